@@ -1,0 +1,82 @@
+# `make` alone lists the targets. Nothing is assumed but a Python with venv and pip.
+
+BIN := .venv/bin
+# Name one to insist on it: make PYTHON=/path/to/python3.12
+PYTHON ?=
+PYTEST := $(BIN)/python -m pytest -q -n auto --maxprocesses 8 --dist loadgroup
+
+.DELETE_ON_ERROR:
+.PHONY: help check test soak bench demo dist lock clean lint format types floors quick whole
+
+help:
+	@echo 'Targets:'
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r name what; do \
+	  printf '%-13s %s\n' "$$name" "$$what"; done
+
+check: lint quick  ## format, types, floors, tidy and quick tests: under a minute
+
+test: lint whole   ## everything but the long loops
+
+soak: .venv/.stamp ## the long loops in full (STOWPLAN_SOAK=N: N times the examples, 20 by default)
+	STOWPLAN_SOAK="$${STOWPLAN_SOAK:-20}" $(PYTEST) -m 'soak or hypothesis'
+
+bench: .venv/.stamp ## print throughput; no figure is asserted
+	$(BIN)/python bench/decide.py
+
+demo: .venv/.stamp ## place 5,000 generated pods on 1,000 nodes
+	$(BIN)/stowplan simulate
+
+dist: .venv/.stamp ## build wheel and sdist into dist/
+	$(BIN)/python -m build --no-isolation
+
+lock: .venv/.stamp ## pin what pyproject.toml asks for (UPGRADE=1: the newest of it)
+	$(BIN)/uv pip compile --no-config --quiet --universal --generate-hashes --python-version 3.11 \
+	  --extra testing --group dev --custom-compile-command 'make lock' \
+	  $(if $(UPGRADE),--upgrade) --output-file requirements.lock pyproject.toml
+
+clean:             ## remove the environment, caches and builds
+	rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	find src tests bench -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+lint: format types floors
+
+format: .venv/.stamp
+	$(BIN)/ruff format --check --quiet
+	$(BIN)/ruff check --quiet
+
+types: .venv/.stamp
+	$(BIN)/python -m mypy
+
+floors: .venv/.stamp
+	$(BIN)/lint-imports --no-logo
+
+quick: .venv/.stamp
+	$(PYTEST) -m 'not slow and not soak'
+
+whole: .venv/.stamp
+	$(PYTEST) -m 'not soak'
+
+# The environment: made once, brought up to date when the lock or the package's metadata changes.
+# The first Python that is new enough and can make an environment serves; if there is none, one
+# line says what is missing.
+.venv/.stamp: requirements.lock pyproject.toml
+	@if ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
+	  recent=; able=; \
+	  for python in $(if $(PYTHON),"$(PYTHON)",python3 python3.13 python3.12 python3.11); do \
+	    "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
+	    recent="$${recent:-$$python}"; \
+	    "$$python" -c 'import venv, ensurepip' 2>/dev/null || continue; \
+	    able="$$python"; break; \
+	  done; \
+	  if [ -z "$$recent" ]; then \
+	    echo "No Python 3.11 or newer found (looked for $(if $(PYTHON),$(PYTHON),python3 and python3.11 to 3.13)). Name one: make PYTHON=/path/to/python3.12" >&2; exit 1; \
+	  elif [ -z "$$able" ]; then \
+	    echo "$$recent has no venv module. Install it (Debian, Ubuntu: apt install python3-venv) or name another Python: make PYTHON=/path/to/python3.12" >&2; exit 1; \
+	  fi; \
+	  echo "Making .venv with $$able"; \
+	  "$$able" -m venv --clear .venv; \
+	fi
+	@echo 'Installing what requirements.lock pins'
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@

@@ -1,0 +1,67 @@
+"""The plugins that ship with Stowplan, and the order and weights in which they run by default.
+
+Source: kube-scheduler v1.36, framework/plugins/registry and apis/config/v1/default_plugins.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stowplan.framework.profile import PluginUse
+from stowplan.framework.registry import Registry
+from stowplan.plugins.balanced import NodeResourcesBalancedAllocation
+from stowplan.plugins.default_binder import DefaultBinder
+from stowplan.plugins.default_preemption import DefaultPreemption
+from stowplan.plugins.dynamic_resources import DynamicResources
+from stowplan.plugins.fit import NodeResourcesFit
+from stowplan.plugins.image_locality import ImageLocality
+from stowplan.plugins.inter_pod_affinity import InterPodAffinity
+from stowplan.plugins.node_affinity import NodeAffinity
+from stowplan.plugins.node_declared_features import NodeDeclaredFeatures
+from stowplan.plugins.node_name import NodeName
+from stowplan.plugins.node_ports import NodePorts
+from stowplan.plugins.node_unschedulable import NodeUnschedulable
+from stowplan.plugins.node_volume_limits import NodeVolumeLimits
+from stowplan.plugins.pod_topology_spread import PodTopologySpread
+from stowplan.plugins.priority_sort import PrioritySort
+from stowplan.plugins.scheduling_gates import SchedulingGates
+from stowplan.plugins.taint_toleration import TaintToleration
+from stowplan.plugins.volume_binding import VolumeBinding
+from stowplan.plugins.volume_restrictions import VolumeRestrictions
+from stowplan.plugins.volume_zone import VolumeZone
+
+_IN_ORDER: tuple[tuple[type[Any], int], ...] = (
+    (SchedulingGates, 1),
+    (PrioritySort, 1),
+    (NodeUnschedulable, 1),
+    (NodeName, 1),
+    (TaintToleration, 3),
+    (NodeAffinity, 2),
+    (NodePorts, 1),
+    (NodeResourcesFit, 1),
+    (VolumeRestrictions, 1),
+    (NodeVolumeLimits, 1),
+    (VolumeBinding, 1),
+    (VolumeZone, 1),
+    (PodTopologySpread, 2),
+    (InterPodAffinity, 2),
+    (DynamicResources, 2),
+    (DefaultPreemption, 1),
+    (NodeResourcesBalancedAllocation, 1),
+    (ImageLocality, 1),
+    (DefaultBinder, 1),
+    (NodeDeclaredFeatures, 1),
+)
+
+IN_TREE: dict[str, type[Any]] = {plugin.name: plugin for plugin, _ in _IN_ORDER}
+"""Name -> class of every plugin that ships."""
+
+DEFAULT_PLUGINS: tuple[PluginUse, ...] = tuple(
+    PluginUse(plugin.name, weight) for plugin, weight in _IN_ORDER
+)
+"""The default multiPoint list; the order decides which filter names a node's reason."""
+
+
+def registry() -> Registry:
+    """A fresh registry with every plugin that ships; register others on top."""
+    return Registry(IN_TREE.values())

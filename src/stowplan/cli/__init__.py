@@ -1,0 +1,1 @@
+"""The command line: it reads arguments and prints; it decides nothing."""

@@ -1,0 +1,33 @@
+"""`stowplan evaluate`: a file of questions in, a line of answer each out."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from stowplan.sim.evaluate import FORMATS, encoded, evaluate
+from stowplan.sim.files import read_lines
+
+
+@click.command(name="evaluate")
+@click.option(
+    "--as",
+    "form",
+    type=click.Choice(sorted(FORMATS)),
+    default="attempt",
+    show_default=True,
+    help="What a line of the file is.",
+)
+@click.argument("file", metavar="FILE.jsonl[.gz]")
+def command(form: str, file: str) -> None:
+    """Answer scheduling questions in bulk.
+
+    Each line of FILE (- for standard input) is a case: a cluster, a pending pod and, if need be, a
+    configuration. Each line printed is `{"id": ..., "result": {...}}`.
+    """
+    stdout = sys.stdout.buffer
+    for answer in evaluate(read_lines(file), form=form, source=str(Path(file))):
+        stdout.write(encoded(answer))
+    stdout.flush()

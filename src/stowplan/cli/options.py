@@ -1,0 +1,59 @@
+"""The options that commands share: one grammar for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+cluster = click.option(
+    "--cluster",
+    "clusters",
+    metavar="PATH...",
+    multiple=True,
+    help="The world: manifests, directories, dumps, OpenB CSVs, or - for standard input. Repeatable.",
+)
+config = click.option(
+    "--config",
+    "config_file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="The decider: a KubeSchedulerConfiguration.",
+)
+profile = click.option(
+    "--profile", metavar="SCHEDULERNAME", help="Let this profile decide every pod."
+)
+plugin = click.option(
+    "--plugin",
+    "plugin_files",
+    metavar="FILE.py",
+    multiple=True,
+    type=click.Path(dir_okay=False),
+    help="A file with plugins of your own. Repeatable.",
+)
+seed = click.option("--seed", type=int, default=0, show_default=True, help="Seed of every draw.")
+out = click.option(
+    "--out", metavar="DIR", type=click.Path(), help="Write the results into this directory."
+)
+output = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="How to print.",
+)
+
+
+def together(*options: Callable[[F], F]) -> Callable[[F], F]:
+    """Several options as one decorator, listed in the order given."""
+
+    def decorate(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate

@@ -1,0 +1,8 @@
+"""The vectorised engine's ground: nodes as rows, what rules read about them as columns."""
+
+from stowplan.columns.podinfo import PodInfo
+from stowplan.columns.nodeinfo import NodeInfo
+from stowplan.columns.nodetable import NodeTable, Rows
+from stowplan.columns.overlay import Overlay
+
+__all__ = ["NodeInfo", "NodeTable", "Overlay", "PodInfo", "Rows"]

@@ -1,0 +1,104 @@
+"""Images on nodes, by image, with the counts that a snapshot took over.
+
+Source: kube-scheduler v1.36, backend/cache addNodeImageStates and NodeInfo.Snapshot.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.objects.node import Node
+
+
+class ImageState:
+    """One image name.
+
+    size: bytes, as the node said that introduced the name. rows: row -> how many nodes had the
+    image when that row was last refreshed; the count of rows itself is the live number.
+    """
+
+    __slots__ = ("_arrays", "rows", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.rows: dict[int, int] = {}
+        self._arrays: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
+
+    def arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """int64 (n_rows_with_image,) twice: the rows, and the count that each of them knows."""
+        if self._arrays is None:
+            self._arrays = (
+                np.fromiter(self.rows.keys(), dtype=np.int64, count=len(self.rows)),
+                np.fromiter(self.rows.values(), dtype=np.int64, count=len(self.rows)),
+            )
+        return self._arrays
+
+    def set_count(self, row: int, count: int) -> None:
+        """Let `row` know `count`."""
+        self.rows[row] = count
+        self._arrays = None
+
+    def drop(self, row: int) -> int:
+        """Forget `row`; returns the count that it knew."""
+        self._arrays = None
+        return self.rows.pop(row)
+
+
+class ImageIndex:
+    """All images, by name.
+
+    How many nodes have an image is taken over per row, and only for rows that changed since
+    the last refresh: what the original's snapshots do, and its scores show.
+    """
+
+    def __init__(self) -> None:
+        self.states: dict[str, ImageState] = {}
+        self._names: dict[int, tuple[str, ...]] = {}
+
+    def write(self, row: int, node: Node) -> None:
+        """Set the images of a row. The row's own counts are as of the next refresh."""
+        self.clear(row)
+        names: list[str] = []
+        for image in node.status.images:
+            for name in image.names:
+                state = self.states.get(name)
+                if state is None:
+                    state = self.states[name] = ImageState(image.size_bytes)
+                if row not in state.rows:
+                    state.set_count(row, len(state.rows) + 1)
+                    names.append(name)
+        if names:
+            self._names[row] = tuple(names)
+
+    def clear(self, row: int) -> None:
+        """Forget the images of a row; an image without rows is forgotten with its size."""
+        for name in self._names.pop(row, ()):
+            state = self.states[name]
+            state.drop(row)
+            if not state.rows:
+                del self.states[name]
+
+    def move(self, source: int, target: int) -> None:
+        """A node changes its row number."""
+        names = self._names.pop(source, None)
+        if names is None:
+            return
+        self._names[target] = names
+        for name in names:
+            state = self.states[name]
+            state.set_count(target, state.drop(source))
+
+    def refresh(self, row: int) -> None:
+        """Let a row take over the current counts of its images."""
+        for name in self._names.get(row, ()):
+            state = self.states[name]
+            if state.rows[row] != len(state.rows):
+                state.set_count(row, len(state.rows))
+
+    def of_row(self, row: int) -> dict[str, tuple[int, int]]:
+        """Image name -> (bytes, number of nodes as the row knows it)."""
+        return {
+            name: (self.states[name].size, self.states[name].rows[row])
+            for name in self._names.get(row, ())
+        }

@@ -1,0 +1,81 @@
+"""Node labels as columns: one small integer per row and key, made when a rule first asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.columns.growing import grown
+from stowplan.columns.vocabulary import Vocabulary
+
+ABSENT = -1
+
+
+class LabelColumn:
+    """The values of one label key.
+
+    codes: int32 (n_rows_max,), the item in `vocabulary`, ABSENT where a node lacks the key.
+    """
+
+    def __init__(self) -> None:
+        self.vocabulary: Vocabulary[str] = Vocabulary()
+        self.codes: NDArray[np.int32] = np.full(0, ABSENT, dtype=np.int32)
+
+    def write(self, row: int, value: str | None) -> bool:
+        """Set one row; True when that changed it."""
+        self.codes = grown(self.codes, (row + 1,), fill=ABSENT)
+        code = ABSENT if value is None else self.vocabulary.add(value)
+        changed = bool(self.codes[row] != code)
+        self.codes[row] = code
+        return changed
+
+    def where(
+        self, rule: Callable[[str | None], bool], rows: slice | NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """bool (n_rows,): the rule's answer to each row's value, asked once per distinct value."""
+        answers = self.vocabulary.ask(rule)
+        answers[ABSENT] = rule(None)
+        chosen: NDArray[np.bool_] = answers[self.codes[rows]]
+        return chosen
+
+    def where_in(
+        self, values: tuple[str, ...], rows: slice | NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """bool (n_rows,): rows whose value is one of `values`, without asking every value."""
+        codes = self.codes[rows]
+        found = [item for item in map(self.vocabulary.find, values) if item >= 0]
+        if not found:
+            return np.zeros(codes.shape[0], dtype=np.bool_)
+        if len(found) == 1:
+            return codes == found[0]
+        return np.isin(codes, found)
+
+
+class LabelColumns:
+    """Columns of the label keys in use; `labels_of` gives the labels behind each row."""
+
+    def __init__(self, labels_of: list[Mapping[str, str]]) -> None:
+        """labels_of: the owner's list of labels per row, read when a key is first asked for."""
+        self._labels_of = labels_of
+        self._columns: dict[str, LabelColumn] = {}
+
+    def column(self, key: str) -> LabelColumn:
+        """The column of `key`, encoded now if no rule has asked for it before."""
+        column = self._columns.get(key)
+        if column is None:
+            column = self._columns[key] = LabelColumn()
+            for row, labels in enumerate(self._labels_of):
+                column.write(row, labels.get(key))
+        return column
+
+    def write(self, row: int) -> None:
+        """Re-encode one row after its labels changed."""
+        labels = self._labels_of[row]
+        for key, column in self._columns.items():
+            column.write(row, labels.get(key))
+
+    def active(self) -> Mapping[str, LabelColumn]:
+        """The columns that exist, by key."""
+        return self._columns

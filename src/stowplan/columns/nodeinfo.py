@@ -1,0 +1,150 @@
+"""One node with the pods on it: what the scalar walk of a rule reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from stowplan.columns.podinfo import WILDCARD_IP, PodInfo, Port
+from stowplan.objects.node import Node, Taint
+from stowplan.objects.quantity import amount
+from stowplan.objects.requests import is_scalar
+
+NATIVE = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
+
+ImageStates = Mapping[str, tuple[int, int]]
+
+
+class NodeInfo:
+    """A node, its pods and their sums.
+
+    The sums are taken from the pods, not from the columns, so that comparing a rule's scalar and
+    column walk also checks the columns. A NodeInfo may be changed (`add_pod`, `remove_pod`)
+    to ask what if; the table it came from does not see that.
+    """
+
+    __slots__ = ("_allocatable", "_nonzero", "_requested", "images", "node", "pods", "used_ports")
+
+    def __init__(
+        self,
+        node: Node,
+        pods: Iterable[PodInfo] = (),
+        used_ports: Iterable[Port] | None = None,
+        images: ImageStates | None = None,
+    ) -> None:
+        """used_ports: as kept by the owner; absent, the ports of `pods`.
+
+        images: image name -> (bytes, number of nodes that have it).
+        """
+        self.node = node
+        self.pods = list(pods)
+        if used_ports is None:
+            used_ports = (port for info in self.pods for port in info.footprint.ports)
+        self.used_ports = set(used_ports)
+        self.images: ImageStates = images or {}
+        self._allocatable: dict[str, int] | None = None
+        self._requested: dict[str, int] | None = None
+        self._nonzero: tuple[int, int] | None = None
+
+    def __repr__(self) -> str:
+        return f"NodeInfo({self.name!r}, {len(self.pods)} pods)"
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.node.name
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The node's labels."""
+        return self.node.labels
+
+    @property
+    def taints(self) -> tuple[Taint, ...]:
+        """The node's taints."""
+        return self.node.taints
+
+    @property
+    def unschedulable(self) -> bool:
+        """True for a cordoned node."""
+        return self.node.spec.unschedulable
+
+    @property
+    def allocatable(self) -> dict[str, int]:
+        """What the node offers, base units by resource name."""
+        if self._allocatable is None:
+            self._allocatable = allocatable_amounts(self.node)
+        return self._allocatable
+
+    @property
+    def pod_limit(self) -> int:
+        """How many pods the node takes."""
+        return self.allocatable.get("pods", 0)
+
+    @property
+    def requested(self) -> dict[str, int]:
+        """Sum of the requests of the pods here, base units by resource name."""
+        if self._requested is None:
+            total: dict[str, int] = {}
+            for info in self.pods:
+                for name, value in info.footprint.requested.items():
+                    total[name] = total.get(name, 0) + value
+            self._requested = total
+        return self._requested
+
+    @property
+    def nonzero_requested(self) -> tuple[int, int]:
+        """(milli-CPU, bytes): the sum with defaults for containers that request none."""
+        if self._nonzero is None:
+            shares = [info.footprint.nonzero for info in self.pods]
+            self._nonzero = sum(s[0] for s in shares), sum(s[1] for s in shares)
+        return self._nonzero
+
+    def free(self, resource: str) -> int:
+        """What is left of a resource, base units; negative where the node is over-committed."""
+        return self.allocatable.get(resource, 0) - self.requested.get(resource, 0)
+
+    def port_conflicts(self, port: Port) -> bool:
+        """True when a pod here holds the port on the same or on every address."""
+        ip, protocol, number = port
+        if ip == WILDCARD_IP:
+            return any(p[1:] == (protocol, number) for p in self.used_ports)
+        return port in self.used_ports or (WILDCARD_IP, protocol, number) in self.used_ports
+
+    def add_pod(self, info: PodInfo) -> None:
+        """Put a pod here, last."""
+        self.pods.append(info)
+        self.used_ports.update(info.footprint.ports)
+        self._requested = self._nonzero = None
+
+    def remove_pod(self, uid: str) -> PodInfo:
+        """Take a pod away; the last one takes its place. Raises KeyError when it is not here.
+
+        A port goes free with the first of the pods that hold it, as in the original.
+        """
+        for index, info in enumerate(self.pods):
+            if info.uid == uid:
+                break
+        else:
+            raise KeyError(f"pod {uid} is not on node {self.name}")
+        last = self.pods.pop()
+        if last is not info:
+            self.pods[index] = last
+        self.used_ports.difference_update(info.footprint.ports)
+        self._requested = self._nonzero = None
+        return info
+
+    def copy(self) -> NodeInfo:
+        """The same node, to ask what if."""
+        return NodeInfo(self.node, self.pods, self.used_ports, self.images)
+
+
+def allocatable_amounts(node: Node) -> dict[str, int]:
+    """`status.allocatable` in base units (milli-CPU, bytes, counts) by resource name.
+
+    Only the resources that scheduling tracks. Raises QuantityError for a malformed quantity.
+    """
+    return {
+        name: amount(name, q)
+        for name, q in node.status.allocatable.items()
+        if name in NATIVE or is_scalar(name)
+    }

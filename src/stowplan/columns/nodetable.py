@@ -1,0 +1,444 @@
+"""NodeTable: every node a row, everything a rule reads about nodes a column, kept by delta."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.columns.growing import grown
+from stowplan.columns.images import ImageIndex
+from stowplan.columns.incidence import Incidence
+from stowplan.columns.journal import Journal
+from stowplan.columns.labels import LabelColumns
+from stowplan.columns.nodeinfo import NodeInfo, allocatable_amounts
+from stowplan.columns.order import NodeOrder
+from stowplan.columns.podinfo import PodInfo, Port
+from stowplan.columns.ports import PortIndex
+from stowplan.columns.vocabulary import Vocabulary
+from stowplan.objects.node import Node, Taint
+from stowplan.objects.pod import Pod
+
+Rows = slice | NDArray[np.int64]
+"""Which rows: int64 row numbers, or a slice for all of them (then columns are views)."""
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+class TableError(ValueError):
+    """A change that contradicts what the table holds (an unknown node, a pod added twice)."""
+
+
+class PodWatcher(Protocol):
+    """Something kept per row and by delta beside the table (counts of matching pods, say)."""
+
+    def pod_added(self, row: int, info: PodInfo) -> None:
+        """A pod came to a row."""
+
+    def pod_removed(self, row: int, info: PodInfo) -> None:
+        """A pod left a row."""
+
+    def row_added(self, row: int) -> None:
+        """A node arrived on a row at the end; its pods, if any, are announced next."""
+
+    def row_moved(self, source: int, target: int) -> None:
+        """The node of row `source`, the last one, now stands on `target`."""
+
+    def row_dropped(self, row: int) -> None:
+        """The last row ended: its node left, and its pods have been announced as removed."""
+
+
+class NodeTable:
+    """The nodes of a cluster and the pods on them.
+
+    Rows are dense: 0 .. n_nodes-1. When a node leaves, the last row takes its place. Readers that
+    keep something per row follow `journal`. Row numbers say nothing about order: `rank` does.
+    Pods bound to a node that is not here are kept aside and come in with the node.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.nodes: list[Node] = []
+        self.pods: list[list[PodInfo]] = []
+        self.journal = Journal()
+        self.resources: Vocabulary[str] = Vocabulary()
+        self.taints: Incidence[Taint] = Incidence()
+        self.features: Incidence[str] = Incidence()
+        self.images = ImageIndex()
+        self.ports = PortIndex()
+        self._labels_of: list[Mapping[str, str]] = []
+        self.labels = LabelColumns(self._labels_of)
+        self.node_order = NodeOrder()
+        self._row_of: dict[str, int] = {}
+        self._home: dict[str, str] = {}
+        self._absent: dict[str, dict[str, PodInfo]] = {}
+        self._watchers: list[PodWatcher] = []
+        self._infos: dict[int, NodeInfo] = {}
+        self._allocatable: Ints = np.zeros((0, 0), dtype=np.int64)
+        self._requested: Ints = np.zeros((0, 0), dtype=np.int64)
+        self._nonzero: Ints = np.zeros((2, 0), dtype=np.int64)
+        self._pod_count: Ints = np.zeros(0, dtype=np.int64)
+        self._unschedulable: Bools = np.zeros(0, dtype=np.bool_)
+        self._order: Ints = np.zeros(0, dtype=np.int64)
+        self._rank: Ints = np.zeros(0, dtype=np.int64)
+        self._order_is_current = True
+        self._refreshed = 0
+
+    # Reading: nodes and rows.
+
+    @property
+    def n_nodes(self) -> int:
+        """How many nodes there are."""
+        return len(self.names)
+
+    @property
+    def all_rows(self) -> slice:
+        """Every row, as a slice: columns indexed by it are views."""
+        return slice(0, len(self.names))
+
+    def row(self, name: str) -> int:
+        """The row of a node, -1 when there is no such node."""
+        return self._row_of.get(name, -1)
+
+    def info(self, row: int) -> NodeInfo:
+        """The node of a row with its pods, for the scalar walk. Read only: copy it to change it."""
+        info = self._infos.get(row)
+        if info is None:
+            info = self._infos[row] = NodeInfo(
+                self.nodes[row], self.pods[row], self.ports.of_row(row), self.images.of_row(row)
+            )
+        return info
+
+    def infos(self) -> Iterator[NodeInfo]:
+        """Every node with its pods, in row order."""
+        return (self.info(row) for row in range(self.n_nodes))
+
+    def row_of_pod(self, uid: str) -> int:
+        """The row a pod is on, -1 when the pod or its node is not here."""
+        home = self._home.get(uid)
+        return -1 if home is None else self._row_of.get(home, -1)
+
+    def pod(self, uid: str) -> PodInfo | None:
+        """A pod by uid, wherever it is bound."""
+        home = self._home.get(uid)
+        if home is None:
+            return None
+        if home in self._row_of:
+            return next(info for info in self.pods[self._row_of[home]] if info.uid == uid)
+        return self._absent[home][uid]
+
+    # Reading: columns. Each is a view over all rows; index it with the rows wanted.
+
+    def allocatable(self, resource: str) -> Ints:
+        """int64 (n_nodes,): what nodes offer of a resource, base units; 0 where they do not."""
+        return self._of_resource(self._allocatable, resource)
+
+    def requested(self, resource: str) -> Ints:
+        """int64 (n_nodes,): what the pods on each node request of a resource, base units."""
+        return self._of_resource(self._requested, resource)
+
+    def nonzero_requested(self, resource: str) -> Ints:
+        """int64 (n_nodes,): requests for cpu (milli) or memory (bytes), defaults filled in."""
+        return self._nonzero[("cpu", "memory").index(resource), : self.n_nodes]
+
+    @property
+    def pod_count(self) -> Ints:
+        """int64 (n_nodes,): pods on each node."""
+        return self._pod_count[: self.n_nodes]
+
+    @property
+    def pod_limit(self) -> Ints:
+        """int64 (n_nodes,): how many pods each node takes."""
+        return self.allocatable("pods")
+
+    @property
+    def unschedulable(self) -> Bools:
+        """bool (n_nodes,): cordoned nodes."""
+        return self._unschedulable[: self.n_nodes]
+
+    @property
+    def order(self) -> Ints:
+        """int64 (n_nodes,): rows in the snapshot's order, as of the last `refresh`."""
+        self._settle_order()
+        return self._order
+
+    @property
+    def rank(self) -> Ints:
+        """int64 (n_nodes,): each row's place in the snapshot's order."""
+        self._settle_order()
+        return self._rank
+
+    def _of_resource(self, table: Ints, resource: str) -> Ints:
+        item = self.resources.find(resource)
+        if item < 0:
+            return np.zeros(self.n_nodes, dtype=np.int64)
+        return table[item, : self.n_nodes]
+
+    def _settle_order(self) -> None:
+        if not self._order_is_current:
+            self._order_is_current = True
+            rows = [self._row_of[name] for name in self.node_order.names if name in self._row_of]
+            self._order = np.array(rows, dtype=np.int64)
+            self._rank = np.empty(self.n_nodes, dtype=np.int64)
+            self._rank[self._order] = np.arange(self.n_nodes)
+
+    # Changing: nodes.
+
+    def add_node(self, node: Node) -> int:
+        """A node arrives; returns its row. Raises TableError when the name is taken."""
+        if node.name in self._row_of:
+            raise TableError(f"node {node.name!r} is added twice; wanted one node of a name")
+        offered = allocatable_amounts(node)
+        row = self.n_nodes
+        self._make_room(row + 1)
+        self._row_of[node.name] = row
+        self.names.append(node.name)
+        self.nodes.append(node)
+        self.pods.append([])
+        self._labels_of.append(node.labels)
+        self._clear_row(row)
+        self._write_node(row, node, offered)
+        self.node_order.add(node)
+        self._order_is_current = False
+        for watcher in self._watchers:
+            watcher.row_added(row)
+        for info in self._absent.pop(node.name, {}).values():
+            self._attach(row, info)
+        self._touch(row)
+        return row
+
+    def update_node(self, node: Node) -> int:
+        """A node changes, by name; returns its row. Raises TableError for an unknown name."""
+        row = self._known_row(node.name)
+        offered = allocatable_amounts(node)
+        self.nodes[row] = node
+        self._labels_of[row] = node.labels
+        self._write_node(row, node, offered)
+        self.node_order.update(node)
+        self._touch(row)
+        return row
+
+    def remove_node(self, name: str) -> None:
+        """A node leaves; its pods are kept aside. Raises TableError for an unknown name."""
+        row = self._known_row(name)
+        leaving = list(self.pods[row])
+        for info in leaving:
+            self._detach(row, info)
+        if leaving:
+            self._absent[name] = {info.uid: info for info in leaving}
+        self.images.clear(row)
+        self.ports.write(row, ())
+        self.node_order.remove(name)
+        self._order_is_current = False
+        del self._row_of[name]
+        self._close_gap(row)
+
+    def refresh(self) -> None:
+        """What a snapshot takes over at the start of an attempt: node order, image counts."""
+        touched = self.journal.since(self._refreshed)
+        for row in range(self.n_nodes) if touched is None else touched:
+            if row < self.n_nodes:
+                self.images.refresh(row)
+        self._refreshed = self.journal.generation
+        if self.node_order.refresh():
+            self._order_is_current = False
+
+    # Changing: pods.
+
+    def add_pod(self, pod: Pod | PodInfo) -> None:
+        """A pod is bound (or assumed bound) to its `spec.nodeName`. Raises TableError if known."""
+        info = pod if isinstance(pod, PodInfo) else PodInfo.of(pod)
+        uid, home = info.uid, info.pod.node_name
+        if uid in self._home:
+            raise TableError(f"pod {uid} is added twice; it is already on {self._home[uid]!r}")
+        self._home[uid] = home
+        row = self._row_of.get(home)
+        if row is None:
+            self._absent.setdefault(home, {})[uid] = info
+            return
+        self._attach(row, info)
+        self._touch(row)
+
+    def remove_pod(self, uid: str) -> PodInfo:
+        """A pod leaves its node; returns it. Raises TableError when it is not known."""
+        home = self._home.pop(uid, None)
+        if home is None:
+            raise TableError(f"pod {uid} is not on any node")
+        row = self._row_of.get(home)
+        if row is None:
+            info = self._absent[home].pop(uid)
+            if not self._absent[home]:
+                del self._absent[home]
+            return info
+        info = next(info for info in self.pods[row] if info.uid == uid)
+        self._detach(row, info)
+        self._touch(row)
+        return info
+
+    def update_pod(self, pod: Pod) -> None:
+        """A pod changes in place: it leaves and comes back, as in the original."""
+        self.remove_pod(pod.uid)
+        self.add_pod(pod)
+
+    def watch(self, watcher: PodWatcher) -> None:
+        """Announce every row and pod to `watcher`, those already here first."""
+        for row in range(self.n_nodes):
+            watcher.row_added(row)
+            for info in self.pods[row]:
+                watcher.pod_added(row, info)
+        self._watchers.append(watcher)
+
+    def unwatch(self, watcher: PodWatcher) -> None:
+        """Stop announcing to `watcher`."""
+        self._watchers.remove(watcher)
+
+    # What if: used by Overlay only, which undoes it.
+
+    def place(self, row: int, info: PodInfo) -> frozenset[Port]:
+        """Put a pod on a row for a while; returns the ports that came into use by it."""
+        fresh = frozenset(info.footprint.ports) - self.ports.of_row(row)
+        self._attach(row, info)
+        self._touch(row)
+        return fresh
+
+    def unplace(self, row: int, fresh: frozenset[Port]) -> None:
+        """Undo the latest `place` on a row."""
+        info = self.pods[row].pop()
+        self._uncount(row, info)
+        self.ports.remove(row, fresh)
+        self._touch(row)
+
+    def take(self, row: int, index: int) -> frozenset[Port]:
+        """Take the pod at `index` off a row for a while; returns the ports that went free."""
+        before = self.ports.of_row(row)
+        self._detach(row, self.pods[row][index])
+        self._touch(row)
+        return before - self.ports.of_row(row)
+
+    def untake(self, row: int, index: int, info: PodInfo, freed: frozenset[Port]) -> None:
+        """Undo the latest `take` on a row: the pod stands where it stood."""
+        pods = self.pods[row]
+        if index == len(pods):
+            pods.append(info)
+        else:
+            pods.append(pods[index])
+            pods[index] = info
+        self._count(row, info, 1)
+        self.ports.add(row, freed)
+        for watcher in self._watchers:
+            watcher.pod_added(row, info)
+        self._touch(row)
+
+    # Inside.
+
+    def _known_row(self, name: str) -> int:
+        row = self._row_of.get(name)
+        if row is None:
+            raise TableError(f"node {name!r} is not known")
+        return row
+
+    def _touch(self, row: int) -> None:
+        self._infos.pop(row, None)
+        self.journal.touch(row)
+        self.journal.trim(self.n_nodes)
+
+    def _make_room(self, n_rows: int) -> None:
+        n_resources = len(self.resources)
+        self._allocatable = grown(self._allocatable, (n_resources, n_rows))
+        self._requested = grown(self._requested, (n_resources, n_rows))
+        self._nonzero = grown(self._nonzero, (2, n_rows))
+        self._pod_count = grown(self._pod_count, (n_rows,))
+        self._unschedulable = grown(self._unschedulable, (n_rows,))
+
+    def _resource(self, name: str) -> int:
+        item = self.resources.add(name)
+        if item >= self._requested.shape[0]:
+            self._make_room(self.n_nodes)
+        return item
+
+    def _clear_row(self, row: int) -> None:
+        self._requested[:, row] = 0
+        self._nonzero[:, row] = 0
+        self._pod_count[row] = 0
+
+    def _write_node(self, row: int, node: Node, offered: Mapping[str, int]) -> None:
+        items = {self._resource(name): amount for name, amount in offered.items()}
+        self._allocatable[:, row] = 0
+        for item, amount in items.items():
+            self._allocatable[item, row] = amount
+        self._unschedulable[row] = node.spec.unschedulable
+        self.taints.write(row, node.taints)
+        self.features.write(row, node.status.declared_features)
+        self.images.write(row, node)
+        self.labels.write(row)
+
+    def _attach(self, row: int, info: PodInfo) -> None:
+        self.pods[row].append(info)
+        self._count(row, info, 1)
+        self.ports.add(row, info.footprint.ports)
+        for watcher in self._watchers:
+            watcher.pod_added(row, info)
+
+    def _detach(self, row: int, info: PodInfo) -> None:
+        pods = self.pods[row]
+        index = next(i for i, other in enumerate(pods) if other is info)
+        last = pods.pop()
+        if last is not info:
+            pods[index] = last
+        self._uncount(row, info)
+        self.ports.remove(row, info.footprint.ports)
+
+    def _uncount(self, row: int, info: PodInfo) -> None:
+        self._count(row, info, -1)
+        for watcher in self._watchers:
+            watcher.pod_removed(row, info)
+
+    def _count(self, row: int, info: PodInfo, sign: int) -> None:
+        footprint = info.footprint
+        for name, amount in footprint.requested.items():
+            item = self._resource(name)
+            self._requested[item, row] += sign * amount
+        self._nonzero[0, row] += sign * footprint.nonzero[0]
+        self._nonzero[1, row] += sign * footprint.nonzero[1]
+        self._pod_count[row] += sign
+
+    def _close_gap(self, row: int) -> None:
+        """Let the last row take the place of `row`, which has been emptied."""
+        last = self.n_nodes - 1
+        if row != last:
+            for table in (self._allocatable, self._requested, self._nonzero):
+                table[:, row] = table[:, last]
+            self._pod_count[row] = self._pod_count[last]
+            self._unschedulable[row] = self._unschedulable[last]
+            for incidence in (self.taints, self.features):
+                incidence.copy_row(incidence, last, row)  # type: ignore[arg-type]
+            self.images.move(last, row)
+            ports = self.ports.of_row(last)
+            self.ports.write(last, ())
+            self.ports.write(row, ports)
+            for rows in (self.names, self.nodes, self.pods, self._labels_of):
+                rows[row] = rows[last]  # type: ignore[index]
+            self._row_of[self.names[row]] = row
+            self.labels.write(row)
+            for watcher in self._watchers:
+                watcher.row_moved(last, row)
+        for rows in (self.names, self.nodes, self.pods, self._labels_of):
+            rows.pop()  # type: ignore[attr-defined]
+        for watcher in self._watchers:
+            watcher.row_dropped(last)
+        self._infos.pop(last, None)
+        self._touch(row)
+
+
+def table_of(nodes: Iterable[Node], pods: Iterable[Pod] = ()) -> NodeTable:
+    """A table of these nodes, in their order, and of the bound pods, refreshed."""
+    table = NodeTable()
+    for node in nodes:
+        table.add_node(node)
+    for pod in pods:
+        table.add_pod(pod)
+    table.refresh()
+    return table

@@ -1,0 +1,87 @@
+"""What a pod takes on the node it is on, computed once per pod template."""
+
+from __future__ import annotations
+
+import msgspec
+
+from stowplan.objects.pod import Pod, PodSpec
+from stowplan.objects.requests import nonzero_requested, requested
+
+WILDCARD_IP = "0.0.0.0"
+
+Port = tuple[str, str, int]
+
+
+class Footprint(msgspec.Struct, frozen=True, gc=False):
+    """A pod's share of a node.
+
+    requested: base units by resource name. nonzero: (milli-CPU, bytes) with the scheduler's
+    defaults for containers that request none. ports: (ip, protocol, host port) in use.
+    """
+
+    requested: dict[str, int]
+    nonzero: tuple[int, int]
+    ports: tuple[Port, ...]
+    has_affinity: bool
+    has_required_anti_affinity: bool
+
+
+class PodInfo(msgspec.Struct, frozen=True, gc=False):
+    """A pod on a node with its footprint."""
+
+    pod: Pod
+    footprint: Footprint
+
+    @classmethod
+    def of(cls, pod: Pod) -> PodInfo:
+        """The pod with its footprint; pods that share a spec object share the work."""
+        if reports_resources(pod):
+            return cls(pod, _footprint(pod))
+        kept: Footprint | None = pod.spec.__dict__.get("footprint")
+        if kept is None:
+            kept = pod.spec.__dict__["footprint"] = _footprint(pod)
+        return cls(pod, kept)
+
+    @property
+    def uid(self) -> str:
+        """The pod's uid."""
+        return self.pod.uid
+
+
+def reports_resources(pod: Pod) -> bool:
+    """True when the status bears on the requests (in-place resize), so the spec is not all."""
+    status = pod.status
+    return bool(
+        status.resources
+        or status.allocated_resources
+        or any(c.resources or c.allocated_resources for c in status.container_statuses)
+        or any(c.resources or c.allocated_resources for c in status.init_container_statuses)
+    )
+
+
+def host_ports(spec: PodSpec) -> tuple[Port, ...]:
+    """(ip, protocol, port) of every host port, sidecars first.
+
+    An absent IP is 0.0.0.0 and an absent protocol TCP. Source: kube-scheduler v1.36,
+    plugins/nodeports and framework/types HostPortInfo.
+    """
+    running = [c for c in spec.init_containers if c.is_sidecar]
+    running += spec.containers
+    return tuple(
+        (p.host_ip or WILDCARD_IP, p.protocol or "TCP", p.host_port)
+        for c in running
+        for p in c.ports
+        if p.host_port > 0
+    )
+
+
+def _footprint(pod: Pod) -> Footprint:
+    affinity = pod.spec.affinity
+    anti = affinity.pod_anti_affinity if affinity else None
+    return Footprint(
+        requested=requested(pod),
+        nonzero=nonzero_requested(pod),
+        ports=host_ports(pod.spec),
+        has_affinity=bool(affinity and (affinity.pod_affinity or affinity.pod_anti_affinity)),
+        has_required_anti_affinity=bool(anti and anti.required),
+    )

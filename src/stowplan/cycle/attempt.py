@@ -1,0 +1,109 @@
+"""One attempt to place a pod: the walk from PreFilter to scores, with all that was found out.
+
+Decisions, explanations and bulk answers read the same Attempt; nothing is computed a second way.
+
+Source: kube-scheduler v1.36, schedule_one.go.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.framework import CycleState, Framework, Snapshot
+from stowplan.framework.diagnosis import NO_NODES, Diagnosis
+from stowplan.framework.runtime import PreFilterOutcome, Scores
+from stowplan.framework.status import OK, Status, unresolvable
+from stowplan.framework.verdicts import Verdicts
+from stowplan.objects.pod import Pod
+
+Ints = NDArray[np.int64]
+
+
+class Attempt:
+    """What is known of one attempt so far.
+
+    feasible: int64, rows that passed, in the snapshot's order. failure: set when the attempt
+    ended as an error rather than a refusal; `errors` then holds every text it may carry.
+    """
+
+    def __init__(self, pod: Pod, snapshot: Snapshot, framework: Framework) -> None:
+        self.pod = pod
+        self.snapshot = snapshot
+        self.framework = framework
+        self.state = CycleState()
+        self.diagnosis = Diagnosis(snapshot.nodes.n_nodes)
+        self.pre_filter = PreFilterOutcome(OK)
+        self.verdicts: Verdicts | None = None
+        self.feasible: Ints = np.zeros(0, dtype=np.int64)
+        self.scores: Scores | None = None
+        self.errors: list[Status] = []
+
+    @property
+    def failure(self) -> Status | None:
+        """The error that ended the attempt, None when there was none."""
+        return self.errors[0] if self.errors else None
+
+    @property
+    def no_nodes(self) -> bool:
+        """True when the cluster has no node at all: the original's error of its own."""
+        return self.snapshot.nodes.n_nodes == 0
+
+
+def filter_pod(pod: Pod, snapshot: Snapshot, framework: Framework) -> Attempt:
+    """Run PreFilter and Filter over all nodes that may be considered."""
+    attempt = Attempt(pod, snapshot, framework)
+    diagnosis = attempt.diagnosis
+    if attempt.no_nodes:
+        diagnosis.absent = unresolvable(NO_NODES)
+        return attempt
+    outcome = framework.run_pre_filter(pod, snapshot, attempt.state)
+    attempt.pre_filter = outcome
+    diagnosis.plugins.update(outcome.restricted_by)
+    if not outcome.status.is_success:
+        if outcome.status.is_rejected:
+            diagnosis.absent = outcome.status
+            diagnosis.pre_filter_message = outcome.status.message
+            diagnosis.blame(outcome.status)
+        else:
+            attempt.errors.append(outcome.status)
+        return attempt
+    rows = _allowed_rows(attempt)
+    verdicts = framework.run_filters(pod, snapshot, attempt.state, rows)
+    attempt.verdicts = verdicts
+    attempt.errors += verdicts.errors()
+    diagnosis.take(verdicts)
+    attempt.feasible = in_order(verdicts.passed(), snapshot)
+    return attempt
+
+
+def _allowed_rows(attempt: Attempt) -> Ints | None:
+    """The rows that PreFilter left, ascending; None for all."""
+    restrict = attempt.pre_filter.restrict
+    if restrict is None:
+        return None
+    names = " ".join(sorted(attempt.pre_filter.restricted_by))
+    attempt.diagnosis.absent = unresolvable(f"node(s) didn't satisfy plugin(s) [{names}]")
+    rows = (attempt.snapshot.nodes.row(name) for name in restrict)
+    return np.array(sorted(row for row in rows if row >= 0), dtype=np.int64)
+
+
+def in_order(rows: Ints, snapshot: Snapshot) -> Ints:
+    """The same rows in the snapshot's order of nodes."""
+    if rows.shape[0] == snapshot.nodes.n_nodes:
+        return snapshot.nodes.order
+    ordered: Ints = rows[np.argsort(snapshot.nodes.rank[rows])]
+    return ordered
+
+
+def score_pod(attempt: Attempt, rows: Ints | None = None) -> None:
+    """Run PreScore and Score over the feasible rows (or these of them); fills `scores`."""
+    pod, framework, state = attempt.pod, attempt.framework, attempt.state
+    chosen = np.sort(attempt.feasible if rows is None else rows)
+    status = framework.run_pre_score(pod, attempt.snapshot, chosen, state)
+    if not status.is_success:
+        attempt.errors.append(status)
+        return
+    attempt.scores = framework.run_scores(pod, attempt.snapshot.nodes, chosen, state)
+
+

@@ -1,0 +1,175 @@
+"""decide(): where one pod goes, or why it goes nowhere.
+
+Source: kube-scheduler v1.36, schedule_one.go.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.columns import PodInfo
+from stowplan.cycle.attempt import Attempt, filter_pod, score_pod
+from stowplan.framework import Framework, PostFilterResult, Snapshot
+from stowplan.framework.diagnosis import NO_NODES
+from stowplan.framework.status import OK, Status
+from stowplan.objects.pod import Pod
+
+Ints = NDArray[np.int64]
+
+SAMPLE_MIN = 100
+"""With percentageOfNodesToScore set, at least this many feasible nodes are looked for."""
+
+
+class Turn:
+    """Where the next search starts when only a share of the nodes is looked at.
+
+    Shared by all profiles of a scheduler. next_start: a place in the snapshot's order.
+    """
+
+    def __init__(self, next_start: int = 0) -> None:
+        self.next_start = next_start
+
+
+class Decision(msgspec.Struct):
+    """The outcome of one attempt.
+
+    node_name: "" when the pod was refused. refusal: None when it was placed. message: the text
+    of the PodScheduled condition. reasons: refusal reason -> number of nodes. plugins: those
+    that refused something. nominated_node: the node that preemption chose, "" clears an earlier
+    nomination, None leaves it. victims: what preemption evicts there.
+    """
+
+    node_name: str = ""
+    refusal: Status | None = None
+    message: str = ""
+    reasons: dict[str, int] = {}
+    plugins: tuple[str, ...] = ()
+    nominated_node: str | None = None
+    victims: tuple[PodInfo, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """The condition's reason: Unschedulable or SchedulerError; "" when placed."""
+        if self.refusal is None:
+            return ""
+        return "Unschedulable" if self.refusal.is_rejected else "SchedulerError"
+
+
+def decide(
+    pod: Pod,
+    snapshot: Snapshot,
+    framework: Framework,
+    dice: np.random.Generator | None = None,
+    turn: Turn | None = None,
+) -> Decision:
+    """Choose a node for `pod`, or say why there is none.
+
+    Ties go to the first node in the snapshot's order, or to one drawn with `dice`.
+    Differs: the original breaks ties by the shape of its heap and by the race of its workers.
+    """
+    attempt = filter_pod(pod, snapshot, framework)
+    if attempt.failure is not None:
+        return failed(attempt)
+    rows = attempt.feasible
+    if rows.shape[0] == 0:
+        return refused(attempt)
+    nominated = nominated_row(attempt)
+    if nominated is not None:
+        return placed(attempt, nominated)
+    rows = sampled(attempt, turn or Turn())
+    if rows.shape[0] > 1 and framework.at("score"):
+        score_pod(attempt, rows)
+        if attempt.failure is not None:
+            return failed(attempt)
+    return placed(attempt, choose(attempt, rows, dice))
+
+
+def nominated_row(attempt: Attempt) -> int | None:
+    """The row that the pod is nominated to, if it passed: then it is taken at once."""
+    name = attempt.pod.status.nominated_node_name
+    row = attempt.snapshot.nodes.row(name) if name else -1
+    return row if row >= 0 and (attempt.feasible == row).any() else None
+
+
+def sampled(attempt: Attempt, turn: Turn) -> Ints:
+    """The feasible rows that are looked at, in snapshot order from the turn's start.
+
+    All of them, unless the profile sets percentageOfNodesToScore.
+    Differs: the original samples by default; here every node is evaluated unless a user asks.
+    """
+    percentage = attempt.framework.profile.percentage_of_nodes_to_score
+    if not percentage or percentage >= 100 or attempt.verdicts is None:
+        return attempt.feasible
+    rank = attempt.snapshot.nodes.rank
+    considered = np.sort(rank[attempt.verdicts.rows])
+    n_considered, n_nodes = considered.shape[0], attempt.snapshot.nodes.n_nodes
+    if n_considered < SAMPLE_MIN:
+        return attempt.feasible
+    wanted = max(n_considered * percentage // 100, SAMPLE_MIN)
+    # Places are counted among the considered nodes, as the original's worker does.
+    start = turn.next_start % n_considered
+    place_of = np.searchsorted(considered, rank[attempt.feasible])
+    distance = (place_of - start) % n_considered
+    walk = np.argsort(distance)
+    found = attempt.feasible[walk][:wanted]
+    visited = n_considered
+    if walk.shape[0] >= wanted:
+        visited = int(distance[walk[wanted - 1]]) + 1
+    turn.next_start = (turn.next_start + visited) % n_nodes
+    return found
+
+
+def choose(attempt: Attempt, rows: Ints, dice: np.random.Generator | None) -> int:
+    """The row with the highest total; `rows` are in the order in which ties are broken."""
+    if attempt.scores is None:
+        best = rows
+    else:
+        totals = dict(zip(attempt.scores.rows.tolist(), attempt.scores.total.tolist(), strict=True))
+        scores = np.array([totals[row] for row in rows.tolist()], dtype=np.int64)
+        best = rows[scores == scores.max()]
+    return int(best[0] if dice is None else best[dice.integers(best.shape[0])])
+
+
+def placed(attempt: Attempt, row: int) -> Decision:
+    """The decision for a node."""
+    plugins = tuple(sorted(attempt.diagnosis.plugins))
+    return Decision(node_name=attempt.snapshot.nodes.names[row], plugins=plugins)
+
+
+def failed(attempt: Attempt) -> Decision:
+    """The decision of an attempt that ended as an error."""
+    failure = attempt.failure
+    assert failure is not None
+    return Decision(refusal=failure, message=failure.message, reasons={failure.message: 1})
+
+
+def refused(attempt: Attempt) -> Decision:
+    """The decision when no node passed: ask the PostFilters, and write the message."""
+    diagnosis = attempt.diagnosis
+    if attempt.no_nodes:
+        return Decision(refusal=diagnosis.absent, message=NO_NODES, reasons={NO_NODES: 1})
+    result = post_filter(attempt)
+    message = diagnosis.text("" if result is None else result.status.message)
+    return Decision(
+        refusal=attempt.pre_filter.status if attempt.verdicts is None else REFUSED,
+        message=message,
+        reasons=diagnosis.reasons(),
+        plugins=tuple(sorted(diagnosis.plugins)),
+        nominated_node="" if result is None else result.nominated_node,
+        victims=() if result is None else result.victims,
+    )
+
+
+def post_filter(attempt: Attempt) -> PostFilterResult | None:
+    """What the PostFilters make of the refusals; None when the profile has none."""
+    framework = attempt.framework
+    if not framework.at("postFilter"):
+        return None
+    return framework.run_post_filter(
+        attempt.pod, attempt.snapshot, attempt.diagnosis, attempt.state
+    )
+
+
+REFUSED = Status(code=OK.code.UNSCHEDULABLE)

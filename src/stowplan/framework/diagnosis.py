@@ -1,0 +1,93 @@
+"""Diagnosis: why an attempt found no node, for PostFilter, the queue and the user.
+
+Source: kube-scheduler v1.36, framework/types Diagnosis and FitError.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.framework.status import Code, Status, unresolvable
+from stowplan.framework.verdicts import Verdicts
+
+NO_NODES = "no nodes available to schedule pods"
+
+
+class Diagnosis:
+    """The refusals of one attempt.
+
+    verdicts: of the nodes that were evaluated, None when PreFilter refused the pod.
+    absent: the status of all other nodes. plugins: those that refused something.
+    """
+
+    def __init__(self, n_nodes: int, absent: Status | None = None) -> None:
+        self.n_nodes = n_nodes
+        self.absent = unresolvable() if absent is None else absent
+        self.verdicts: Verdicts | None = None
+        self.pre_filter_message = ""
+        self.plugins: set[str] = set()
+        self.pending: set[str] = set()
+
+    def blame(self, status: Status) -> None:
+        """Note the plugin of a refusal."""
+        if status.plugin and status.is_rejected:
+            group = self.pending if status.code == Code.PENDING else self.plugins
+            group.add(status.plugin)
+
+    def take(self, verdicts: Verdicts) -> None:
+        """Enter the verdicts of the nodes that were evaluated."""
+        self.verdicts = verdicts
+        for status, _ in verdicts.refusals():
+            self.blame(status)
+
+    def status_of(self, row: int) -> Status:
+        """Why the node of `row` was refused; OK where it passed."""
+        if self.verdicts is not None and (self.verdicts.rows == row).any():
+            return self.verdicts.status_of(row)
+        return self.absent
+
+    def rows_with(self, code: Code) -> NDArray[np.int64]:
+        """int64: the rows whose status has this code, ascending."""
+        if self.verdicts is None:
+            rows = np.arange(self.n_nodes)
+            return rows if self.absent.code == code else rows[:0]
+        found = [rows for status, rows in self.verdicts.refusals() if status.code == code]
+        if self.absent.code == code:
+            found.append(np.setdiff1d(np.arange(self.n_nodes), self.verdicts.rows))
+        return np.sort(np.concatenate(found)) if found else np.zeros(0, dtype=np.int64)
+
+    def reasons(self) -> dict[str, int]:
+        """Reason -> how many nodes it holds for."""
+        counts: Counter[str] = Counter()
+        explicit = 0
+        if self.verdicts is not None:
+            for status, rows in self.verdicts.refusals():
+                explicit += rows.shape[0]
+                for reason in status.reasons:
+                    counts[reason] += rows.shape[0]
+        if explicit < self.n_nodes:
+            for reason in self.absent.reasons:
+                counts[reason] += self.n_nodes - explicit
+        return dict(counts)
+
+    def text(self, post_filter_message: str = "") -> str:
+        """The message that users read: "0/5 nodes are available: 2 Insufficient cpu, ..." """
+        text = f"0/{self.n_nodes} nodes are available:"
+        if self.pre_filter_message:
+            text += f" {self.pre_filter_message}."
+        else:
+            # Sorted as strings, so "10 x" comes before "2 y": that is what users know.
+            histogram = sorted(f"{count} {reason}" for reason, count in self.reasons().items())
+            if histogram:
+                text += f" {', '.join(histogram)}."
+        return f"{text} {post_filter_message}" if post_filter_message else text
+
+
+def one_node(status: Status) -> Diagnosis:
+    """The diagnosis of a refusal after a node was chosen (Reserve, Permit): one node, refused."""
+    diagnosis = Diagnosis(1, status)
+    diagnosis.blame(status)
+    return diagnosis

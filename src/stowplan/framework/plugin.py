@@ -1,0 +1,291 @@
+"""The contract: what a plugin may implement, when it is called, and what its answers cause.
+
+A plugin is a class with a `name` and a method per extension point that it takes part in; it
+needs no base class. `Args` (a msgspec Struct with defaults) declares its configuration, and the
+constructor takes `args` and `handle`, either or none of them.
+
+Methods are called by parameter *name*: each protocol below lists everything on offer, and a
+method may leave out what it does not need (`def score(self, node)` is complete). Unknown names
+are refused when the plugin is loaded.
+
+One rule, two walks. The scalar methods (`filter`, `score`) are the contract: explain, queueing
+hints and preemption read them. The column methods (`filter_column`, `score_column`) give the same
+answers for many nodes at once; a plugin may leave them out and is then walked node by node.
+A plugin with columns must have the scalar form too; `stowplan.testing.check_plugin` compares them.
+
+The commonest misuse everywhere: keeping something on `self` from one pod to the next. What one
+attempt needs belongs in the CycleState; a plugin object is shared by all attempts.
+No method may wait, do I/O, read a clock or roll dice.
+
+Source: kube-scheduler v1.36, framework interface and runtime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.columns import NodeInfo, NodeTable, PodInfo, Rows
+from stowplan.framework.diagnosis import Diagnosis
+from stowplan.framework.snapshot import Snapshot
+from stowplan.framework.state import CycleState
+from stowplan.framework.status import Status
+from stowplan.objects.pod import Pod
+
+SCORE_MAX = 100
+"""The highest score a plugin may give a node after NormalizeScore; the lowest is 0."""
+
+
+class Plugin(Protocol):
+    """What every plugin has."""
+
+    name: ClassVar[str]
+
+
+class QueuedPod(msgspec.Struct):
+    """A pending pod as the queue sees it. added_at: seconds, when it was last put in the queue."""
+
+    pod: Pod
+    added_at: float = 0.0
+
+
+class RestrictTo(msgspec.Struct, frozen=True):
+    """PreFilter's answer "only these nodes": names, which need not exist.
+
+    The sets of several plugins are intersected. An empty set refuses the pod.
+    """
+
+    node_names: frozenset[str]
+
+
+class PostFilterResult(msgspec.Struct, frozen=True):
+    """PostFilter's answer: a status, and the node that the pod is now nominated to.
+
+    nominated_node: None leaves the pod's nomination as it is, "" clears it.
+    victims: what has to go before the pod fits.
+    """
+
+    status: Status
+    nominated_node: str | None = None
+    victims: tuple[PodInfo, ...] = ()
+
+
+@runtime_checkable
+class PreEnqueue(Protocol):
+    """Called when a pod is about to enter the active queue, and again before each re-entry."""
+
+    def pre_enqueue(self, pod: Pod) -> Status:
+        """Success lets the pod in. Anything else parks it as gated, without an attempt, until an
+        event that this plugin registered for. Must be cheap: it runs on the queue's path.
+        Misuse: looking at nodes here; whether a pod fits is Filter's question.
+        """
+
+
+@runtime_checkable
+class QueueSort(Protocol):
+    """Orders the active queue. Exactly one per profile, the same one in every profile."""
+
+    def less(self, first: QueuedPod, second: QueuedPod) -> bool:
+        """True when `first` is to be scheduled before `second`.
+
+        Must be a strict order (never true both ways). `sort_key(queued)` may be given beside it
+        and must sort the same way; the queue then compares keys and calls no method.
+        """
+
+
+@runtime_checkable
+class PreFilter(Protocol):
+    """Called once per attempt, in configured order, before any node is looked at."""
+
+    def pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status | RestrictTo:
+        """Prepare what Filter reads, and refuse pods that no node can take.
+
+        Success: go on. RestrictTo: go on with these nodes only. Skip: this plugin's Filter,
+        AddPod and RemovePod are not called for this pod. UnschedulableAndUnresolvable: the
+        attempt ends, all nodes refused. Unschedulable: remembered, the other PreFilters still
+        run, then the attempt ends. Anything else ends the attempt as an error.
+        Misuse: computing per node here what a column can hold.
+        """
+
+
+@runtime_checkable
+class PreFilterExtensions(Protocol):
+    """Keep PreFilter's result true while pods are put on or taken off a node to ask what if."""
+
+    def add_pod(self, pod: Pod, info: PodInfo, node: NodeInfo, state: CycleState) -> Status:
+        """`info` has just been added to `node`; update what PreFilter of `pod` wrote.
+
+        Called on a clone of the state. Anything but Success ends the attempt as an error.
+        """
+
+    def remove_pod(self, pod: Pod, info: PodInfo, node: NodeInfo, state: CycleState) -> Status:
+        """`info` has just been removed from `node`; the reverse of `add_pod`."""
+
+
+@runtime_checkable
+class Filter(Protocol):
+    """Can this pod run on this node?"""
+
+    def filter(self, pod: Pod, node: NodeInfo, state: CycleState) -> Status:
+        """Success: yes. Unschedulable: no, but evicting pods from the node may help.
+        UnschedulableAndUnresolvable: no, and no eviction can help; preemption skips the node.
+        Anything else ends the attempt as an error. The first plugin in configured order that
+        refuses a node gives its reason. Misuse: answering Unschedulable for what evictions
+        cannot change (labels, taints), which sends preemption searching in vain.
+        """
+
+
+@runtime_checkable
+class FilterColumn(Protocol):
+    """The column walk of Filter."""
+
+    def filter_column(
+        self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
+    ) -> NDArray[np.bool_] | NDArray[np.int64]:
+        """Verdicts on `rows`, in their order: bool or int64 (n_rows,).
+
+        bool: True where the node passes; the refusal is the plugin's attribute `REJECTED`.
+        int64: 0 where the node passes, else a code that `filter_status(code)` turns into the
+        refusal. A method without `rows` answers for all nodes. Misuse: returning a view of a
+        column of `nodes`, or writing into one.
+        """
+
+
+@runtime_checkable
+class PostFilter(Protocol):
+    """Called in configured order when no node passed: a chance to make room (preemption)."""
+
+    def post_filter(
+        self, pod: Pod, snapshot: Snapshot, diagnosis: Diagnosis, state: CycleState
+    ) -> PostFilterResult:
+        """Success: a way was found, later plugins are not asked; the pod still waits for its next
+        attempt. Unschedulable: no help here, the next plugin is asked. Other codes end the round.
+        """
+
+
+@runtime_checkable
+class PreScore(Protocol):
+    """Called once per attempt, when more than one node passed, before scoring."""
+
+    def pre_score(self, pod: Pod, snapshot: Snapshot, rows: Rows, state: CycleState) -> Status:
+        """Prepare what Score reads. rows: the nodes that passed. Skip: this plugin does not score
+        the pod and adds nothing. Anything else but Success ends the attempt as an error.
+        """
+
+
+@runtime_checkable
+class Score(Protocol):
+    """How well does this node suit the pod, among those that passed?"""
+
+    def score(self, pod: Pod, node: NodeInfo, state: CycleState) -> int:
+        """Any int64; after `normalize_score`, where there is one, 0 to SCORE_MAX.
+
+        The result times the plugin's weight is added to the node's total.
+        Misuse: returning a fraction; scores are whole numbers.
+        """
+
+
+@runtime_checkable
+class ScoreColumn(Protocol):
+    """The column walk of Score."""
+
+    def score_column(
+        self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
+    ) -> NDArray[np.int64]:
+        """int64 (n_rows,): `score` of each of `rows`, in their order."""
+
+
+@runtime_checkable
+class NormalizeScore(Protocol):
+    """Brings a plugin's scores of one pod into 0..SCORE_MAX, knowing all of them."""
+
+    def normalize_score(
+        self,
+        scores: NDArray[np.int64],
+        pod: Pod,
+        nodes: NodeTable,
+        rows: Rows,
+        state: CycleState,
+    ) -> NDArray[np.int64]:
+        """int64 (n_rows,): the final scores. `scores` must not be changed in place."""
+
+
+@runtime_checkable
+class Reserve(Protocol):
+    """Claims what the pod will use on the chosen node, before binding."""
+
+    def reserve(self, pod: Pod, node_name: str, state: CycleState) -> Status:
+        """Called in configured order once a node is chosen. Anything but Success: every plugin's
+        `unreserve` is called and the pod goes back to the queue."""
+
+    def unreserve(self, pod: Pod, node_name: str, state: CycleState) -> None:
+        """Give back. Called in reverse order, also for plugins whose `reserve` did not run, so it
+        must be harmless then, and harmless twice."""
+
+
+class PermitWait(msgspec.Struct, frozen=True):
+    """Permit's answer "wait": for another pod or plugin to allow this one. timeout_s: at most."""
+
+    timeout_s: float
+
+
+@runtime_checkable
+class Permit(Protocol):
+    """Last word before binding: approve, deny or wait."""
+
+    def permit(self, pod: Pod, node_name: str, state: CycleState) -> Status | PermitWait:
+        """Success approves. A refusal unreserves and sends the pod back to the queue. PermitWait
+        holds the pod on its node until it is allowed, rejected or the time is over (15 minutes
+        at most); the other plugins are asked all the same."""
+
+
+@runtime_checkable
+class PreBind(Protocol):
+    """What must be done before the pod is bound (attach a volume, allocate a claim)."""
+
+    def pre_bind(self, pod: Pod, node_name: str, state: CycleState) -> Status:
+        """Anything but Success unreserves and sends the pod back to the queue.
+
+        Work that waits for the outside world goes into `async perform(ctx)`, run by the driver.
+        """
+
+
+@runtime_checkable
+class Bind(Protocol):
+    """Binds the pod to the node."""
+
+    def bind(self, pod: Pod, node_name: str, state: CycleState) -> Status:
+        """Called in configured order until one does not answer Skip; that one has bound the pod or
+        failed to. At least one plugin of a profile must bind."""
+
+
+@runtime_checkable
+class PostBind(Protocol):
+    """Told after a pod was bound."""
+
+    def post_bind(self, pod: Pod, node_name: str, state: CycleState) -> None:
+        """Informational: nothing that happens here changes the pod's fate."""
+
+
+@runtime_checkable
+class EventsToRegister(Protocol):
+    """Says which cluster events can make a refused pod schedulable."""
+
+    def events_to_register(self) -> Sequence[Any]:
+        """The events, each with an optional hint. A pod that this plugin refused is tried again
+        only after one of them. A plugin without this method hears every event.
+        Misuse: forgetting an event, which leaves pods parked until the five-minute flush.
+        """
+
+
+@runtime_checkable
+class SignPod(Protocol):
+    """Lets pods that mean the same to this plugin share its answers."""
+
+    def signature(self, pod: Pod) -> object:
+        """A hashable that is equal for two pods exactly when every answer of this plugin would be
+        equal for them on every cluster."""

@@ -1,0 +1,52 @@
+"""The extension points: their names in configuration files, and the methods behind them."""
+
+from __future__ import annotations
+
+EXTENSION_POINTS: dict[str, str] = {
+    "preEnqueue": "pre_enqueue",
+    "queueSort": "less",
+    "preFilter": "pre_filter",
+    "filter": "filter",
+    "postFilter": "post_filter",
+    "preScore": "pre_score",
+    "score": "score",
+    "reserve": "reserve",
+    "permit": "permit",
+    "preBind": "pre_bind",
+    "bind": "bind",
+    "postBind": "post_bind",
+}
+"""Configuration name -> method, in the order of a pod's life."""
+
+OFFERED: dict[str, tuple[str, ...]] = {
+    "pre_enqueue": ("pod",),
+    "less": ("first", "second"),
+    "sort_key": ("queued",),
+    "pre_filter": ("pod", "snapshot", "state"),
+    "add_pod": ("pod", "info", "node", "state"),
+    "remove_pod": ("pod", "info", "node", "state"),
+    "filter": ("pod", "node", "state"),
+    "filter_column": ("pod", "nodes", "rows", "state"),
+    "filter_status": ("code", "pod", "nodes", "state"),
+    "post_filter": ("pod", "snapshot", "diagnosis", "state"),
+    "pre_score": ("pod", "snapshot", "rows", "state"),
+    "score": ("pod", "node", "state"),
+    "score_column": ("pod", "nodes", "rows", "state"),
+    "normalize_score": ("scores", "pod", "nodes", "rows", "state"),
+    "reserve": ("pod", "node_name", "state"),
+    "unreserve": ("pod", "node_name", "state"),
+    "permit": ("pod", "node_name", "state"),
+    "pre_bind": ("pod", "node_name", "state"),
+    "bind": ("pod", "node_name", "state"),
+    "post_bind": ("pod", "node_name", "state"),
+    "events_to_register": (),
+    "signature": ("pod",),
+}
+"""Method -> the parameters on offer, in the order in which the runtime passes them."""
+
+
+def points_of(plugin: type) -> tuple[str, ...]:
+    """The extension points that a plugin class implements, by their configuration names."""
+    return tuple(
+        point for point, method in EXTENSION_POINTS.items() if callable(getattr(plugin, method, 0))
+    )

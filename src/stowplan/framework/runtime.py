@@ -1,0 +1,527 @@
+"""The runtime: walks the plugins of one profile through the extension points of one attempt.
+
+Source: kube-scheduler v1.36, framework/runtime. What each answer causes is written down with the
+protocols in `plugin`; this module is where it happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.columns import NodeInfo, NodeTable, Rows
+from stowplan.framework.binding import Call, asks_for, bound
+from stowplan.framework.diagnosis import Diagnosis
+from stowplan.framework.gates import FeatureGates
+from stowplan.framework.plugin import (
+    SCORE_MAX,
+    PermitWait,
+    PostFilterResult,
+    QueuedPod,
+    RestrictTo,
+)
+from stowplan.framework.points import OFFERED
+from stowplan.framework.problems import ContractError
+from stowplan.framework.profile import Profile
+from stowplan.framework.registry import Registry
+from stowplan.framework.snapshot import Snapshot
+from stowplan.framework.state import CycleState
+from stowplan.framework.status import OK, Code, Status, error
+from stowplan.framework.verdicts import PASSED, PluginVerdicts, Verdicts, refusal_of
+from stowplan.objects.pod import Pod
+
+Ints = NDArray[np.int64]
+
+
+class Handle:
+    """What a plugin may hold on to: the gates, and the framework of its profile."""
+
+    def __init__(self, gates: FeatureGates) -> None:
+        self.gates = gates
+        self._framework: Framework | None = None
+
+    @property
+    def framework(self) -> Framework:
+        """The runtime of the profile; not yet there while plugins are being constructed."""
+        if self._framework is None:
+            raise ContractError("handle.framework is not there yet in a plugin's constructor")
+        return self._framework
+
+
+class Member:
+    """A plugin of a profile with its methods bound; a method it lacks is None."""
+
+    __slots__ = ("calls", "column_wants_rows", "in_tree", "name", "plugin", "rejected", "weight")
+
+    def __init__(self, name: str, plugin: Any, weight: int, *, in_tree: bool) -> None:
+        self.name = name
+        self.plugin = plugin
+        self.weight = weight
+        self.in_tree = in_tree
+        self.calls: dict[str, Call | None] = {
+            method: bound(plugin, method, in_tree=in_tree) for method in OFFERED
+        }
+        self.column_wants_rows = {
+            method: asks_for(plugin, method, "rows")
+            for method in ("filter_column", "score_column")
+            if self.calls[method] is not None
+        }
+        self.rejected: Status | None = getattr(plugin, "REJECTED", None)
+
+    def call(self, method: str, *values: Any) -> Any:
+        """Call a method that the plugin is known to have."""
+        function = self.calls[method]
+        assert function is not None, (self.name, method)
+        return function(*values)
+
+
+class PreFilterOutcome(msgspec.Struct, frozen=True):
+    """What all PreFilters together answered.
+
+    restrict: the nodes left, None for all. restricted_by: the plugins that restricted them.
+    """
+
+    status: Status
+    restrict: frozenset[str] | None = None
+    restricted_by: tuple[str, ...] = ()
+
+
+class Scores(msgspec.Struct, frozen=True):
+    """Scores of the nodes that passed.
+
+    rows: int64 (n_rows,). raw, final: plugin -> int64 (n_rows,), before and after
+    normalising and weighting. total: int64 (n_rows,), the sum of the finals.
+    """
+
+    rows: Ints
+    raw: dict[str, Ints]
+    final: dict[str, Ints]
+    total: Ints
+
+
+class Framework:
+    """The plugins of one profile, ready to be called."""
+
+    def __init__(self, profile: Profile, registry: Registry, gates: FeatureGates) -> None:
+        """Raises ContractError when a plugin cannot be constructed or the profile is unsound."""
+        self.profile = profile
+        self.gates = gates
+        handle = Handle(gates)
+        weights = {use.name: use.weight for use in profile.points.get("score", ())}
+        self.members: dict[str, Member] = {}
+        for name in profile.plugin_names():
+            entry = registry[name]
+            args = profile.args.get(name)
+            plugin = _constructed(entry.plugin, entry.args() if args is None else args, handle)
+            self.members[name] = Member(
+                name, plugin, weights.get(name, 1), in_tree=entry.in_tree
+            )
+        self._at: dict[str, tuple[Member, ...]] = {
+            point: tuple(self.members[use.name] for use in uses)
+            for point, uses in profile.points.items()
+        }
+        if len(self.at("queueSort")) != 1:
+            have = [m.name for m in self.at("queueSort")]
+            raise ContractError(f"profile {profile.scheduler_name!r}: queueSort is {have}, wanted one")
+        handle._framework = self
+
+    def at(self, point: str) -> tuple[Member, ...]:
+        """The plugins at an extension point (configuration name), in the order of their calls."""
+        return self._at.get(point, ())
+
+    # Queue.
+
+    def less(self, first: QueuedPod, second: QueuedPod) -> bool:
+        """True when `first` is to be scheduled before `second`."""
+        return bool(self.at("queueSort")[0].call("less", first, second))
+
+    def sort_key(self) -> Callable[[QueuedPod], Any] | None:
+        """The queue sort as a key, where the plugin gives one."""
+        return self.at("queueSort")[0].calls["sort_key"]
+
+    def run_pre_enqueue(self, pod: Pod) -> Status:
+        """The first answer that keeps the pod out of the queue, else OK."""
+        for member in self.at("preEnqueue"):
+            status: Status = member.call("pre_enqueue", pod)
+            if not status.is_success:
+                return status.by(member.name)
+        return OK
+
+    # Filtering.
+
+    def run_pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> PreFilterOutcome:
+        """Ask every PreFilter; plugins that skip are noted in `state.skip_filter`."""
+        refusal = OK
+        restrict: frozenset[str] | None = None
+        restricting: list[str] = []
+        for member in self.at("preFilter"):
+            answer = member.call("pre_filter", pod, snapshot, state)
+            if isinstance(answer, RestrictTo):
+                restricting.append(member.name)
+                restrict = answer.node_names if restrict is None else restrict & answer.node_names
+                if not restrict:
+                    return _nothing_left(restricting)
+            elif answer.is_skip:
+                state.skip_filter.add(member.name)
+            elif answer.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                return PreFilterOutcome(answer.by(member.name))
+            elif answer.code == Code.UNSCHEDULABLE:
+                refusal = answer.by(member.name)
+            elif not answer.is_success:
+                text = f'running PreFilter plugin "{member.name}": {answer.message}'
+                return PreFilterOutcome(error(text).by(member.name))
+        return PreFilterOutcome(refusal, restrict, tuple(restricting))
+
+    def run_filters(
+        self, pod: Pod, snapshot: Snapshot, state: CycleState, rows: Ints | None = None
+    ) -> Verdicts:
+        """The first refusal of every row (default: all), nominated pods taken into account."""
+        nodes = snapshot.nodes
+        everything = np.arange(nodes.n_nodes) if rows is None else rows
+        members = self._filters(state)
+        verdicts = Verdicts(everything, [m.name for m in members])
+        places = everything if rows is None else np.arange(everything.shape[0])
+        asked: Rows = nodes.all_rows if rows is None else rows
+        for index, member in enumerate(members):
+            verdicts.record(index, self._ask(member, pod, nodes, asked, state), places)
+            alive = verdicts.by[places] == PASSED
+            # Fewer rows are worth an index only when most of them are out.
+            if np.count_nonzero(alive) * 2 < alive.shape[0]:
+                places = places[alive]
+                asked = everything[places]
+            if places.shape[0] == 0:
+                break
+        self._count_nominated(pod, snapshot, state, verdicts)
+        return verdicts
+
+    def filters_apart(
+        self, pod: Pod, nodes: NodeTable, rows: Ints, state: CycleState
+    ) -> dict[str, PluginVerdicts]:
+        """Every filter's own answer for `rows`, whatever the others say."""
+        return {m.name: self._ask(m, pod, nodes, rows, state) for m in self._filters(state)}
+
+    def filter_node(self, pod: Pod, node: NodeInfo, state: CycleState) -> Status:
+        """The first refusal of one node by the scalar walk, else OK."""
+        for member in self._filters(state):
+            status: Status = member.call("filter", pod, node, state)
+            if not status.is_success:
+                return refusal_of(status.by(member.name))
+        return OK
+
+    def filter_with_nominated(
+        self, pod: Pod, node: NodeInfo, snapshot: Snapshot, state: CycleState
+    ) -> Status:
+        """One node, first with the pods nominated to it as if they were there, then without.
+
+        Both must pass: with them their room is kept free, and without them the pod must not
+        depend on pods that may yet go elsewhere.
+        """
+        nominated = [
+            info
+            for info in snapshot.nominations.on(node.name)
+            if info.pod.priority >= pod.priority and info.uid != pod.uid
+        ]
+        if nominated:
+            crowded, its_state = node.copy(), state.clone()
+            for info in nominated:
+                crowded.add_pod(info)
+                status = self.run_add_pod(pod, info, crowded, its_state)
+                if not status.is_success:
+                    return status
+            status = self.filter_node(pod, crowded, its_state)
+            if not status.is_success:
+                return status
+        return self.filter_node(pod, node, state)
+
+    def run_add_pod(self, pod: Pod, info: Any, node: NodeInfo, state: CycleState) -> Status:
+        """Tell the PreFilters of `pod` that a pod has been added to `node`."""
+        return self._tell("add_pod", pod, info, node, state)
+
+    def run_remove_pod(self, pod: Pod, info: Any, node: NodeInfo, state: CycleState) -> Status:
+        """Tell the PreFilters of `pod` that a pod has been removed from `node`."""
+        return self._tell("remove_pod", pod, info, node, state)
+
+    def run_post_filter(
+        self, pod: Pod, snapshot: Snapshot, diagnosis: Diagnosis, state: CycleState
+    ) -> PostFilterResult:
+        """Ask the PostFilters until one helps; what they say is joined."""
+        reasons: list[str] = []
+        refused_by = ""
+        nominated: str | None = None
+        for member in self.at("postFilter"):
+            result: PostFilterResult = member.call("post_filter", pod, snapshot, diagnosis, state)
+            status = result.status.by(member.name)
+            if status.is_success:
+                return result
+            if status.code not in (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE):
+                return PostFilterResult(status)
+            reasons += status.reasons
+            refused_by = refused_by or member.name
+            if result.nominated_node is not None:
+                nominated = result.nominated_node
+            if status.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                return msgspec.structs.replace(result, status=status)
+        status = Status(Code.UNSCHEDULABLE, tuple(reasons), refused_by)
+        return PostFilterResult(status, nominated)
+
+    # Scoring.
+
+    def run_pre_score(
+        self, pod: Pod, snapshot: Snapshot, rows: Ints, state: CycleState
+    ) -> Status:
+        """Ask every PreScore; plugins that skip are noted in `state.skip_score`."""
+        asked = _as_rows(rows, snapshot.nodes)
+        for member in self.at("preScore"):
+            status: Status = member.call("pre_score", pod, snapshot, asked, state)
+            if status.is_skip:
+                state.skip_score.add(member.name)
+            elif not status.is_success:
+                text = f'running PreScore plugin "{member.name}": {status.message}'
+                return error(text).by(member.name)
+        return OK
+
+    def run_scores(
+        self, pod: Pod, nodes: NodeTable, rows: Ints, state: CycleState
+    ) -> Scores:
+        """Score, normalise, weigh and add up; raises ContractError for a score out of range."""
+        asked = _as_rows(rows, nodes)
+        raw: dict[str, Ints] = {}
+        final: dict[str, Ints] = {}
+        total = np.zeros(rows.shape[0], dtype=np.int64)
+        for member in self.at("score"):
+            if member.name in state.skip_score:
+                continue
+            scores = self._score(member, pod, nodes, asked, state)
+            normal = scores
+            if member.calls["normalize_score"] is not None:
+                normal = member.call("normalize_score", scores, pod, nodes, asked, state)
+            self._check_range(member, normal, nodes, rows)
+            raw[member.name] = scores
+            final[member.name] = normal * member.weight
+            total += final[member.name]
+        return Scores(rows, raw, final, total)
+
+    # After the choice.
+
+    def run_reserve(self, pod: Pod, node_name: str, state: CycleState) -> Status:
+        """The first refusal to reserve, else OK. The caller unreserves after a refusal."""
+        return self._first_refusal("reserve", pod, node_name, state)
+
+    def run_unreserve(self, pod: Pod, node_name: str, state: CycleState) -> None:
+        """Let every plugin give back, in reverse order."""
+        for member in reversed(self.at("reserve")):
+            if member.calls["unreserve"] is not None:
+                member.call("unreserve", pod, node_name, state)
+
+    def run_permit(
+        self, pod: Pod, node_name: str, state: CycleState
+    ) -> Status | dict[str, PermitWait]:
+        """A refusal, OK, or the plugins that want to wait and for how long at most."""
+        waiting: dict[str, PermitWait] = {}
+        for member in self.at("permit"):
+            answer = member.call("permit", pod, node_name, state)
+            if isinstance(answer, PermitWait):
+                waiting[member.name] = PermitWait(min(answer.timeout_s, PERMIT_TIMEOUT_S_MAX))
+            elif answer.is_rejected:
+                status: Status = answer.by(member.name)
+                return status
+            elif not answer.is_success:
+                return error(f'running Permit plugin "{member.name}": {answer.message}').by(
+                    member.name
+                )
+        return waiting or OK
+
+    def run_pre_bind(self, pod: Pod, node_name: str, state: CycleState) -> Status:
+        """The first refusal before binding, else OK."""
+        return self._first_refusal("preBind", pod, node_name, state)
+
+    def run_bind(self, pod: Pod, node_name: str, state: CycleState) -> Status:
+        """The answer of the first binder that does not skip; Skip when all do."""
+        status = Status(Code.SKIP)
+        for member in self.at("bind"):
+            status = member.call("bind", pod, node_name, state).by(member.name)
+            if not status.is_skip:
+                return status
+        return status
+
+    def run_post_bind(self, pod: Pod, node_name: str, state: CycleState) -> None:
+        """Tell every plugin that the pod was bound."""
+        for member in self.at("postBind"):
+            member.call("post_bind", pod, node_name, state)
+
+    # Inside.
+
+    def _filters(self, state: CycleState) -> list[Member]:
+        return [m for m in self.at("filter") if m.name not in state.skip_filter]
+
+    def _ask(
+        self, member: Member, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
+    ) -> PluginVerdicts:
+        if member.calls["filter_column"] is None:
+            return self._ask_each(member, pod, nodes, rows, state)
+        answer = self._column(member, "filter_column", pod, nodes, rows, state)
+        if answer.dtype != np.bool_:
+            return PluginVerdicts(
+                answer, lambda code: member.call("filter_status", code, pod, nodes, state)
+            )
+        rejected = member.rejected
+        if rejected is None:
+            raise ContractError(
+                f"plugin {member.name!r}: filter_column gives bool and the class has no REJECTED"
+                " status; wanted one, or int64 codes and filter_status(code)"
+            )
+        return PluginVerdicts((~answer).astype(np.int64), lambda code: rejected)
+
+    def _ask_each(
+        self, member: Member, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
+    ) -> PluginVerdicts:
+        seen: dict[Status, int] = {OK: 0}
+        numbers = _numbers(rows)
+        codes = np.zeros(len(numbers), dtype=np.int64)
+        for place, row in enumerate(numbers):
+            status = member.call("filter", pod, nodes.info(row), state)
+            if not isinstance(status, Status):
+                raise ContractError(
+                    f"plugin {member.name!r}: filter of pod {pod.key!r} on node "
+                    f"{nodes.names[row]!r} gave {status!r}, wanted a Status"
+                )
+            codes[place] = 0 if status.is_success else seen.setdefault(status, len(seen))
+        by_code = list(seen)
+        return PluginVerdicts(codes, lambda code: by_code[code])
+
+    def _column(
+        self, member: Member, method: str, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
+    ) -> NDArray[Any]:
+        answer = member.call(method, pod, nodes, rows, state)
+        if not isinstance(answer, np.ndarray):
+            raise ContractError(
+                f"plugin {member.name!r}: {method} gave a {type(answer).__name__}, wanted an array"
+            )
+        if not member.column_wants_rows[method]:
+            answer = answer[rows]
+        n_rows = len(_numbers(rows))
+        kinds = (np.bool_, np.int64) if method == "filter_column" else (np.int64,)
+        if answer.shape != (n_rows,) or answer.dtype not in kinds:
+            raise ContractError(
+                f"plugin {member.name!r}: {method} of pod {pod.key!r} gave {answer.dtype} "
+                f"{answer.shape}, wanted {' or '.join(k.__name__ for k in kinds)} ({n_rows},)"
+            )
+        return answer
+
+    def _score(
+        self, member: Member, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
+    ) -> Ints:
+        if member.calls["score_column"] is not None:
+            return self._column(member, "score_column", pod, nodes, rows, state)
+        numbers = _numbers(rows)
+        scores = np.zeros(len(numbers), dtype=np.int64)
+        for place, row in enumerate(numbers):
+            score = member.call("score", pod, nodes.info(row), state)
+            if isinstance(score, bool) or not isinstance(score, int | np.integer):
+                raise ContractError(
+                    f"plugin {member.name!r}: score of pod {pod.key!r} on node "
+                    f"{nodes.names[row]!r} is {score!r}, wanted a whole number"
+                )
+            scores[place] = score
+        return scores
+
+    def _check_range(self, member: Member, scores: Ints, nodes: NodeTable, rows: Ints) -> None:
+        if scores.shape[0] and (scores.min() < 0 or scores.max() > SCORE_MAX):
+            place = int(np.flatnonzero((scores < 0) | (scores > SCORE_MAX))[0])
+            raise ContractError(
+                f"profile {self.profile.scheduler_name!r}: plugin {member.name!r} scores "
+                f"{scores[place]} on node {nodes.names[int(rows[place])]!r}; "
+                f"wanted 0..{SCORE_MAX}"
+            )
+
+    def _count_nominated(
+        self, pod: Pod, snapshot: Snapshot, state: CycleState, verdicts: Verdicts
+    ) -> None:
+        """Where pods are nominated, the verdict is the one that counts them in as well."""
+        for name in snapshot.nominations.nodes():
+            row = snapshot.nodes.row(name)
+            for place in np.flatnonzero(verdicts.rows == row) if row >= 0 else ():
+                node = snapshot.nodes.info(row)
+                status = self.filter_with_nominated(pod, node, snapshot, state)
+                verdicts.overrule(int(place), status)
+
+    def _tell(
+        self, method: str, pod: Pod, info: Any, node: NodeInfo, state: CycleState
+    ) -> Status:
+        for member in self.at("preFilter"):
+            if member.calls[method] is None or member.name in state.skip_filter:
+                continue
+            status: Status = member.call(method, pod, info, node, state)
+            if not status.is_success:
+                verb = "AddPod" if method == "add_pod" else "RemovePod"
+                return error(
+                    f'running {verb} on PreFilter plugin "{member.name}": {status.message}'
+                ).by(member.name)
+        return OK
+
+    def _first_refusal(self, point: str, pod: Pod, node_name: str, state: CycleState) -> Status:
+        method = {"reserve": "reserve", "preBind": "pre_bind"}[point]
+        for member in self.at(point):
+            status: Status = member.call(method, pod, node_name, state)
+            if status.is_skip or status.is_success:
+                continue
+            if status.is_rejected:
+                return status.by(member.name)
+            title = point[0].upper() + point[1:]
+            return error(f'running {title} plugin "{member.name}": {status.message}').by(
+                member.name
+            )
+        return OK
+
+
+PERMIT_TIMEOUT_S_MAX = 15 * 60.0
+
+
+def _constructed(plugin: type[Any], args: Any, handle: Handle) -> Any:
+    given = {"args": args, "handle": handle}
+    init = plugin.__init__
+    if init is object.__init__:
+        return plugin()
+    names = init.__code__.co_varnames[1 : init.__code__.co_argcount + init.__code__.co_kwonlyargcount]
+    unknown = [name for name in names if name not in given]
+    if unknown:
+        raise ContractError(
+            f"plugin {plugin.name!r}: the constructor asks for {unknown[0]!r}; "
+            "on offer are args, handle"
+        )
+    return plugin(**{name: given[name] for name in names})
+
+
+def _nothing_left(restricting: list[str]) -> PreFilterOutcome:
+    names = sorted(restricting)
+    text = f"node(s) didn't satisfy plugin {names[0]}"
+    if len(names) > 1:
+        text = f"node(s) didn't satisfy plugin(s) [{' '.join(names)}] simultaneously"
+    status = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (text,))
+    return PreFilterOutcome(status, frozenset(), tuple(restricting))
+
+
+def _numbers(rows: Rows) -> Any:
+    return range(rows.start, rows.stop) if isinstance(rows, slice) else rows
+
+
+def _as_rows(rows: Ints, nodes: NodeTable) -> Rows:
+    """The slice of all rows where `rows` are all of them ascending, so that columns are views."""
+    if rows.shape[0] == nodes.n_nodes:
+        return nodes.all_rows
+    return rows
+
+
+def frameworks(
+    profiles: Mapping[str, Profile], registry: Registry, gates: FeatureGates
+) -> dict[str, Framework]:
+    """A framework per scheduler name; raises ContractError unless all sort the queue alike."""
+    built = {name: Framework(profile, registry, gates) for name, profile in profiles.items()}
+    sorts = {f.at("queueSort")[0].name for f in built.values()}
+    if len(sorts) > 1:
+        raise ContractError(f"profiles sort the queue by {sorted(sorts)}; wanted one and the same")
+    return built

@@ -1,0 +1,57 @@
+"""CycleState: what the plugins of one attempt leave for each other and for themselves."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class CycleState:
+    """Values by key, for one attempt of one pod.
+
+    A plugin writes in PreFilter or PreScore what its later points read. Use the plugin's name as
+    the key. A value that AddPod or RemovePod changes needs a `clone()` method: preemption works
+    on clones. Values without one are shared between clones and must not be changed.
+    """
+
+    __slots__ = ("_values", "skip_filter", "skip_score")
+
+    def __init__(self) -> None:
+        self._values: dict[str, Any] = {}
+        self.skip_filter: set[str] = set()
+        self.skip_score: set[str] = set()
+
+    def write(self, key: str, value: object) -> None:
+        """Keep `value` under `key`, replacing what was there."""
+        self._values[key] = value
+
+    def read(self, key: str, kind: type[T]) -> T:
+        """The value under `key`.
+
+        Raises LookupError when nothing was written (usually: PreFilter did not run), TypeError
+        when it is not a `kind`.
+        """
+        if key not in self._values:
+            raise LookupError(f"cycle state has no {key!r}; it has {sorted(self._values)}")
+        value = self._values[key]
+        if not isinstance(value, kind):
+            raise TypeError(
+                f"cycle state {key!r} is a {type(value).__name__}, wanted {kind.__name__}"
+            )
+        return value
+
+    def find(self, key: str) -> Any:
+        """The value under `key`, None when nothing was written."""
+        return self._values.get(key)
+
+    def clone(self) -> CycleState:
+        """A state whose values can change without this one seeing it."""
+        copy = CycleState()
+        copy._values = {
+            key: value.clone() if hasattr(value, "clone") else value
+            for key, value in self._values.items()
+        }
+        copy.skip_filter = set(self.skip_filter)
+        copy.skip_score = set(self.skip_score)
+        return copy

@@ -1,0 +1,1 @@
+"""Kubernetes values: frozen, typed, only the fields that scheduling reads."""

@@ -1,0 +1,77 @@
+"""Nodes and their taints.
+
+Source: Kubernetes core/v1 API, v1.36.
+"""
+
+from __future__ import annotations
+
+from stowplan.objects.meta import Object, Value
+from stowplan.objects.quantity import Quantity
+
+
+class Taint(Value, frozen=True):
+    """An entry of `spec.taints`."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(Value, frozen=True):
+    """`spec` of a node."""
+
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+    provider_id: str = ""
+
+
+class ContainerImage(Value, frozen=True):
+    """An image on a node, under all the names it is known by."""
+
+    names: tuple[str, ...] = ()
+    size_bytes: int = 0
+
+
+class NodeCondition(Value, frozen=True):
+    """An entry of `status.conditions`."""
+
+    type: str = ""
+    status: str = ""
+
+
+class NodeStatus(Value, frozen=True):
+    """`status` of a node."""
+
+    allocatable: dict[str, Quantity] = {}
+    capacity: dict[str, Quantity] = {}
+    images: tuple[ContainerImage, ...] = ()
+    conditions: tuple[NodeCondition, ...] = ()
+    declared_features: tuple[str, ...] = ()
+
+
+class Node(Object, frozen=True):
+    """A node."""
+
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    @property
+    def taints(self) -> tuple[Taint, ...]:
+        """`spec.taints`."""
+        return self.spec.taints
+
+
+ZONE_LABELS = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
+REGION_LABELS = ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region")
+HOSTNAME_LABEL = "kubernetes.io/hostname"
+
+
+def zone_key(node: Node) -> tuple[str, str]:
+    """(region, zone) of a node; the older labels win even when empty, an absent one is "".
+
+    Source: kube-scheduler v1.36, backend/cache/node_tree.
+    """
+    labels = node.labels
+    region = next((labels[k] for k in REGION_LABELS if k in labels), "")
+    zone = next((labels[k] for k in ZONE_LABELS if k in labels), "")
+    return region, zone

@@ -1,0 +1,356 @@
+"""What a pod asks for: its containers, sidecars, start-up, overhead and resizing taken together.
+
+A pod must have room in each phase of its life. Init containers run one after the other, each
+beside the sidecars started before it; then the regular containers run beside all sidecars. What
+the pod asks for is, per resource, the most that any phase needs, replaced by the pod-level
+amount where there is one, plus the overhead of its sandbox.
+
+While a container is resized in place, what the kubelet has allocated and what runs count as well
+as what is asked for: the greatest of the three; if the resize was found infeasible, what is
+asked for does not count.
+
+The rules of the scheduler count differently, on purpose or by accident; each way of counting has
+a function here. All amounts are in base units: milli-CPU for `cpu`, bytes or counts for the rest.
+
+Source: kube-scheduler v1.36: component-helpers resource/helpers.go, framework/types.go
+(CalculateResource), plugins/noderesources, apis/core/v1/helper (names of resources).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from stowplan.objects.pod import Container, ContainerStatus, Pod, PodStatus
+from stowplan.objects.quantity import (
+    INT64_MAX,
+    NANOS_PER_MILLI,
+    NANOS_PER_UNIT,
+    Exact,
+    OutOfRangeError,
+    Quantity,
+    exact,
+    nanos,
+)
+from stowplan.objects.selectors import label_key_errors
+
+NONZERO_CPU_MILLI = 100
+NONZERO_MEMORY_BYTES = 200 * 1024 * 1024
+_NONZERO_NANOS: Mapping[str, int] = {
+    "cpu": NONZERO_CPU_MILLI * NANOS_PER_MILLI,
+    "memory": NONZERO_MEMORY_BYTES * NANOS_PER_UNIT,
+}
+
+_NATIVE = frozenset({"cpu", "memory", "ephemeral-storage"})
+
+# What amounts are counted in: billionths as plain integers, or `Exact` for amounts below zero or
+# beyond int64. The walk over the pod is the same.
+_N = TypeVar("_N", int, Exact)
+_Read = Callable[[Quantity], _N]
+
+
+def pod_requests(
+    pod: Pod,
+    *,
+    use_status: bool,
+    pod_level: bool = True,
+    defaults: Mapping[str, int] | None = None,
+) -> dict[str, int]:
+    """What the pod asks for of each resource that it names; raises QuantityError.
+
+    use_status: whether amounts reported by the kubelet count (in-place resize).
+    pod_level: whether `spec.resources` of the pod counts.
+    defaults: what a container is taken to ask for of a resource it does not name; an explicit
+    zero is a name.
+    """
+    in_nanos = {name: n * _nanos_per(name) for name, n in (defaults or {}).items()}
+    return _amounts(pod, use_status, pod_level, in_nanos)
+
+
+def fit_requests(pod: Pod) -> dict[str, int]:
+    """What NodeResourcesFit's Filter looks for: of the resources it knows, nothing below zero.
+
+    A resource that is named with an amount of zero is in the answer.
+    """
+    amounts = pod_requests(pod, use_status=False)
+    return {name: max(n, 0) for name, n in amounts.items() if is_tracked(name)}
+
+
+def requested(pod: Pod) -> dict[str, int]:
+    """What a node counts for the pod once it is there: resizes included."""
+    amounts = pod_requests(pod, use_status=True)
+    return {name: n for name, n in amounts.items() if is_tracked(name)}
+
+
+def nonzero_requested(pod: Pod) -> tuple[int, int]:
+    """Milli-CPU and memory bytes that a node counts for the pod when nodes are scored.
+
+    A container that does not name one of the two is taken to ask for 100m or 200Mi; under
+    pod-level requests only if the whole pod does not name it either.
+    """
+    defaults = _NONZERO_NANOS
+    if _has_pod_level_requests(pod):
+        named = pod_requests(pod, use_status=True)
+        defaults = {name: n for name, n in defaults.items() if name not in named}
+    amounts = _amounts(pod, True, True, defaults)
+    return amounts.get("cpu", 0), amounts.get("memory", 0)
+
+
+def fit_score_requests(pod: Pod) -> dict[str, int]:
+    """What NodeResourcesFit's Score adds for the pod: with defaults, without pod-level requests.
+
+    That the pod level is left out is an oversight of the original that its answers depend on.
+    """
+    return _amounts(pod, False, False, _NONZERO_NANOS)
+
+
+def balanced_requests(pod: Pod, resources: Sequence[str] = ("cpu", "memory")) -> dict[str, int]:
+    """What NodeResourcesBalancedAllocation adds for the pod: no defaults, resizes included.
+
+    resources: those that are scored, in the order of the configuration. The order matters for a
+    pod-level amount in the decimal form (`1.5Gi` is one) that has overhead: each time the
+    original adds the two up it changes the pod itself. It does so in the PreFilter of
+    NodeResourcesFit and of DynamicResources, then here once for each resource up to this one.
+    Differs: that is followed for the first attempt with both of these plugins enabled; what
+    later attempts and a node's sums add to it is not.
+    """
+    amounts = pod_requests(pod, use_status=True)
+    if pod.spec.resources is not None and pod.spec.overhead and pod.status.resources is None:
+        for i, name in enumerate(resources):
+            if _keeps_overhead(pod, name):
+                changed = _with_overhead_in_pod_level(pod, name, i + 2)
+                amounts[name] = pod_requests(changed, use_status=True)[name]
+    return amounts
+
+
+@lru_cache(maxsize=1 << 12)
+def is_tracked(resource: str) -> bool:
+    """True for the resources that the scheduler counts; requests for others are not looked at."""
+    return resource in _NATIVE or is_scalar(resource)
+
+
+@lru_cache(maxsize=1 << 12)
+def is_scalar(resource: str) -> bool:
+    """True for the resources counted by name: extended, huge pages, `*kubernetes.io/*`, volumes."""
+    return (
+        resource.startswith(("hugepages-", "attachable-volumes-"))
+        or "kubernetes.io/" in resource
+        or is_extended(resource)
+    )
+
+
+@lru_cache(maxsize=1 << 12)
+def is_extended(resource: str) -> bool:
+    """True for a resource of somebody's own domain, such as `example.com/gpu`.
+
+    It must still be a qualified name with quota's `requests.` before it, and not begin with that.
+    """
+    if "/" not in resource or "kubernetes.io/" in resource or resource.startswith("requests."):
+        return False
+    return not label_key_errors(f"requests.{resource}")
+
+
+def _amounts(
+    pod: Pod, use_status: bool, pod_level: bool, defaults: Mapping[str, int]
+) -> dict[str, int]:
+    """`pod_requests`, with the defaults in billionths."""
+    try:
+        if _is_plain(pod, use_status):
+            return _rounded(_plain_totals(pod, defaults))
+        return _rounded(_totals(pod, nanos, defaults, use_status, pod_level))
+    except OutOfRangeError:
+        in_form = {
+            name: Exact(n // _nanos_per(name), -3 if name == "cpu" else 0, False)
+            for name, n in defaults.items()
+        }
+        totals = _totals(pod, exact, in_form, use_status, pod_level)
+        return {
+            name: total.milli_value() if name == "cpu" else total.value()
+            for name, total in totals.items()
+        }
+
+
+def _is_plain(pod: Pod, use_status: bool) -> bool:
+    """True when the regular containers are all that counts, as for most pods to be placed."""
+    spec, status = pod.spec, pod.status
+    if spec.init_containers or spec.overhead or spec.resources:
+        return False
+    return not use_status or not (status.container_statuses or status.init_container_statuses)
+
+
+def _plain_totals(pod: Pod, defaults: Mapping[str, int]) -> dict[str, int]:
+    """`_totals` for a plain pod, in billionths."""
+    totals: dict[str, int] = {}
+    for container in pod.spec.containers:
+        requests = container.resources.requests
+        for name, q in requests.items():
+            totals[name] = totals.get(name, 0) + nanos(q)
+        for name, least in defaults.items():
+            if name not in requests:
+                totals[name] = totals.get(name, 0) + least
+    return totals
+
+
+def _totals(
+    pod: Pod, read: _Read[_N], defaults: Mapping[str, _N], use_status: bool, pod_level: bool
+) -> dict[str, _N]:
+    """The pod's amounts, unrounded."""
+    spec = pod.spec
+    reported = _reported(pod.status) if use_status else {}
+    totals: dict[str, _N] = {}
+    for container in spec.containers:
+        _add(totals, _asked(pod.status, container, reported, read, defaults))
+    if spec.init_containers:
+        _add_start_up(totals, pod, reported, read, defaults)
+    if pod_level and spec.resources is not None:
+        _replace_by_pod_level(totals, pod, read, use_status)
+    if spec.overhead:
+        _add(totals, _parsed(spec.overhead, read))
+    return totals
+
+
+def _add_start_up(
+    totals: dict[str, _N],
+    pod: Pod,
+    reported: Mapping[str, ContainerStatus],
+    read: _Read[_N],
+    defaults: Mapping[str, _N],
+) -> None:
+    """Add the sidecars to the sum of the regular containers, then raise it to what starting needs.
+
+    Of init containers only sidecars can be resized.
+    """
+    sidecars: dict[str, _N] = {}
+    peak: dict[str, _N] = {}
+    for container in pod.spec.init_containers:
+        if container.is_sidecar:
+            asked = _asked(pod.status, container, reported, read, defaults)
+            _add(totals, asked)
+            _add(sidecars, asked)
+            _raise_to(peak, sidecars)
+        else:
+            running = _asked(pod.status, container, {}, read, defaults)
+            _add(running, sidecars)
+            _raise_to(peak, running)
+    _raise_to(totals, peak)
+
+
+def _asked(
+    status: PodStatus,
+    container: Container,
+    reported: Mapping[str, ContainerStatus],
+    read: _Read[_N],
+    defaults: Mapping[str, _N],
+) -> dict[str, _N]:
+    """What one container counts for, in a dict of the caller's own."""
+    asked = _parsed(container.resources.requests, read)
+    if container.name in reported:
+        report = reported[container.name]
+        if report.resources is not None:
+            running = report.resources.requests
+            asked = _while_resized(status, asked, running, report.allocated_resources, read)
+    for name, least in defaults.items():
+        asked.setdefault(name, least)
+    return asked
+
+
+def _while_resized(
+    status: PodStatus,
+    asked: Mapping[str, _N],
+    running: Mapping[str, Quantity],
+    allocated: Mapping[str, Quantity],
+    read: _Read[_N],
+) -> dict[str, _N]:
+    """The greatest of what is asked for, what runs and what is allocated."""
+    effective: dict[str, _N] = {} if _is_resize_infeasible(status) else dict(asked)
+    _raise_to(effective, _parsed(running, read))
+    _raise_to(effective, _parsed(allocated, read))
+    return effective
+
+
+def _replace_by_pod_level(
+    totals: dict[str, _N], pod: Pod, read: _Read[_N], use_status: bool
+) -> None:
+    """Put the pod-level amounts in the place of the sums, for the resources that may have them."""
+    resources, status = pod.spec.resources, pod.status
+    amounts = _parsed(resources.requests, read) if resources is not None else {}
+    names = [name for name in amounts if _may_be_pod_level(name)]
+    if names and use_status and status.resources is not None:
+        running = status.resources.requests
+        amounts = _while_resized(status, amounts, running, status.allocated_resources, read)
+    for name in names:
+        # An infeasible resize of which the kubelet reports nothing leaves nothing.
+        totals[name] = amounts[name] if name in amounts else read("0")
+
+
+def _keeps_overhead(pod: Pod, resource: str) -> bool:
+    """True when adding the overhead changes the pod-level request for `resource`."""
+    requests = pod.spec.resources.requests if pod.spec.resources is not None else {}
+    named = resource in requests and resource in pod.spec.overhead and _may_be_pod_level(resource)
+    return named and exact(requests[resource]).is_decimal
+
+
+def _with_overhead_in_pod_level(pod: Pod, resource: str, times: int) -> Pod:
+    """The pod with its overhead added `times` times to its pod-level request for `resource`."""
+    resources, overhead = pod.spec.resources, exact(pod.spec.overhead[resource])
+    if resources is None:
+        return pod
+    raised = exact(resources.requests[resource])
+    for _ in range(times):
+        raised += overhead
+    requests = {**resources.requests, resource: f"{raised.unscaled}e{raised.exponent}"}
+    spec = replace(pod.spec, resources=replace(resources, requests=requests))
+    return replace(pod, spec=spec)
+
+
+def _reported(status: PodStatus) -> Mapping[str, ContainerStatus]:
+    """The kubelet's reports by container name; the last of one name counts."""
+    return {s.name: s for s in (*status.container_statuses, *status.init_container_statuses)}
+
+
+def _is_resize_infeasible(status: PodStatus) -> bool:
+    """True when the first PodResizePending condition gives Infeasible as its reason."""
+    reasons = (c.reason for c in status.conditions if c.type == "PodResizePending")
+    return next(reasons, "") == "Infeasible"
+
+
+def _has_pod_level_requests(pod: Pod) -> bool:
+    resources = pod.spec.resources
+    return resources is not None and any(map(_may_be_pod_level, resources.requests))
+
+
+def _may_be_pod_level(resource: str) -> bool:
+    return resource in ("cpu", "memory") or resource.startswith("hugepages-")
+
+
+def _parsed(amounts: Mapping[str, Quantity], read: _Read[_N]) -> dict[str, _N]:
+    return {name: read(q) for name, q in amounts.items()}
+
+
+def _add(totals: dict[str, _N], amounts: Mapping[str, _N]) -> None:
+    for name, n in amounts.items():
+        totals[name] = totals[name] + n if name in totals else n
+
+
+def _raise_to(totals: dict[str, _N], amounts: Mapping[str, _N]) -> None:
+    for name, n in amounts.items():
+        if name not in totals or n > totals[name]:
+            totals[name] = n
+
+
+def _rounded(totals: Mapping[str, int]) -> dict[str, int]:
+    """Billionths to base units, up; raises OutOfRangeError beyond int64."""
+    amounts = {
+        name: -(-n // (NANOS_PER_MILLI if name == "cpu" else NANOS_PER_UNIT))
+        for name, n in totals.items()
+    }
+    if max(amounts.values(), default=0) > INT64_MAX:
+        raise OutOfRangeError
+    return amounts
+
+
+def _nanos_per(resource: str) -> int:
+    return NANOS_PER_MILLI if resource == "cpu" else NANOS_PER_UNIT

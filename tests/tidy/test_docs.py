@@ -1,0 +1,130 @@
+"""Documentation points at things that exist, and every registered plugin is documented."""
+
+import ast
+import re
+from collections.abc import Collection
+from pathlib import Path
+
+from stowplan.assembly.in_tree import IN_TREE
+from tests.tidy import tree
+
+FENCED = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+INLINE_CODE = re.compile(r"`[^`\n]*`")
+LINK = re.compile(r"\[[^\]]*\]\(\s*<?([^)\s>]+)>?[^)]*\)|^\[[^\]]+\]:\s*(\S+)", re.MULTILINE)
+HEADING = re.compile(r"^#+\s+(.*?)\s*#*$", re.MULTILINE)
+OUTSIDE = re.compile(r"^[a-z][a-z+.-]*:")
+TEST_NAME = re.compile(r"\btests/[\w/]+\.py(?:::(\w+))?")
+
+
+def anchors(text: str) -> set[str]:
+    """The fragments that a page offers: its headings in lower case, words joined by hyphens."""
+    found: set[str] = set()
+    for title in HEADING.findall(FENCED.sub("", text)):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title)
+        slug = re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", "-")
+        unique = [slug, *(f"{slug}-{n}" for n in range(1, 100))]
+        found.add(next(one for one in unique if one not in found))
+    return found
+
+
+def broken_links(page: Path, text: str) -> list[str]:
+    """Relative links of `page` whose file or heading does not exist."""
+    prose = INLINE_CODE.sub("", FENCED.sub("", text))
+    targets = [inline or reference for inline, reference in LINK.findall(prose)]
+    return [
+        f"{page.name}: link to {target} leads nowhere"
+        for target in targets
+        if not OUTSIDE.match(target) and not _resolves(page, text, target)
+    ]
+
+
+def _resolves(page: Path, text: str, target: str) -> bool:
+    place, _, fragment = target.partition("#")
+    file = page.parent / place if place else page
+    if file != page and not file.exists():
+        return False
+    if not fragment or file.suffix != ".md":
+        return True
+    return fragment in anchors(text if file == page else tree.read(file))
+
+
+def missing_tests(where: str, text: str) -> list[str]:
+    """Tests that a page names as holding an invariant, and that are not there."""
+    return [
+        f"{where}: names {match[0]}, which does not exist"
+        for match in TEST_NAME.finditer(text)
+        if not _test_exists(*match[0].partition("::")[::2])
+    ]
+
+
+def _test_exists(file: str, function: str) -> bool:
+    path = tree.ROOT / file
+    if not path.is_file():
+        return False
+    nodes = ast.walk(ast.parse(tree.read(path)))
+    names = {n.name for n in nodes if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+    return not function or function in names
+
+
+def undocumented(names: Collection[str], text: str) -> list[str]:
+    """The plugins of `names` that the page never mentions."""
+    words = set(re.findall(r"\w+", text))
+    return [f"docs/plugins-reference.md: {name} is missing" for name in names if name not in words]
+
+
+def test_links_lead_somewhere() -> None:
+    pages = tree.markdown()
+    assert pages, "no pages were found, so nothing was checked"
+    complaints = [line for page in pages for line in broken_links(page, tree.read(page))]
+    assert not complaints, tree.report(complaints)
+
+
+def test_named_tests_exist() -> None:
+    pages = tree.markdown()
+    complaints = [
+        line for page in pages for line in missing_tests(tree.name(page), tree.read(page))
+    ]
+    assert not complaints, tree.report(complaints)
+
+
+def test_every_registered_plugin_is_documented() -> None:
+    assert IN_TREE, "the registry is empty, so nothing was checked"
+    complaints = undocumented(IN_TREE, tree.read(tree.ROOT / "docs" / "plugins-reference.md"))
+    assert not complaints, tree.report(complaints)
+
+
+def test_decisions_are_named_by_number_and_noun() -> None:
+    pages = [page for page in tree.markdown() if page.parent.name == "decisions"]
+    strays = [page.name for page in pages if not re.fullmatch(r"\d{4}-[a-z0-9-]+\.md", page.name)]
+    assert not strays, strays
+    numbers = [page.name[:4] for page in pages]
+    assert len(numbers) == len(set(numbers)), f"a number is used twice: {sorted(numbers)}"
+
+
+def test_control_links(tmp_path: Path) -> None:
+    other = tmp_path / "other.md"
+    other.write_text("# A title, with `code`\n## Twice\n## Twice\n")
+    page = tmp_path / "page.md"
+
+    def check(text: str) -> list[str]:
+        return broken_links(page, text)
+
+    good = "[a](other.md) [b](other.md#a-title-with-code) [c](other.md#twice-1) [d](https://x/y)"
+    assert not check(good)
+    assert not check("```\n[a](gone.md)\n```\n`[a](gone.md)`\n# Here\n[a](#here)")
+    assert check("[a](gone.md)")
+    assert check("[a](other.md#gone)")
+    assert check("[a](#gone)")
+    assert check("[a][x]\n\n[x]: gone.md\n")
+
+
+def test_control_missing_tests() -> None:
+    here = "tests/tidy/test_docs.py"
+    assert not missing_tests("x.md", f"held by `{here}` and `{here}::test_control_links`")
+    assert missing_tests("x.md", f"held by `{here}::test_gone_away`")
+    assert missing_tests("x.md", "held by `tests/gone/test_away.py`")
+
+
+def test_control_undocumented() -> None:
+    assert not undocumented(["NodeName"], "## NodeName\n")
+    assert undocumented(["NodeName"], "## NodeNames\n")
