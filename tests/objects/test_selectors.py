@@ -178,7 +178,6 @@ def test_label_values() -> None:
 
 
 NODE = {"disk": "ssd", "cores": "8"}
-BY_NAME = ("metadata.name", "n1")
 
 
 def field_rule(operator: str, *values: str, key: str = "metadata.name") -> dict[str, Any]:
@@ -233,8 +232,8 @@ FAULTS = [
     (
         term(rule("Has<")),
         (
-            r'matchExpressions[0].operator: Unsupported value: "Has\u003c": supported values: "In", '
-            '"NotIn", "Exists", "DoesNotExist", "Gt", "Lt"',
+            r'matchExpressions[0].operator: Unsupported value: "Has\u003c": supported values: '
+            '"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"',
         ),
     ),
     (

@@ -16,7 +16,9 @@ from stowplan._version import __version__
 COMMANDS: dict[str, tuple[str, str]] = {
     "simulate": ("stowplan.cli.simulate", "Place a cluster's pending pods and say what happened."),
     "evaluate": ("stowplan.cli.evaluate", "Answer scheduling questions in bulk, a line each."),
+    "explain": ("stowplan.cli.explain", "Say why a pod is where it is, or nowhere."),
     "config": ("stowplan.cli.config", "Check a configuration file."),
+    "parity": ("stowplan.cli.parity", "List where Stowplan differs from the originals."),
 }
 """Name -> (module, one line of help). A module is imported when its command is run, not before."""
 
@@ -67,4 +69,6 @@ def _is_for_the_user(problem: Exception) -> bool:
     from stowplan.objects.quantity import QuantityError
     from stowplan.sim.input_error import InputError
 
-    return isinstance(problem, ConfigError | ContractError | DecodeError | QuantityError | InputError)
+    return isinstance(
+        problem, ConfigError | ContractError | DecodeError | QuantityError | InputError
+    )

@@ -14,7 +14,7 @@ cluster = click.option(
     "clusters",
     metavar="PATH...",
     multiple=True,
-    help="The world: manifests, directories, dumps, OpenB CSVs, or - for standard input. Repeatable.",
+    help="The world: manifests, directories, dumps, OpenB CSVs, - for standard input. Repeatable.",
 )
 config = click.option(
     "--config",

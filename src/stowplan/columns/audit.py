@@ -51,8 +51,10 @@ def _differences(kept: NodeTable, fresh: NodeTable) -> Iterator[str]:
 
 def _row_differences(kept: NodeTable, fresh: NodeTable, row: int) -> Iterator[str]:
     name = kept.names[row]
-    for what, a, b in (("taints", kept.taints, fresh.taints),
-                       ("features", kept.features, fresh.features)):
+    for what, a, b in (
+        ("taints", kept.taints, fresh.taints),
+        ("features", kept.features, fresh.features),
+    ):
         have = [a.vocabulary.values[i] for i in a.items[row] if i >= 0]
         want = [b.vocabulary.values[i] for i in b.items[row] if i >= 0]
         if have != want:

@@ -49,7 +49,8 @@ class Incidence(Generic[V]):
         chosen = self.items[rows]
         if not answers.any():
             return np.zeros(chosen.shape[0], dtype=np.int64)
-        return answers[chosen].sum(axis=1, dtype=np.int64)
+        counts: NDArray[np.int64] = answers[chosen].sum(axis=1, dtype=np.int64)
+        return counts
 
     def has_all(self, values: Sequence[V], rows: slice | NDArray[np.int64]) -> NDArray[np.bool_]:
         """bool (n_rows,): True where a row has every one of `values`."""

@@ -44,7 +44,7 @@ class LabelColumn:
         self, values: tuple[str, ...], rows: slice | NDArray[np.int64]
     ) -> NDArray[np.bool_]:
         """bool (n_rows,): rows whose value is one of `values`, without asking every value."""
-        codes = self.codes[rows]
+        codes: NDArray[np.int32] = self.codes[rows]
         found = [item for item in map(self.vocabulary.find, values) if item >= 0]
         if not found:
             return np.zeros(codes.shape[0], dtype=np.bool_)

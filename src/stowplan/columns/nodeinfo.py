@@ -121,11 +121,10 @@ class NodeInfo:
 
         A port goes free with the first of the pods that hold it, as in the original.
         """
-        for index, info in enumerate(self.pods):
-            if info.uid == uid:
-                break
-        else:
+        index = next((i for i, info in enumerate(self.pods) if info.uid == uid), -1)
+        if index < 0:
             raise KeyError(f"pod {uid} is not on node {self.name}")
+        info = self.pods[index]
         last = self.pods.pop()
         if last is not info:
             self.pods[index] = last

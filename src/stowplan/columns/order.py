@@ -57,10 +57,7 @@ class NodeOrder:
         if self._taken == self._zone_of.keys():
             return False
         self.names = [
-            name
-            for rank in zip_longest(*self._zones.values())
-            for name in rank
-            if name is not None
+            name for rank in zip_longest(*self._zones.values()) for name in rank if name is not None
         ]
         self._taken = set(self.names)
         return True

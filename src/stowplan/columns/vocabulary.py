@@ -1,4 +1,4 @@
-"""Dictionary encoding: distinct values as small integers, so that a rule is asked once per value."""
+"""Dictionary encoding: distinct values as small integers, so a rule is asked once per value."""
 
 from __future__ import annotations
 

@@ -7,6 +7,8 @@ Source: kube-scheduler v1.36, schedule_one.go.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,8 +25,8 @@ Ints = NDArray[np.int64]
 class Attempt:
     """What is known of one attempt so far.
 
-    feasible: int64, rows that passed, in the snapshot's order. failure: set when the attempt
-    ended as an error rather than a refusal; `errors` then holds every text it may carry.
+    passed: int64, rows that passed, ascending. failure: set when the attempt ended as an error
+    rather than a refusal; `errors` then holds every text it may carry.
     """
 
     def __init__(self, pod: Pod, snapshot: Snapshot, framework: Framework) -> None:
@@ -35,7 +37,7 @@ class Attempt:
         self.diagnosis = Diagnosis(snapshot.nodes.n_nodes)
         self.pre_filter = PreFilterOutcome(OK)
         self.verdicts: Verdicts | None = None
-        self.feasible: Ints = np.zeros(0, dtype=np.int64)
+        self.passed: Ints = np.zeros(0, dtype=np.int64)
         self.scores: Scores | None = None
         self.errors: list[Status] = []
 
@@ -43,6 +45,15 @@ class Attempt:
     def failure(self) -> Status | None:
         """The error that ended the attempt, None when there was none."""
         return self.errors[0] if self.errors else None
+
+    @cached_property
+    def feasible(self) -> Ints:
+        """int64: the rows that passed, in the snapshot's order."""
+        nodes = self.snapshot.nodes
+        if self.passed.shape[0] == nodes.n_nodes:
+            return nodes.order
+        ordered: Ints = self.passed[np.argsort(nodes.rank[self.passed])]
+        return ordered
 
     @property
     def no_nodes(self) -> bool:
@@ -73,7 +84,7 @@ def filter_pod(pod: Pod, snapshot: Snapshot, framework: Framework) -> Attempt:
     attempt.verdicts = verdicts
     attempt.errors += verdicts.errors()
     diagnosis.take(verdicts)
-    attempt.feasible = in_order(verdicts.passed(), snapshot)
+    attempt.passed = verdicts.passed()
     return attempt
 
 
@@ -88,22 +99,16 @@ def _allowed_rows(attempt: Attempt) -> Ints | None:
     return np.array(sorted(row for row in rows if row >= 0), dtype=np.int64)
 
 
-def in_order(rows: Ints, snapshot: Snapshot) -> Ints:
-    """The same rows in the snapshot's order of nodes."""
-    if rows.shape[0] == snapshot.nodes.n_nodes:
-        return snapshot.nodes.order
-    ordered: Ints = rows[np.argsort(snapshot.nodes.rank[rows])]
-    return ordered
+def score_pod(attempt: Attempt, rows: Ints | None = None) -> Scores | None:
+    """Run PreScore and Score over the rows that passed, or these of them, ascending.
 
-
-def score_pod(attempt: Attempt, rows: Ints | None = None) -> None:
-    """Run PreScore and Score over the feasible rows (or these of them); fills `scores`."""
+    Keeps the result in `scores`; None, and an entry in `errors`, when a plugin failed.
+    """
     pod, framework, state = attempt.pod, attempt.framework, attempt.state
-    chosen = np.sort(attempt.feasible if rows is None else rows)
+    chosen = attempt.passed if rows is None else rows
     status = framework.run_pre_score(pod, attempt.snapshot, chosen, state)
     if not status.is_success:
         attempt.errors.append(status)
-        return
+        return None
     attempt.scores = framework.run_scores(pod, attempt.snapshot.nodes, chosen, state)
-
-
+    return attempt.scores

@@ -72,64 +72,66 @@ def decide(
     attempt = filter_pod(pod, snapshot, framework)
     if attempt.failure is not None:
         return failed(attempt)
-    rows = attempt.feasible
-    if rows.shape[0] == 0:
+    if attempt.passed.shape[0] == 0:
         return refused(attempt)
     nominated = nominated_row(attempt)
     if nominated is not None:
         return placed(attempt, nominated)
-    rows = sampled(attempt, turn or Turn())
-    if rows.shape[0] > 1 and framework.at("score"):
-        score_pod(attempt, rows)
-        if attempt.failure is not None:
-            return failed(attempt)
-    return placed(attempt, choose(attempt, rows, dice))
+    turn = turn or Turn()
+    start = turn.next_start
+    rows = sampled(attempt, turn)
+    if rows.shape[0] > 1 and framework.at("score") and score_pod(attempt, rows) is None:
+        return failed(attempt)
+    return placed(attempt, choose(attempt, rows, dice, start))
 
 
 def nominated_row(attempt: Attempt) -> int | None:
     """The row that the pod is nominated to, if it passed: then it is taken at once."""
     name = attempt.pod.status.nominated_node_name
     row = attempt.snapshot.nodes.row(name) if name else -1
-    return row if row >= 0 and (attempt.feasible == row).any() else None
+    return row if row >= 0 and (attempt.passed == row).any() else None
 
 
 def sampled(attempt: Attempt, turn: Turn) -> Ints:
-    """The feasible rows that are looked at, in snapshot order from the turn's start.
+    """int64, ascending: the rows that passed and are looked at; moves the turn on.
 
     All of them, unless the profile sets percentageOfNodesToScore.
     Differs: the original samples by default; here every node is evaluated unless a user asks.
     """
     percentage = attempt.framework.profile.percentage_of_nodes_to_score
     if not percentage or percentage >= 100 or attempt.verdicts is None:
-        return attempt.feasible
+        return attempt.passed
     rank = attempt.snapshot.nodes.rank
     considered = np.sort(rank[attempt.verdicts.rows])
-    n_considered, n_nodes = considered.shape[0], attempt.snapshot.nodes.n_nodes
+    n_considered = considered.shape[0]
     if n_considered < SAMPLE_MIN:
-        return attempt.feasible
+        return attempt.passed
     wanted = max(n_considered * percentage // 100, SAMPLE_MIN)
-    # Places are counted among the considered nodes, as the original's worker does.
-    start = turn.next_start % n_considered
-    place_of = np.searchsorted(considered, rank[attempt.feasible])
-    distance = (place_of - start) % n_considered
+    # Places are counted among the considered nodes, as the original's worker counts them.
+    places = np.searchsorted(considered, rank[attempt.passed])
+    distance = (places - turn.next_start % n_considered) % n_considered
     walk = np.argsort(distance)
-    found = attempt.feasible[walk][:wanted]
     visited = n_considered
     if walk.shape[0] >= wanted:
         visited = int(distance[walk[wanted - 1]]) + 1
-    turn.next_start = (turn.next_start + visited) % n_nodes
-    return found
+    turn.next_start = (turn.next_start + visited) % attempt.snapshot.nodes.n_nodes
+    return np.sort(attempt.passed[walk[:wanted]])
 
 
-def choose(attempt: Attempt, rows: Ints, dice: np.random.Generator | None) -> int:
-    """The row with the highest total; `rows` are in the order in which ties are broken."""
-    if attempt.scores is None:
-        best = rows
-    else:
-        totals = dict(zip(attempt.scores.rows.tolist(), attempt.scores.total.tolist(), strict=True))
-        scores = np.array([totals[row] for row in rows.tolist()], dtype=np.int64)
-        best = rows[scores == scores.max()]
-    return int(best[0] if dice is None else best[dice.integers(best.shape[0])])
+def choose(
+    attempt: Attempt, rows: Ints, dice: np.random.Generator | None = None, start: int = 0
+) -> int:
+    """The row with the highest total among `rows` (ascending).
+
+    Ties: the first in the snapshot's order, counted from the place `start`; with `dice`, any.
+    """
+    best = rows
+    if attempt.scores is not None:
+        best = rows[attempt.scores.total == attempt.scores.total.max()]
+    if dice is not None:
+        return int(best[dice.integers(best.shape[0])])
+    n_nodes = attempt.snapshot.nodes.n_nodes
+    return int(best[np.argmin((attempt.snapshot.nodes.rank[best] - start) % n_nodes)])
 
 
 def placed(attempt: Attempt, row: int) -> Decision:

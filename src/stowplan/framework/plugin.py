@@ -289,3 +289,14 @@ class SignPod(Protocol):
     def signature(self, pod: Pod) -> object:
         """A hashable that is equal for two pods exactly when every answer of this plugin would be
         equal for them on every cluster."""
+
+
+@runtime_checkable
+class Explain(Protocol):
+    """Says more about a refusal than its reason: what the pod needs and what the node has."""
+
+    def explain(self, pod: Pod, node: NodeInfo, state: CycleState) -> Sequence[str]:
+        """Asked only for a node that this plugin's `filter` refuses, when a user wants to know.
+
+        One short text per cause, need before have: "cpu: needs 2000m, 1500m free of 4000m".
+        """

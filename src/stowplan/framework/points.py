@@ -41,6 +41,7 @@ OFFERED: dict[str, tuple[str, ...]] = {
     "post_bind": ("pod", "node_name", "state"),
     "events_to_register": (),
     "signature": ("pod",),
+    "explain": ("pod", "node", "state"),
 }
 """Method -> the parameters on offer, in the order in which the runtime passes them."""
 

@@ -57,7 +57,10 @@ class Member:
 
     __slots__ = ("calls", "column_wants_rows", "in_tree", "name", "plugin", "rejected", "weight")
 
-    def __init__(self, name: str, plugin: Any, weight: int, *, in_tree: bool) -> None:
+    def __init__(
+        self, name: str, plugin: Any, weight: int, *, in_tree: bool, columns: bool = True
+    ) -> None:
+        """columns: False leaves the column walk out, so that nodes are asked one by one."""
         self.name = name
         self.plugin = plugin
         self.weight = weight
@@ -65,6 +68,8 @@ class Member:
         self.calls: dict[str, Call | None] = {
             method: bound(plugin, method, in_tree=in_tree) for method in OFFERED
         }
+        if not columns:
+            self.calls["filter_column"] = self.calls["score_column"] = None
         self.column_wants_rows = {
             method: asks_for(plugin, method, "rows")
             for method in ("filter_column", "score_column")
@@ -106,8 +111,13 @@ class Scores(msgspec.Struct, frozen=True):
 class Framework:
     """The plugins of one profile, ready to be called."""
 
-    def __init__(self, profile: Profile, registry: Registry, gates: FeatureGates) -> None:
-        """Raises ContractError when a plugin cannot be constructed or the profile is unsound."""
+    def __init__(
+        self, profile: Profile, registry: Registry, gates: FeatureGates, *, columns: bool = True
+    ) -> None:
+        """Raises ContractError when a plugin cannot be constructed or the profile is unsound.
+
+        columns: False walks every plugin node by node: slower, the same answers.
+        """
         self.profile = profile
         self.gates = gates
         handle = Handle(gates)
@@ -118,7 +128,7 @@ class Framework:
             args = profile.args.get(name)
             plugin = _constructed(entry.plugin, entry.args() if args is None else args, handle)
             self.members[name] = Member(
-                name, plugin, weights.get(name, 1), in_tree=entry.in_tree
+                name, plugin, weights.get(name, 1), in_tree=entry.in_tree, columns=columns
             )
         self._at: dict[str, tuple[Member, ...]] = {
             point: tuple(self.members[use.name] for use in uses)
@@ -126,7 +136,9 @@ class Framework:
         }
         if len(self.at("queueSort")) != 1:
             have = [m.name for m in self.at("queueSort")]
-            raise ContractError(f"profile {profile.scheduler_name!r}: queueSort is {have}, wanted one")
+            raise ContractError(
+                f"profile {profile.scheduler_name!r}: queueSort is {have}, wanted one"
+            )
         handle._framework = self
 
     def at(self, point: str) -> tuple[Member, ...]:
@@ -270,9 +282,7 @@ class Framework:
 
     # Scoring.
 
-    def run_pre_score(
-        self, pod: Pod, snapshot: Snapshot, rows: Ints, state: CycleState
-    ) -> Status:
+    def run_pre_score(self, pod: Pod, snapshot: Snapshot, rows: Ints, state: CycleState) -> Status:
         """Ask every PreScore; plugins that skip are noted in `state.skip_score`."""
         asked = _as_rows(rows, snapshot.nodes)
         for member in self.at("preScore"):
@@ -284,9 +294,7 @@ class Framework:
                 return error(text).by(member.name)
         return OK
 
-    def run_scores(
-        self, pod: Pod, nodes: NodeTable, rows: Ints, state: CycleState
-    ) -> Scores:
+    def run_scores(self, pod: Pod, nodes: NodeTable, rows: Ints, state: CycleState) -> Scores:
         """Score, normalise, weigh and add up; raises ContractError for a score out of range."""
         asked = _as_rows(rows, nodes)
         raw: dict[str, Ints] = {}
@@ -449,9 +457,7 @@ class Framework:
                 status = self.filter_with_nominated(pod, node, snapshot, state)
                 verdicts.overrule(int(place), status)
 
-    def _tell(
-        self, method: str, pod: Pod, info: Any, node: NodeInfo, state: CycleState
-    ) -> Status:
+    def _tell(self, method: str, pod: Pod, info: Any, node: NodeInfo, state: CycleState) -> Status:
         for member in self.at("preFilter"):
             if member.calls[method] is None or member.name in state.skip_filter:
                 continue
@@ -486,7 +492,9 @@ def _constructed(plugin: type[Any], args: Any, handle: Handle) -> Any:
     init = plugin.__init__
     if init is object.__init__:
         return plugin()
-    names = init.__code__.co_varnames[1 : init.__code__.co_argcount + init.__code__.co_kwonlyargcount]
+    names = init.__code__.co_varnames[
+        1 : init.__code__.co_argcount + init.__code__.co_kwonlyargcount
+    ]
     unknown = [name for name in names if name not in given]
     if unknown:
         raise ContractError(

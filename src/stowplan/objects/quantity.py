@@ -158,7 +158,7 @@ def exact(q: Quantity) -> Exact:
     # shortest text is read, which is the literal itself up to 15 digits.
     text = q.strip(_BLANKS) if isinstance(q, str) else str(q)
     form = _FORM.fullmatch(text) if 0 < len(text) <= _LENGTH_MAX else None
-    if form is None or isinstance(q, bool):
+    if form is None:
         raise QuantityError(q)
     sign, digits, fraction, suffix = form.group(1, 2, 3, 4)
     fraction = fraction or ""
@@ -244,7 +244,7 @@ _SIZED = ("memory", "ephemeral-storage", "storage")
 
 
 def format_quantity(resource: str, amount: int) -> str:
-    """`amount` in base units as a quantity that reads back as the same amount.
+    """`amount` in base units as a quantity; from zero up it reads back as the same amount.
 
     CPU comes in whole CPUs or in milli-CPU, sizes with the suffix that makes the text shortest,
     counts plain.

@@ -113,15 +113,17 @@ def balanced_requests(pod: Pod, resources: Sequence[str] = ("cpu", "memory")) ->
     resources: those that are scored, in the order of the configuration. The order matters for a
     pod-level amount in the decimal form (`1.5Gi` is one) that has overhead: each time the
     original adds the two up it changes the pod itself. It does so in the PreFilter of
-    NodeResourcesFit and of DynamicResources, then here once for each resource up to this one.
+    NodeResourcesFit and of DynamicResources, then here once for each resource up to this one
+    (unless the pod level is being resized: then what is added up here is a copy).
     Differs: that is followed for the first attempt with both of these plugins enabled; what
     later attempts and a node's sums add to it is not.
     """
     amounts = pod_requests(pod, use_status=True)
-    if pod.spec.resources is not None and pod.spec.overhead and pod.status.resources is None:
+    if pod.spec.resources is not None and pod.spec.overhead:
         for i, name in enumerate(resources):
             if _keeps_overhead(pod, name):
-                changed = _with_overhead_in_pod_level(pod, name, i + 2)
+                times = 2 + i if pod.status.resources is None else 2
+                changed = _with_overhead_in_pod_level(pod, name, times)
                 amounts[name] = pod_requests(changed, use_status=True)[name]
     return amounts
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 
 from msgspec import field
@@ -322,10 +322,9 @@ def _within(prefix: str, faults: Iterable[str]) -> list[str]:
     return [prefix + fault for fault in faults]
 
 
-def _aggregate(errors: Iterable[str]) -> str:
-    """Several errors as one text: each said once, in brackets if more than one remains."""
-    distinct = list(dict.fromkeys(errors))
-    return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]"
+def _aggregate(errors: Sequence[str]) -> str:
+    """One text for errors that all name different places: several stand in brackets."""
+    return errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
 
 
 def _int64(text: str) -> int | None:

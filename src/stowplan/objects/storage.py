@@ -25,10 +25,12 @@ from stowplan.objects.volume import (
 class ObjectReference(Value, frozen=True):
     """A pointer to a namespaced object."""
 
+    api_version: str = ""
     kind: str = ""
     namespace: str = ""
     name: str = ""
     uid: str = ""
+    resource_version: str = ""
 
 
 class CSIVolume(Value, frozen=True):

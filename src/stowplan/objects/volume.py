@@ -46,6 +46,7 @@ class AzureDisk(Value, frozen=True):
 
     disk_name: str = ""
     disk_uri: str = field(default="", name="diskURI")
+    kind: str | None = None
 
 
 class Cinder(Value, frozen=True):

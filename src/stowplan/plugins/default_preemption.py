@@ -49,7 +49,9 @@ _PRIORITY_OFFSET = 2**31
 _NOT_STARTED = float("inf")
 
 
-class DefaultPreemptionArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class DefaultPreemptionArgs(
+    msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True
+):
     """How many candidate nodes are looked for.
 
     Differs: the original looks for 10 % of the nodes and at least 100, from a random start.
@@ -62,7 +64,10 @@ class DefaultPreemptionArgs(msgspec.Struct, frozen=True, rename="camel", forbid_
 
     def problems(self, path: str) -> Iterator[Problem]:
         """What is out of range."""
-        percentage, absolute = self.min_candidate_nodes_percentage, self.min_candidate_nodes_absolute
+        percentage, absolute = (
+            self.min_candidate_nodes_percentage,
+            self.min_candidate_nodes_absolute,
+        )
         if percentage is not None and not 0 <= percentage <= 100:
             yield Problem(f"{path}.minCandidateNodesPercentage", str(percentage), "0 to 100")
         if absolute is not None and absolute < 0:
@@ -76,7 +81,10 @@ class DefaultPreemptionArgs(msgspec.Struct, frozen=True, rename="camel", forbid_
 
     def candidates_wanted(self, n_nodes: int) -> int:
         """How many candidates end the search among `n_nodes` potential nodes."""
-        percentage, absolute = self.min_candidate_nodes_percentage, self.min_candidate_nodes_absolute
+        percentage, absolute = (
+            self.min_candidate_nodes_percentage,
+            self.min_candidate_nodes_absolute,
+        )
         if percentage is None and absolute is None:
             return n_nodes
         share = n_nodes * (PERCENTAGE_DEFAULT if percentage is None else percentage) // 100

@@ -104,12 +104,12 @@ def read_case(line: bytes | str) -> AttemptCase:
     return decode(text, AttemptCase)
 
 
-def answer(case: AttemptCase, framework: Framework | None = None) -> Answer:
+def answer(case: AttemptCase, *, columns: bool = True) -> Answer:
     """The answer to one case; raises ConfigError and QuantityError for a bad one.
 
-    framework: decides instead of the case's profile.
+    columns: False asks every rule node by node; the answer is the same.
     """
-    framework = framework_of(case) if framework is None else framework
+    framework = framework_of(case, columns=columns)
     gate = framework.run_pre_enqueue(case.pod)
     if not gate.is_success:
         return {"outcome": "gated", "preEnqueue": {"plugin": gate.plugin, **_status(gate)}}
@@ -118,7 +118,7 @@ def answer(case: AttemptCase, framework: Framework | None = None) -> Answer:
     return answer_of(filter_pod(case.pod, snapshot, framework))
 
 
-def framework_of(case: AttemptCase) -> Framework:
+def framework_of(case: AttemptCase, *, columns: bool = True) -> Framework:
     """The framework that decides the case's pod; raises ConfigError."""
     full = registry()
     if case.profile is None:
@@ -130,7 +130,7 @@ def framework_of(case: AttemptCase) -> Framework:
     if name not in configuration.profiles:
         known = ", ".join(sorted(configuration.profiles))
         raise ValueError(f"{case.id}: schedulerName got {name!r}, wanted one of {known}")
-    return Framework(configuration.profiles[name], full, gates)
+    return Framework(configuration.profiles[name], full, gates, columns=columns)
 
 
 def answer_of(attempt: Attempt) -> Answer:
@@ -147,7 +147,7 @@ def answer_of(attempt: Attempt) -> Answer:
     nominated = attempt.pod.status.nominated_node_name
     if nominated and attempt.verdicts is not None:
         result["nominatedNodeFits"] = nominated_row(attempt) is not None
-    if attempt.failure is None and attempt.feasible.shape[0]:
+    if attempt.failure is None and attempt.passed.shape[0]:
         result |= _scheduled(attempt)
     elif attempt.failure is None:
         result |= _refused(attempt)
@@ -203,8 +203,7 @@ def _scheduled(attempt: Attempt) -> Answer:
     result: Answer = {"outcome": "scheduled", "volumeBindings": _volumes(attempt, names)}
     best = names
     if attempt.framework.at("score"):
-        score_pod(attempt)
-        if attempt.scores is None:
+        if score_pod(attempt) is None:
             return {"scoreError": attempt.errors[0].message}
         result["score"] = _scores(attempt)
         total = result["score"]["total"]

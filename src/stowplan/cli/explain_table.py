@@ -1,0 +1,115 @@
+"""An explanation as text: who, where, why not elsewhere, and what each rule thought."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from stowplan.cycle.explanation import Explanation, NodeExplanation, NodeScore
+
+NODES_LISTED = 20
+NAMES_SHOWN = 4
+DETAILS_SHOWN = 3
+
+
+def print_explanation(explanation: Explanation, console: Console | None = None) -> None:
+    """Print for a terminal; wide tables fold to its width."""
+    screen = Console(highlight=False) if console is None else console
+    screen.print(_headline(explanation))
+    if explanation.message:
+        screen.print(Text(explanation.message, style="dim"))
+    if explanation.pod_refusal is not None:
+        refusal = explanation.pod_refusal
+        screen.print(Text(f"{refusal.plugin or 'PreFilter'}: {', '.join(refusal.reasons)}"))
+    refused = [node for node in explanation.nodes if not node.fits]
+    if refused and explanation.pod_refusal is None:
+        few = len(refused) <= NODES_LISTED
+        screen.print(_by_node(refused) if few else _by_reason(refused))
+    if explanation.scores:
+        screen.print(_scores(explanation.scores, explanation.current_node))
+    if explanation.preemption is not None:
+        screen.print(_preemption(explanation))
+
+
+def _headline(explanation: Explanation) -> Text:
+    fitting = sum(node.fits for node in explanation.nodes)
+    where = f"{explanation.pod} ({explanation.scheduler_name}): "
+    if explanation.state == "gated":
+        return Text(where + "held back by its gates, not tried", style="bold")
+    count = f"{fitting} of {len(explanation.nodes)} nodes fit"
+    if explanation.state == "placed":
+        now = explanation.node or "nowhere"
+        text = f"on {explanation.current_node}; placed again it would go to {now}, {count}"
+        return Text(where + text, style="bold")
+    if explanation.node:
+        return Text(f"{where}pending; it would go to {explanation.node}, {count}", style="bold")
+    return Text(f"{where}pending; {count}", style="bold")
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    return table
+
+
+def _by_node(refused: list[NodeExplanation]) -> Table:
+    table = _table("\nNodes that refuse it", "NODE", "RULE", "REASON", "NEED AND HAVE")
+    for node in refused:
+        shown = node.failing or ((node.first,) if node.first else ())
+        for index, refusal in enumerate(shown):
+            table.add_row(
+                node.name if index == 0 else "",
+                refusal.plugin,
+                ", ".join(refusal.reasons),
+                "; ".join(refusal.details),
+            )
+    return table
+
+
+def _by_reason(refused: list[NodeExplanation]) -> Table:
+    groups: dict[tuple[str, str], list[NodeExplanation]] = defaultdict(list)
+    for node in refused:
+        if node.first is not None:
+            groups[node.first.plugin, ", ".join(node.first.reasons)].append(node)
+    table = _table("\nNodes that refuse it, by first reason", "NODES", "RULE", "REASON", "SUCH AS")
+    for (plugin, reason), nodes in sorted(groups.items(), key=lambda g: -len(g[1])):
+        table.add_row(str(len(nodes)), plugin, reason, _examples(nodes))
+    return table
+
+
+def _examples(nodes: list[NodeExplanation]) -> str:
+    shown = []
+    for node in nodes[:DETAILS_SHOWN]:
+        details = "; ".join(node.first.details) if node.first else ""
+        shown.append(f"{node.name} ({details})" if details else node.name)
+    more = len(nodes) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+
+
+def _scores(scores: tuple[NodeScore, ...], current: str) -> Table:
+    """Rules down, nodes across: as many nodes as there are is as wide as it gets."""
+    shown = scores[:NAMES_SHOWN]
+    shown += tuple(score for score in scores[NAMES_SHOWN:] if score.name == current)
+    table = _table("\nScores: final (raw); final is the normalised score times the weight", "RULE")
+    for score in shown:
+        table.add_column(score.name, justify="right", overflow="fold")
+    for plugin in shown[0].plugins:
+        cells = [score.plugins[plugin] for score in shown]
+        table.add_row(
+            f"{plugin} x{cells[0].weight}", *(f"{cell.final} ({cell.raw})" for cell in cells)
+        )
+    table.add_row("total", *(str(score.total) for score in shown), style="bold")
+    return table
+
+
+def _preemption(explanation: Explanation) -> Text:
+    preemption = explanation.preemption
+    assert preemption is not None
+    if preemption.node:
+        victims = ", ".join(preemption.victims)
+        return Text(f"\nPreemption would make room on {preemption.node} by evicting {victims}")
+    return Text("\nPreemption does not help here")

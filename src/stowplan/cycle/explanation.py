@@ -1,0 +1,237 @@
+"""Explanation: one attempt written out for people and programs.
+
+It reads the Attempt that the decision was made from; only the need-and-have texts are asked for
+anew, of the rules that refused. The JSON form is described in docs/explain-schema.md.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from stowplan.cycle.attempt import Attempt, filter_pod, score_pod
+from stowplan.cycle.decide import choose, nominated_row, post_filter
+from stowplan.framework import Framework, Snapshot, Status
+from stowplan.framework.diagnosis import NO_NODES
+from stowplan.objects.pod import Pod
+
+SCHEMA = "stowplan.dev/explanation/v1"
+TOP_NODES = 5
+
+
+class Refusal(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """A rule that refuses a node (or the pod as a whole). details: need and have."""
+
+    plugin: str
+    code: str
+    reasons: tuple[str, ...]
+    details: tuple[str, ...] = ()
+
+
+class NodeExplanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """One node. first: the refusal that counts, absent where the node fits.
+
+    failing: every rule that refuses the node when asked alone, in the order of their calls.
+    """
+
+    name: str
+    fits: bool
+    first: Refusal | None = None
+    failing: tuple[Refusal, ...] = ()
+
+
+class PluginScore(msgspec.Struct, frozen=True, rename="camel"):
+    """A plugin's score of a node; final is the normalised score times the weight."""
+
+    raw: int
+    weight: int
+    final: int
+
+
+class NodeScore(msgspec.Struct, frozen=True, rename="camel"):
+    """A node's total and what it is made of."""
+
+    name: str
+    total: int
+    plugins: dict[str, PluginScore]
+
+
+class PreemptionExplanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What evicting pods would do. node: where, "" when it helps nowhere."""
+
+    node: str = ""
+    victims: tuple[str, ...] = ()
+    message: str = ""
+
+
+class Explanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """Why a pod is where it is, or nowhere.
+
+    state: pending, placed or gated. current_node: where a placed pod is now. node: where it
+    would go now, "" for nowhere. message: the PodScheduled condition's text. pod_refusal: of
+    the pod as a whole (a gate, a PreFilter), before any node is looked at.
+    """
+
+    api_version: str
+    pod: str
+    scheduler_name: str
+    state: str
+    current_node: str = ""
+    node: str = ""
+    message: str = ""
+    pod_refusal: Refusal | None = None
+    nodes: tuple[NodeExplanation, ...] = ()
+    scores: tuple[NodeScore, ...] = ()
+    skipped_scores: tuple[str, ...] = ()
+    preemption: PreemptionExplanation | None = None
+
+    @property
+    def fits_somewhere(self) -> bool:
+        """True when at least one node takes the pod."""
+        return any(node.fits for node in self.nodes)
+
+
+def explain(pod: Pod, snapshot: Snapshot, framework: Framework) -> Explanation:
+    """Explain `pod` on this snapshot.
+
+    A placed pod is judged as if it were still to be placed: it must not be on its node in the
+    snapshot (see `pending_form`).
+    """
+    current = pod.node_name
+    bare = pending_form(pod)
+    gate = framework.run_pre_enqueue(bare)
+    if not gate.is_success and not current:
+        return msgspec.structs.replace(
+            _head(pod, "gated"), message=gate.message, pod_refusal=_refusal(gate)
+        )
+    attempt = filter_pod(bare, snapshot, framework)
+    head = _head(pod, "placed" if current else "pending", current)
+    if attempt.no_nodes:
+        return msgspec.structs.replace(head, message=NO_NODES)
+    nodes = tuple(_nodes(attempt))
+    if attempt.failure is None and attempt.passed.shape[0]:
+        return _fits(head, attempt, nodes)
+    return _fits_nowhere(head, attempt, nodes)
+
+
+def pending_form(pod: Pod) -> Pod:
+    """The pod as it was before it was bound."""
+    if not pod.node_name:
+        return pod
+    spec = msgspec.structs.replace(pod.spec, node_name="")
+    return msgspec.structs.replace(pod, spec=spec)
+
+
+def _head(pod: Pod, state: str, current_node: str = "") -> Explanation:
+    return Explanation(SCHEMA, pod.key, pod.spec.scheduler_name, state, current_node)
+
+
+def _fits(head: Explanation, attempt: Attempt, nodes: tuple[NodeExplanation, ...]) -> Explanation:
+    if attempt.framework.at("score") and score_pod(attempt) is None:
+        return msgspec.structs.replace(head, message=attempt.errors[0].message, nodes=nodes)
+    nominated = nominated_row(attempt)
+    row = choose(attempt, attempt.passed) if nominated is None else nominated
+    return msgspec.structs.replace(
+        head,
+        node=attempt.snapshot.nodes.names[row],
+        nodes=nodes,
+        scores=tuple(_top_scores(attempt, head.current_node)),
+        skipped_scores=tuple(sorted(attempt.state.skip_score)),
+    )
+
+
+def _fits_nowhere(
+    head: Explanation, attempt: Attempt, nodes: tuple[NodeExplanation, ...]
+) -> Explanation:
+    if attempt.failure is not None:
+        return msgspec.structs.replace(head, message=attempt.failure.message, nodes=nodes)
+    whole = attempt.pre_filter.status
+    found = post_filter(attempt)
+    preemption = None
+    if found is not None:
+        preemption = PreemptionExplanation(
+            node=found.nominated_node or "",
+            victims=tuple(info.pod.key for info in found.victims),
+            message=found.status.message,
+        )
+    return msgspec.structs.replace(
+        head,
+        message=attempt.diagnosis.text("" if found is None else found.status.message),
+        pod_refusal=None if whole.is_success else _refusal(whole),
+        nodes=nodes,
+        preemption=preemption,
+    )
+
+
+def _nodes(attempt: Attempt) -> list[NodeExplanation]:
+    """Every node in the snapshot's order."""
+    nodes, verdicts = attempt.snapshot.nodes, attempt.verdicts
+    absent = attempt.diagnosis.absent
+    if verdicts is None:
+        return [
+            NodeExplanation(nodes.names[row], False, _refusal(absent))
+            for row in nodes.order.tolist()
+        ]
+    apart = attempt.framework.filters_apart(attempt.pod, nodes, verdicts.rows, attempt.state)
+    place_of = {row: place for place, row in enumerate(verdicts.rows.tolist())}
+    result = []
+    for row in nodes.order.tolist():
+        place = place_of.get(row)
+        if place is None:
+            result.append(NodeExplanation(nodes.names[row], False, _refusal(absent)))
+            continue
+        first = verdicts.at(place)
+        failing = tuple(
+            _detailed(attempt, name, answers.explain(int(answers.codes[place])), row)
+            for name, answers in apart.items()
+            if answers.codes[place] != 0
+        )
+        if first.is_success:
+            result.append(NodeExplanation(nodes.names[row], True))
+        else:
+            result.append(
+                NodeExplanation(
+                    nodes.names[row], False, _detailed(attempt, first.plugin, first, row), failing
+                )
+            )
+    return result
+
+
+def _refusal(status: Status) -> Refusal:
+    return Refusal(status.plugin, status.code.title, status.reasons)
+
+
+def _detailed(attempt: Attempt, plugin: str, status: Status, row: int) -> Refusal:
+    member = attempt.framework.members[plugin]
+    details: tuple[str, ...] = ()
+    if member.calls["explain"] is not None:
+        node = attempt.snapshot.nodes.info(row)
+        details = tuple(member.call("explain", attempt.pod, node, attempt.state))
+    return Refusal(plugin, status.code.title, status.reasons, details)
+
+
+def _top_scores(attempt: Attempt, current: str) -> list[NodeScore]:
+    """The best nodes, the best first, and the pod's present node wherever it comes."""
+    scores, nodes = attempt.scores, attempt.snapshot.nodes
+    if scores is None:
+        return []
+    rank = nodes.rank[scores.rows]
+    best_first = np.lexsort((rank, -scores.total)).tolist()
+    shown = best_first[:TOP_NODES]
+    shown += [p for p in best_first[TOP_NODES:] if nodes.names[int(scores.rows[p])] == current]
+    members = attempt.framework.members
+    return [
+        NodeScore(
+            nodes.names[int(scores.rows[place])],
+            int(scores.total[place]),
+            {
+                name: PluginScore(
+                    int(scores.raw[name][place]),
+                    members[name].weight,
+                    int(scores.final[name][place]),
+                )
+                for name in scores.raw
+            },
+        )
+        for place in shown
+    ]

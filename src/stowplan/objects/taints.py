@@ -1,0 +1,64 @@
+"""Which taints a toleration covers.
+
+Source: Kubernetes v1.36, api core/v1 toleration and component-helpers scheduling/corev1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from stowplan.objects.node import Taint
+from stowplan.objects.pod import Toleration
+from stowplan.objects.quantity import INT64_MAX, INT64_MIN
+
+HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+"""Taints with these keep pods off; evicting other pods does not help."""
+
+SOFT_EFFECTS = frozenset({"PreferNoSchedule"})
+"""Taints with these make a node less welcome."""
+
+UNSCHEDULABLE_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+"""What a cordoned node counts as, whether the taint is there or not."""
+
+# Strictly canonical: no plus sign, no leading zero, no minus zero. 19 digits hold any int64.
+_DECIMAL = re.compile(r"-?[1-9][0-9]{0,18}|0")
+
+
+def tolerates(toleration: Toleration, taint: Taint, comparison_operators: bool = False) -> bool:
+    """True when `toleration` covers `taint`; an empty effect or key covers every one.
+
+    An empty key with the operator Equal still compares the value.
+    comparison_operators: whether Lt and Gt are known (a feature gate); if not, they cover nothing.
+    """
+    if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
+        return False
+    if toleration.operator in ("", "Equal"):
+        return toleration.value == taint.value
+    if toleration.operator == "Exists":
+        return True
+    return comparison_operators and _compares(toleration, taint)
+
+
+def is_tolerated(
+    taint: Taint, tolerations: Iterable[Toleration], comparison_operators: bool = False
+) -> bool:
+    """True when any of `tolerations` covers `taint`."""
+    return any(tolerates(one, taint, comparison_operators) for one in tolerations)
+
+
+def _compares(toleration: Toleration, taint: Taint) -> bool:
+    bound, have = _int64(toleration.value), _int64(taint.value)
+    if bound is None or have is None:
+        return False
+    return (
+        have < bound
+        if toleration.operator == "Lt"
+        else (toleration.operator == "Gt" and have > bound)
+    )
+
+
+def _int64(text: str) -> int | None:
+    """`text` as an int64 written canonically, or None."""
+    number = int(text) if _DECIMAL.fullmatch(text) else None
+    return number if number is not None and INT64_MIN <= number <= INT64_MAX else None

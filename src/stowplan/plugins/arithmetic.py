@@ -1,0 +1,42 @@
+"""Whole-number arithmetic over rows that rules share, exact as in the original.
+
+Source: kube-scheduler v1.36, plugins/helper normalize_score; Go's integer division.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.framework import SCORE_MAX, Rows
+
+Ints = NDArray[np.int64]
+
+
+def count(rows: Rows) -> int:
+    """How many rows these are."""
+    return len(range(rows.start, rows.stop)) if isinstance(rows, slice) else rows.shape[0]
+
+
+def quotient(numerator: Ints, denominator: Ints | int) -> Ints:
+    """int64 (n,): numerator / denominator truncated toward zero; no denominator may be 0."""
+    floor: Ints = numerator // denominator
+    if numerator.min(initial=0) >= 0 and np.min(denominator, initial=1) > 0:
+        return floor
+    is_inexact = floor * denominator != numerator
+    truncated: Ints = floor + (is_inexact & ((numerator < 0) != (np.asarray(denominator) < 0)))
+    return truncated
+
+
+def normalized(scores: Ints) -> Ints:
+    """int64 (n_rows,): scores as percentages of the highest; as they are when none is above 0."""
+    highest = int(scores.max(initial=0))
+    return scores if highest == 0 else quotient(scores * SCORE_MAX, highest)
+
+
+def normalized_reversed(scores: Ints) -> Ints:
+    """int64 (n_rows,): as `normalized`, but the lowest score is worth most."""
+    highest = int(scores.max(initial=0))
+    if highest == 0:
+        return np.full(scores.shape, SCORE_MAX, dtype=np.int64)
+    return SCORE_MAX - quotient(scores * SCORE_MAX, highest)

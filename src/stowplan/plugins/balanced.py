@@ -1,0 +1,141 @@
+"""NodeResourcesBalancedAllocation: prefer nodes whose resources the pod makes evenly used.
+
+Source: kube-scheduler v1.36, plugins/noderesources/balanced_allocation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import numpy as np
+from msgspec.structs import force_setattr
+from numpy.typing import NDArray
+
+from stowplan.columns.podinfo import reports_resources
+from stowplan.framework import OK, SCORE_MAX, SKIP, NodeInfo, NodeTable, Problem, Rows, Status
+from stowplan.objects.pod import Pod
+from stowplan.objects.requests import balanced_requests
+from stowplan.plugins.arithmetic import quotient
+from stowplan.plugins.resource_scorer import (
+    DEFAULT_RESOURCES,
+    OfNode,
+    OfRows,
+    ResourceSpec,
+    Source,
+    Stock,
+    scored,
+    stocks,
+)
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+_KEPT = "NodeResourcesBalancedAllocation"
+
+
+class NodeResourcesBalancedAllocationArgs(
+    msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True
+):
+    """resources: those whose use is balanced; none means cpu and memory."""
+
+    resources: tuple[ResourceSpec, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.resources:
+            force_setattr(self, "resources", DEFAULT_RESOURCES)
+
+    def problems(self, path: str) -> Iterator[Problem]:
+        """What is wrong with them. path: where these arguments stand."""
+        seen: set[str] = set()
+        for i, resource in enumerate(self.resources):
+            at = f"{path}.resources[{i}]"
+            if resource.name in seen:
+                yield Problem(f"{at}.name", f"{resource.name!r} again", "each resource once")
+            seen.add(resource.name)
+            if resource.weight != 1:
+                yield Problem(f"{at}.weight", str(resource.weight), "1")
+
+
+class NodeResourcesBalancedAllocation:
+    """Score by how much the pod evens out the use of a node's resources."""
+
+    name = "NodeResourcesBalancedAllocation"
+    Args = NodeResourcesBalancedAllocationArgs
+
+    def __init__(self, args: NodeResourcesBalancedAllocationArgs) -> None:
+        self.args = args
+        self._names = tuple(resource.name for resource in args.resources)
+
+    def pre_score(self, pod: Pod) -> Status:
+        """Skip for a pod that asks for nothing: it would score alike on all nodes but full ones."""
+        return OK if any(self.requests(pod).values()) else SKIP
+
+    def score(self, pod: Pod, node: NodeInfo) -> int:
+        """75 where the balance stays as it was, up to 100 where it improves, down to 50."""
+        return int(self._scores(pod, OfNode(node))[0])
+
+    def score_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Ints:
+        """int64 (n_rows,): `score` of each row."""
+        return self._scores(pod, OfRows(nodes, rows))
+
+    def requests(self, pod: Pod) -> dict[str, int]:
+        """What the pod asks for of the scored resources, base units, resizes included."""
+        if reports_resources(pod):
+            return self._counted(pod)
+        kept: dict[tuple[str, ...], dict[str, int]] = pod.spec.__dict__.setdefault(_KEPT, {})
+        if self._names not in kept:
+            kept[self._names] = self._counted(pod)
+        return kept[self._names]
+
+    def _counted(self, pod: Pod) -> dict[str, int]:
+        amounts = balanced_requests(pod, self._names)
+        return {name: amounts[name] for name in self._names if name in amounts}
+
+    def _scores(self, pod: Pod, source: Source) -> Ints:
+        requests = self.requests(pod)
+        if not any(requests.values()):
+            return np.zeros(source.n_rows, dtype=np.int64)
+        held = stocks(source, self.args.resources, requests, fill_in=False)
+        return scored(held, source.n_rows, improvement)
+
+    def signature(self, pod: Pod) -> object:
+        """What is asked for of the scored resources."""
+        return frozenset(self.requests(pod).items())
+
+
+def improvement(held: Sequence[Stock], n_rows: int) -> Ints:
+    """int64 (n_rows,): 75, and half of what the pod adds to the evenness of use."""
+    after = evenness(held, [stock.taken() for stock in held], n_rows)
+    before = evenness(held, [stock.before for stock in held], n_rows)
+    half = SCORE_MAX // 2
+    return half + quotient(half + after - before, 2)
+
+
+def evenness(held: Sequence[Stock], taken: Sequence[Ints], n_rows: int) -> Ints:
+    """int64 (n_rows,): 100 where all stocks are used to the same fraction, less elsewhere."""
+    fractions = [
+        np.minimum(amount / stock.allocatable, 1.0)
+        for stock, amount in zip(held, taken, strict=True)
+    ]
+    scores: Ints = ((1 - deviation(fractions, n_rows)) * SCORE_MAX).astype(np.int64)
+    return scores
+
+
+def deviation(fractions: Sequence[Floats], n_rows: int) -> Floats:
+    """float64 (n_rows,): the standard deviation of the fractions of each row."""
+    n_fractions = len(fractions)
+    if n_fractions < 2:
+        return np.zeros(n_rows)
+    if n_fractions == 2:
+        # The same by algebra as below, but not to the last bit.
+        first, second = fractions
+        return np.abs((first - second) / 2)
+    # Added up one by one: NumPy's own sums take another order.
+    total, squares = np.zeros(n_rows), np.zeros(n_rows)
+    for fraction in fractions:
+        total = total + fraction
+    mean = total / n_fractions
+    for fraction in fractions:
+        squares = squares + (fraction - mean) * (fraction - mean)
+    return np.sqrt(squares / n_fractions)

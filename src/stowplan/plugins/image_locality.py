@@ -1,0 +1,115 @@
+"""ImageLocality: prefer nodes that already have the pod's images.
+
+An image counts with its size times the share of nodes that have it, so that a rare image does
+not draw all its pods to one node.
+
+Source: kube-scheduler v1.36, plugins/imagelocality.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.framework import (
+    OK,
+    SCORE_MAX,
+    CycleState,
+    NodeInfo,
+    NodeTable,
+    Rows,
+    Snapshot,
+    Status,
+)
+from stowplan.objects.pod import Pod, PodSpec
+from stowplan.plugins.arithmetic import count
+
+Ints = NDArray[np.int64]
+
+_MIB = 1024 * 1024
+BYTES_MIN = 23 * _MIB
+BYTES_MAX_PER_CONTAINER = 1000 * _MIB
+
+_KEPT = "ImageLocality"
+
+
+class ImageLocality:
+    """Score by the bytes of the pod's images that a node has."""
+
+    name = "ImageLocality"
+
+    def pre_score(self, snapshot: Snapshot, state: CycleState) -> Status:
+        """Notes how many nodes there are.
+
+        Differs: the original has no PreScore here, and counts the nodes through its handle.
+        """
+        state.write(self.name, snapshot.nodes.n_nodes)
+        return OK
+
+    def score(self, pod: Pod, node: NodeInfo, state: CycleState) -> int:
+        """0 for less than 23 MiB here, 100 for 1000 MiB per container or more."""
+        n_nodes = state.read(self.name, int)
+        held = 0
+        for name in images_of(pod):
+            if name in node.images:
+                size, n_holders = node.images[name]
+                held += int(weighed(size, np.array([n_holders]), n_nodes)[0])
+        return int(points(np.array([held]), pod)[0])
+
+    def score_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Ints:
+        """int64 (n_rows,): `score` of each row."""
+        known = [nodes.images.states[n] for n in images_of(pod) if n in nodes.images.states]
+        if not known:
+            return np.full(count(rows), points(np.zeros(1, dtype=np.int64), pod)[0])
+        held = np.zeros(nodes.n_nodes, dtype=np.int64)
+        for image in known:
+            holders, n_holders = image.arrays()
+            held[holders] += weighed(image.size, n_holders, nodes.n_nodes)
+        return points(held[rows], pod)
+
+    def signature(self, pod: Pod) -> object:
+        """The images, in any order, and how many containers they are for."""
+        return tuple(sorted(images_of(pod))), n_containers(pod)
+
+
+def weighed(size: int, n_holders: Ints, n_nodes: int) -> Ints:
+    """int64 (n,): bytes that an image counts for, where it is known to be on `n_holders` nodes."""
+    counted: Ints = (size * (n_holders / n_nodes)).astype(np.int64)
+    return counted
+
+
+def points(held: Ints, pod: Pod) -> Ints:
+    """int64 (n,): bytes as a score from 0 to 100."""
+    most = BYTES_MAX_PER_CONTAINER * n_containers(pod)
+    # The lower bound goes first: of a pod without containers, it is above the upper one.
+    clamped = np.where(held < BYTES_MIN, BYTES_MIN, np.minimum(held, most))
+    scores: Ints = SCORE_MAX * (clamped - BYTES_MIN) // (most - BYTES_MIN)
+    return scores
+
+
+def n_containers(pod: Pod) -> int:
+    """Containers and init containers of the pod."""
+    return len(pod.spec.containers) + len(pod.spec.init_containers)
+
+
+def images_of(pod: Pod) -> tuple[str, ...]:
+    """The names of the pod's images, each as often as it is used."""
+    kept: tuple[str, ...] | None = pod.spec.__dict__.get(_KEPT)
+    if kept is None:
+        kept = pod.spec.__dict__[_KEPT] = tuple(map(with_tag, _references(pod.spec)))
+    return kept
+
+
+def _references(spec: PodSpec) -> Iterator[str]:
+    yield from (container.image for container in spec.init_containers)
+    yield from (container.image for container in spec.containers)
+    for volume in spec.volumes:
+        if volume.image is not None:
+            yield volume.image.reference
+
+
+def with_tag(name: str) -> str:
+    """An image name with `:latest` where it has neither tag nor digest."""
+    return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"

@@ -1,0 +1,62 @@
+"""NodeDeclaredFeatures: pods that need a kubelet feature go to nodes that declare it.
+
+Source: kube-scheduler v1.36, plugins/nodedeclaredfeatures and component-helpers
+nodedeclaredfeatures.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.framework import OK, SKIP, Handle, NodeInfo, NodeTable, Rows, Status, unresolvable
+from stowplan.objects.pod import Pod, PodSpec
+
+RESTART_ALL_CONTAINERS = "RestartAllContainersOnContainerExits"
+USER_NAMESPACES_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
+
+
+class NodeDeclaredFeatures:
+    """Filter on `status.declaredFeatures` of nodes."""
+
+    name = "NodeDeclaredFeatures"
+    # Unresolvable: a feature comes with the kubelet, not with room on the node.
+    REJECTED = unresolvable("node(s) didn't match Pod's required features")
+
+    def __init__(self, handle: Handle) -> None:
+        self._is_enabled = handle.gates.node_declared_features
+
+    def required(self, pod: Pod) -> tuple[str, ...]:
+        """The features that a node must declare for `pod`."""
+        return required_features(pod.spec) if self._is_enabled else ()
+
+    def pre_filter(self, pod: Pod) -> Status:
+        """Skip for pods that need no feature."""
+        return OK if self.required(pod) else SKIP
+
+    def filter(self, pod: Pod, node: NodeInfo) -> Status:
+        """Success where every required feature is declared."""
+        declared = node.node.status.declared_features
+        return OK if all(f in declared for f in self.required(pod)) else self.REJECTED
+
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.bool_]:
+        """bool (n_rows,): True where `filter` succeeds."""
+        return nodes.features.has_all(self.required(pod), rows)
+
+    def signature(self, pod: Pod) -> object:
+        """The required features."""
+        return self.required(pod)
+
+
+def required_features(spec: PodSpec) -> tuple[str, ...]:
+    """The features that a pod needs of its node in order to start there, sorted.
+
+    Other features that nodes declare matter for updates of running pods only.
+    """
+    features = []
+    containers = (*spec.containers, *spec.init_containers)
+    if any(r.action == "RestartAllContainers" for c in containers for r in c.restart_policy_rules):
+        features.append(RESTART_ALL_CONTAINERS)
+    if spec.host_network and spec.host_users is False:
+        features.append(USER_NAMESPACES_HOST_NETWORK)
+    return tuple(features)

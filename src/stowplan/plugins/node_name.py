@@ -1,0 +1,39 @@
+"""NodeName: a pod that names its node runs there or nowhere.
+
+Source: kube-scheduler v1.36, plugins/nodename.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status, unresolvable
+from stowplan.objects.pod import Pod
+from stowplan.plugins.arithmetic import count
+
+
+class NodeName:
+    """Filter on `spec.nodeName`."""
+
+    name = "NodeName"
+    # Unresolvable: no eviction renames a node.
+    REJECTED = unresolvable("node(s) didn't match the requested node name")
+
+    def filter(self, pod: Pod, node: NodeInfo) -> Status:
+        """Success on the node that the pod names, or on all when it names none."""
+        return OK if pod.node_name in ("", node.name) else self.REJECTED
+
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.bool_]:
+        """bool (n_rows,): True where `filter` succeeds."""
+        if not pod.node_name:
+            return np.ones(count(rows), dtype=np.bool_)
+        is_named = np.zeros(nodes.n_nodes, dtype=np.bool_)
+        row = nodes.row(pod.node_name)
+        if row >= 0:
+            is_named[row] = True
+        return is_named[rows]
+
+    def signature(self, pod: Pod) -> object:
+        """The node named."""
+        return pod.node_name

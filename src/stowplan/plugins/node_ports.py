@@ -1,0 +1,47 @@
+"""NodePorts: a host port can be given out once per node and address.
+
+Source: kube-scheduler v1.36, plugins/nodeports.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.columns.podinfo import Port, host_ports
+from stowplan.framework import OK, SKIP, NodeInfo, NodeTable, Rows, Status, unschedulable
+from stowplan.objects.pod import Pod
+
+_KEPT = "NodePorts"
+
+
+class NodePorts:
+    """Filter on the host ports of containers and sidecars."""
+
+    name = "NodePorts"
+    # Resolvable: the pod that holds the port may be evicted.
+    REJECTED = unschedulable("node(s) didn't have free ports for the requested pod ports")
+
+    def pre_filter(self, pod: Pod) -> Status:
+        """Skip for pods without host ports."""
+        return OK if wanted_ports(pod) else SKIP
+
+    def filter(self, pod: Pod, node: NodeInfo) -> Status:
+        """Success where every port of the pod is free. Ports within the pod never conflict."""
+        return self.REJECTED if any(map(node.port_conflicts, wanted_ports(pod))) else OK
+
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.bool_]:
+        """bool (n_rows,): True where `filter` succeeds."""
+        return ~nodes.ports.conflicts(wanted_ports(pod), nodes.n_nodes)[rows]
+
+    def signature(self, pod: Pod) -> object:
+        """The ports, in any order."""
+        return frozenset(wanted_ports(pod))
+
+
+def wanted_ports(pod: Pod) -> tuple[Port, ...]:
+    """(ip, protocol, port) of every host port; pods of one template share the answer."""
+    kept: tuple[Port, ...] | None = pod.spec.__dict__.get(_KEPT)
+    if kept is None:
+        kept = pod.spec.__dict__[_KEPT] = host_ports(pod.spec)
+    return kept

@@ -1,0 +1,41 @@
+"""NodeUnschedulable: keep pods off cordoned nodes unless they tolerate that.
+
+Source: kube-scheduler v1.36, plugins/nodeunschedulable.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.framework import OK, Handle, NodeInfo, NodeTable, Rows, Status, unresolvable
+from stowplan.objects.pod import Pod
+from stowplan.objects.taints import UNSCHEDULABLE_TAINT, is_tolerated
+
+
+class NodeUnschedulable:
+    """Filter on `spec.unschedulable` of nodes."""
+
+    name = "NodeUnschedulable"
+    # Unresolvable: no eviction uncordons a node.
+    REJECTED = unresolvable("node(s) were unschedulable")
+
+    def __init__(self, handle: Handle) -> None:
+        self._comparisons = handle.gates.taint_toleration_comparison_operators
+
+    def does_not_mind(self, pod: Pod) -> bool:
+        """True when the pod tolerates the taint that cordoned nodes carry."""
+        return is_tolerated(UNSCHEDULABLE_TAINT, pod.tolerations, self._comparisons)
+
+    def filter(self, pod: Pod, node: NodeInfo) -> Status:
+        """Success unless the node is cordoned and the pod minds."""
+        return OK if not node.unschedulable or self.does_not_mind(pod) else self.REJECTED
+
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.bool_]:
+        """bool (n_rows,): True where `filter` succeeds."""
+        cordoned = nodes.unschedulable[rows]
+        return np.ones_like(cordoned) if self.does_not_mind(pod) else ~cordoned
+
+    def signature(self, pod: Pod) -> object:
+        """Whether the pod minds."""
+        return self.does_not_mind(pod)

@@ -1,0 +1,22 @@
+"""PrioritySort: higher priority first, then whoever was put in the queue earlier.
+
+Source: kube-scheduler v1.36, plugins/queuesort.
+"""
+
+from __future__ import annotations
+
+from stowplan.framework import QueuedPod
+
+
+class PrioritySort:
+    """Orders the active queue."""
+
+    name = "PrioritySort"
+
+    def less(self, first: QueuedPod, second: QueuedPod) -> bool:
+        """True when `first` is to be scheduled before `second`."""
+        return self.sort_key(first) < self.sort_key(second)
+
+    def sort_key(self, queued: QueuedPod) -> tuple[int, float]:
+        """The same order as a key."""
+        return -queued.pod.priority, queued.added_at

@@ -1,0 +1,165 @@
+"""What nodes offer of the resources that a configuration scores, and what is taken of it.
+
+NodeResourcesFit and NodeResourcesBalancedAllocation score by it. Their rules are written once,
+over arrays; for one node the arrays have one element, and the amounts come from its pods instead
+of the columns.
+
+Source: kube-scheduler v1.36, plugins/noderesources resource_allocation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+import numpy as np
+from msgspec.structs import force_setattr
+from numpy.typing import NDArray
+
+from stowplan.framework import NodeInfo, NodeTable, Problem, Rows
+from stowplan.objects.requests import is_scalar, is_tracked
+from stowplan.plugins.arithmetic import count
+
+Ints = NDArray[np.int64]
+
+WEIGHT_MAX = 100
+NONZERO_RESOURCES = ("cpu", "memory")
+
+
+class ResourceSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A resource that is scored, and its weight; a weight of 0 counts as unset and becomes 1."""
+
+    name: str = ""
+    weight: int = 1
+
+    def __post_init__(self) -> None:
+        if self.weight == 0:
+            force_setattr(self, "weight", 1)
+
+
+DEFAULT_RESOURCES = (ResourceSpec("cpu"), ResourceSpec("memory"))
+
+
+def weight_problems(resources: Sequence[ResourceSpec], path: str) -> Iterator[Problem]:
+    """Weights out of range. path: where `resources` stands."""
+    for i, resource in enumerate(resources):
+        if not 0 < resource.weight <= WEIGHT_MAX:
+            yield Problem(f"{path}[{i}].weight", str(resource.weight), f"1 to {WEIGHT_MAX}")
+
+
+class Stock(msgspec.Struct, frozen=True):
+    """One scored resource. All amounts are in base units.
+
+    allocatable: int64 (n_rows,), what the rows offer. before: int64 (n_rows,), what the pods on
+    them take. request: what the pod in question asks for.
+    """
+
+    weight: int
+    allocatable: Ints
+    before: Ints
+    request: int
+
+    def taken(self) -> Ints:
+        """int64 (n_rows,): what is taken with the pod."""
+        return self.before + self.request
+
+    def of(self, chosen: NDArray[np.bool_]) -> Stock:
+        """The same for the rows chosen."""
+        return Stock(self.weight, self.allocatable[chosen], self.before[chosen], self.request)
+
+
+Rule = Callable[[Sequence[Stock], int], Ints]
+"""(stocks, n_rows) -> int64 (n_rows,): scores of rows that offer something of every stock."""
+
+
+class Source(Protocol):
+    """Where amounts come from: each int64 (n_rows,), base units."""
+
+    n_rows: int
+
+    def allocatable(self, resource: str) -> Ints:
+        """What nodes offer."""
+
+    def requested(self, resource: str) -> Ints:
+        """What the pods on them request."""
+
+    def nonzero_requested(self, resource: str) -> Ints:
+        """What they request of cpu or memory, with the scheduler's defaults filled in."""
+
+
+class OfRows:
+    """Amounts from the columns."""
+
+    def __init__(self, nodes: NodeTable, rows: Rows) -> None:
+        self._nodes = nodes
+        self._rows = rows
+        self.n_rows = count(rows)
+
+    def allocatable(self, resource: str) -> Ints:
+        return self._nodes.allocatable(resource)[self._rows]
+
+    def requested(self, resource: str) -> Ints:
+        return self._nodes.requested(resource)[self._rows]
+
+    def nonzero_requested(self, resource: str) -> Ints:
+        return self._nodes.nonzero_requested(resource)[self._rows]
+
+
+class OfNode:
+    """Amounts from one node and its pods."""
+
+    n_rows = 1
+
+    def __init__(self, node: NodeInfo) -> None:
+        self._node = node
+
+    def allocatable(self, resource: str) -> Ints:
+        return np.array([self._node.allocatable.get(resource, 0)], dtype=np.int64)
+
+    def requested(self, resource: str) -> Ints:
+        return np.array([self._node.requested.get(resource, 0)], dtype=np.int64)
+
+    def nonzero_requested(self, resource: str) -> Ints:
+        amount = self._node.nonzero_requested[NONZERO_RESOURCES.index(resource)]
+        return np.array([amount], dtype=np.int64)
+
+
+def stocks(
+    source: Source,
+    resources: Sequence[ResourceSpec],
+    requests: Mapping[str, int],
+    *,
+    fill_in: bool,
+) -> list[Stock]:
+    """The stocks for the pod that makes `requests`, in the order of `resources`.
+
+    Left out are resources that the scheduler does not count, and those counted by name of which
+    the pod asks for nothing. fill_in: whether cpu and memory that pods do not name have defaults.
+    """
+    found = []
+    for resource in resources:
+        name, request = resource.name, requests.get(resource.name, 0)
+        if not is_tracked(name) or (request == 0 and is_scalar(name)):
+            continue
+        use_defaults = fill_in and name in NONZERO_RESOURCES
+        before = source.nonzero_requested(name) if use_defaults else source.requested(name)
+        found.append(Stock(resource.weight, source.allocatable(name), before, request))
+    return found
+
+
+def scored(held: Sequence[Stock], n_rows: int, rule: Rule) -> Ints:
+    """int64 (n_rows,): the rule's scores; a resource that a row does not offer is left out there.
+
+    Rows that offer the same resources are scored together; usually that is all of them.
+    """
+    if all(stock.allocatable.all() for stock in held):
+        return rule(held, n_rows)
+    offers = np.stack([stock.allocatable != 0 for stock in held])
+    kinds, kind_of_row = np.unique(offers, axis=1, return_inverse=True)
+    scores = np.zeros(n_rows, dtype=np.int64)
+    for kind, offered in enumerate(kinds.T):
+        chosen = kind_of_row.reshape(-1) == kind
+        group = [stock.of(chosen) for stock, has in zip(held, offered, strict=True) if has]
+        scores[chosen] = rule(group, int(np.count_nonzero(chosen)))
+    return scores

@@ -1,0 +1,23 @@
+"""SchedulingGates: keep pods out of the queue while somebody else holds a gate on them.
+
+Source: kube-scheduler v1.36, plugins/schedulinggates.
+"""
+
+from __future__ import annotations
+
+from stowplan.framework import OK, Status, unresolvable
+from stowplan.objects.pod import Pod
+
+
+class SchedulingGates:
+    """PreEnqueue on `spec.schedulingGates`."""
+
+    name = "SchedulingGates"
+
+    def pre_enqueue(self, pod: Pod) -> Status:
+        """Lets pods without gates in; the refusal lists the gates."""
+        gates = pod.spec.scheduling_gates
+        if not gates:
+            return OK
+        names = " ".join(gate.name for gate in gates)
+        return unresolvable(f"waiting for scheduling gates: [{names}]")

@@ -1,0 +1,68 @@
+"""TaintToleration: keep pods off nodes whose taints they do not tolerate.
+
+Source: kube-scheduler v1.36, plugins/tainttoleration.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.framework import OK, Handle, NodeInfo, NodeTable, Rows, Status, unresolvable
+from stowplan.objects.node import Taint
+from stowplan.objects.pod import Pod
+from stowplan.objects.taints import HARD_EFFECTS, SOFT_EFFECTS, is_tolerated
+from stowplan.plugins.arithmetic import normalized_reversed
+
+
+class TaintToleration:
+    """Filter on hard taints, score on soft ones."""
+
+    name = "TaintToleration"
+    weight = 3
+    # Unresolvable: evicting pods from a node cannot remove its taints.
+    REJECTED = unresolvable("node(s) had untolerated taint(s)")
+
+    def __init__(self, handle: Handle) -> None:
+        self._comparisons = handle.gates.taint_toleration_comparison_operators
+
+    # The rule. Everything below only decides how many taints to show it.
+
+    def repels(self, taint: Taint, pod: Pod, effects: frozenset[str]) -> bool:
+        """True when `taint` acts by one of `effects` and no toleration of `pod` covers it."""
+        return taint.effect in effects and not is_tolerated(
+            taint, pod.tolerations, self._comparisons
+        )
+
+    # One node.
+
+    def filter(self, pod: Pod, node: NodeInfo) -> Status:
+        """Success where the pod tolerates every hard taint."""
+        return self.REJECTED if any(self.repels(t, pod, HARD_EFFECTS) for t in node.taints) else OK
+
+    def pre_score(self) -> Status:
+        """Success: every pod is scored. It stands here for configurations that name it."""
+        return OK
+
+    def score(self, pod: Pod, node: NodeInfo) -> int:
+        """Untolerated soft taints on `node`; lower is better until normalised."""
+        return sum(self.repels(t, pod, SOFT_EFFECTS) for t in node.taints)
+
+    # Every node: the same answers, asking the rule once per distinct taint.
+
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.bool_]:
+        """bool (n_rows,): True where `filter` succeeds."""
+        repelled = nodes.taints.count_where(lambda t: self.repels(t, pod, HARD_EFFECTS), rows)
+        return np.equal(repelled, 0)
+
+    def score_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.int64]:
+        """int64 (n_rows,): `score` of each row."""
+        return nodes.taints.count_where(lambda t: self.repels(t, pod, SOFT_EFFECTS), rows)
+
+    def normalize_score(self, scores: NDArray[np.int64]) -> NDArray[np.int64]:
+        """int64 (n_rows,) in [0, 100]: the fewest untolerated taints score highest."""
+        return normalized_reversed(scores)
+
+    def signature(self, pod: Pod) -> object:
+        """What the tolerations cover, in any order."""
+        return frozenset((t.key, t.operator, t.value, t.effect) for t in pod.tolerations)

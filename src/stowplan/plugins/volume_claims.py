@@ -1,0 +1,152 @@
+"""How a pod names its volumes, and what a claim and a volume say of themselves.
+
+Source: kube-scheduler v1.36, plugins/volumebinding; component-helpers storage/volume and
+storage/ephemeral.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from stowplan.framework import World
+from stowplan.objects.pod import Pod, PodSpec
+from stowplan.objects.quantity import Quantity, exact
+from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from stowplan.objects.volume import Volume
+from stowplan.plugins.csi_translation import plugin_of
+
+BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
+BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
+
+_KEPT = "volumes.uses"
+
+
+class ClaimUse(msgspec.Struct, frozen=True):
+    """A volume of a pod that is backed by a claim.
+
+    name: of the claim; of the volume where the claim is made with the pod (`is_ephemeral`).
+    """
+
+    name: str
+    is_ephemeral: bool = False
+
+    def claim_name(self, pod: Pod) -> str:
+        """The claim's name."""
+        return f"{pod.name}-{self.name}" if self.is_ephemeral else self.name
+
+
+class VolumeUses(msgspec.Struct, frozen=True):
+    """What the volume rules read of a pod's volumes, in the order of the spec.
+
+    claims: all that are backed by a claim. disks: those of the old in-tree disks that two pods may
+    not share. inline: in-tree volumes without a claim that a CSI driver took over.
+    """
+
+    claims: tuple[ClaimUse, ...] = ()
+    disks: tuple[Volume, ...] = ()
+    inline: tuple[Volume, ...] = ()
+
+    @property
+    def named_claims(self) -> Iterator[str]:
+        """Names of the claims that the pod names itself, not those made with it."""
+        return (use.name for use in self.claims if not use.is_ephemeral)
+
+
+NO_VOLUMES = VolumeUses()
+
+
+def uses_of(spec: PodSpec) -> VolumeUses:
+    """What the rules read of `spec.volumes`; found out once per spec."""
+    if not spec.volumes:
+        return NO_VOLUMES
+    kept: VolumeUses | None = spec.__dict__.get(_KEPT)
+    if kept is None:
+        kept = spec.__dict__[_KEPT] = _uses(spec)
+    return kept
+
+
+def _uses(spec: PodSpec) -> VolumeUses:
+    claims, disks, inline = [], [], []
+    for volume in spec.volumes:
+        if volume.persistent_volume_claim is not None:
+            claims.append(ClaimUse(volume.persistent_volume_claim.claim_name))
+        elif volume.ephemeral is not None:
+            claims.append(ClaimUse(volume.name, is_ephemeral=True))
+        elif plugin_of(volume) is not None:
+            inline.append(volume)
+        if volume.gce_persistent_disk or volume.aws_elastic_block_store:
+            disks.append(volume)
+        elif volume.iscsi or volume.rbd:
+            disks.append(volume)
+    return VolumeUses(tuple(claims), tuple(disks), tuple(inline))
+
+
+def claims_signature(pod: Pod) -> object:
+    """What the rules on claims read of a pod: two pods with the same claims are alike."""
+    claims = uses_of(pod.spec).claims
+    if not claims:
+        return ()
+    # A claim made with the pod must belong to that very pod.
+    owner = pod.uid if any(use.is_ephemeral for use in claims) else ""
+    return pod.namespace, tuple(use.claim_name(pod) for use in claims), owner
+
+
+def find_claim(world: World, pod: Pod, name: str) -> PersistentVolumeClaim | None:
+    """A claim of the pod's namespace, None when there is none."""
+    return world.find(PersistentVolumeClaim, f"{pod.namespace}/{name}")
+
+
+def ownership_error(pod: Pod, claim: PersistentVolumeClaim) -> str:
+    """Why a claim made for a pod is not this pod's; "" when it is."""
+    owner = claim.controller
+    if owner is not None and owner.uid == pod.uid:
+        return ""
+    return f"PVC {claim.key} was not created for pod {pod.key} (pod is not owner)"
+
+
+def not_found(kind: str, name: str) -> str:
+    """The original's text for an object that is not there."""
+    return f'{kind} "{name}" not found'
+
+
+def class_name(owner: PersistentVolumeClaim | PersistentVolume) -> str:
+    """The storage class of a claim or a volume: the old annotation wins; "" for none."""
+    annotated = owner.metadata.annotations.get(BETA_CLASS)
+    return (owner.spec.storage_class_name or "") if annotated is None else annotated
+
+
+def is_fully_bound(claim: PersistentVolumeClaim) -> bool:
+    """True when the claim has a volume and the binding is complete on both sides."""
+    return bool(claim.spec.volume_name) and BIND_COMPLETED in claim.metadata.annotations
+
+
+def waits_for_consumer(world: World, claim: PersistentVolumeClaim) -> bool | None:
+    """True when the claim's class binds with the first pod; None when the class does not say."""
+    name = class_name(claim)
+    storage_class = world.find(StorageClass, name) if name else None
+    if storage_class is None:
+        return False
+    if storage_class.volume_binding_mode is None:
+        return None
+    return storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
+
+
+def mode_missing(name: str) -> str:
+    """The text for a storage class that does not say when its claims are bound."""
+    return f'VolumeBindingMode not set for StorageClass "{name}"'
+
+
+def size_nanos(quantity: Quantity | None) -> int:
+    """A size in billionths of a byte, without loss, so that any two can be compared.
+
+    Raises QuantityError.
+    """
+    if quantity is None:
+        return 0
+    held = exact(quantity)
+    return held.unscaled * 10 ** (held.exponent + 9) if held.unscaled else 0

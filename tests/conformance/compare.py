@@ -1,0 +1,57 @@
+"""Compare an answer with a recorded one, field by field, as FORMAT.md says they compare."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+SETS = {
+    "reasons",
+    "skipped",
+    "selected",
+    "best",
+    "nominatedNodes",
+    "unschedulablePlugins",
+    "nodeNames",
+}
+
+
+def recorded(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """Each line of a file of recorded answers: the line itself and its expected block."""
+    with gzip.open(path, "rb") as lines:
+        for line in lines:
+            yield line, json.loads(line)["expected"]
+
+
+def differences(want: Any, got: Any, path: str = "") -> Iterator[str]:
+    """Where two values differ; nothing when they are equal."""
+    name = path.rsplit(".", 1)[-1]
+    if isinstance(want, dict) and isinstance(got, dict):
+        for key in sorted(want.keys() | got.keys()):
+            if key not in got:
+                yield f"{path}.{key}: missing, want {want[key]!r}"
+            elif key not in want:
+                yield f"{path}.{key}: not wanted, got {got[key]!r}"
+            else:
+                yield from differences(want[key], got[key], f"{path}.{key}")
+    elif name in SETS and isinstance(want, list) and isinstance(got, list):
+        if sorted(want) != sorted(got):
+            yield f"{path}: want {sorted(want)}, got {sorted(got)}"
+    elif want != got:
+        yield f"{path}: want {want!r}, got {got!r}"
+
+
+def attempt_differences(want: dict[str, Any], got: dict[str, Any]) -> list[str]:
+    """Differences between answers to one attempt; any of `messages` will do as the message."""
+    want, got = dict(want), dict(got)
+    found = []
+    if "messages" in want:
+        allowed = want.pop("messages")
+        want.pop("message", None)
+        got.pop("messages", None)
+        if got.pop("message", None) not in allowed:
+            found.append(".message: none of the possible texts")
+    return found + list(differences(want, got))
