@@ -116,8 +116,7 @@ def place_all(table: NodeTable, framework: Framework, waiting: list[Pod]) -> tup
     for pod in waiting:
         decision = decide(pod, snapshot, framework)
         if decision.node_name:
-            spec = msgspec.structs.replace(pod.spec, node_name=decision.node_name)
-            table.add_pod(msgspec.structs.replace(pod, spec=spec))
+            table.add_pod(pod, decision.node_name)
             placed += 1
     return time.perf_counter() - began, placed
 
@@ -134,8 +133,7 @@ def measure(shape: str, n_nodes: int, n_pods: int, n_existing: int) -> tuple[flo
     framework = default_framework()
     for index, pod in enumerate(pods("basic", n_existing)):
         meta = msgspec.structs.replace(pod.metadata, name=f"existing-{index}")
-        spec = msgspec.structs.replace(pod.spec, node_name=f"node-{index % n_nodes}")
-        table.add_pod(msgspec.structs.replace(pod, metadata=meta, spec=spec))
+        table.add_pod(msgspec.structs.replace(pod, metadata=meta), f"node-{index % n_nodes}")
     place_all(table, framework, list(pods(shape, 10)))
     seconds, placed = place_all(table, framework, [renamed(pod) for pod in pods(shape, n_pods)])
     return n_pods / seconds, placed

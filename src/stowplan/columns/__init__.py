@@ -1,8 +1,9 @@
 """The vectorised engine's ground: nodes as rows, what rules read about them as columns."""
 
-from stowplan.columns.podinfo import PodInfo
 from stowplan.columns.nodeinfo import NodeInfo
 from stowplan.columns.nodetable import NodeTable, Rows
 from stowplan.columns.overlay import Overlay
+from stowplan.columns.podinfo import PodInfo
+from stowplan.columns.replica import Replica
 
-__all__ = ["NodeInfo", "NodeTable", "Overlay", "PodInfo", "Rows"]
+__all__ = ["NodeInfo", "NodeTable", "Overlay", "PodInfo", "Replica", "Rows"]

@@ -89,12 +89,27 @@ class ImageIndex:
             state = self.states[name]
             state.set_count(target, state.drop(source))
 
-    def refresh(self, row: int) -> None:
-        """Let a row take over the current counts of its images."""
+    def copy_row(self, source: ImageIndex, row: int) -> None:
+        """Take over from `source` the images of a row that has none here, and the row's counts."""
+        names = source._names.get(row)
+        if names is None:
+            return
+        self._names[row] = names
+        for name in names:
+            theirs = source.states[name]
+            if name not in self.states:
+                self.states[name] = ImageState(theirs.size)
+            self.states[name].set_count(row, theirs.rows[row])
+
+    def refresh(self, row: int) -> bool:
+        """Let a row take over the current counts of its images; True when one was different."""
+        changed = False
         for name in self._names.get(row, ()):
             state = self.states[name]
             if state.rows[row] != len(state.rows):
                 state.set_count(row, len(state.rows))
+                changed = True
+        return changed
 
     def of_row(self, row: int) -> dict[str, tuple[int, int]]:
         """Image name -> (bytes, number of nodes as the row knows it)."""

@@ -48,9 +48,8 @@ class LabelColumn:
         found = [item for item in map(self.vocabulary.find, values) if item >= 0]
         if not found:
             return np.zeros(codes.shape[0], dtype=np.bool_)
-        if len(found) == 1:
-            return codes == found[0]
-        return np.isin(codes, found)
+        chosen: NDArray[np.bool_] = codes == found[0]
+        return chosen if len(found) == 1 else np.isin(codes, found)
 
 
 class LabelColumns:

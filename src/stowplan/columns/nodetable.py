@@ -77,6 +77,7 @@ class NodeTable:
         self._absent: dict[str, dict[str, PodInfo]] = {}
         self._watchers: list[PodWatcher] = []
         self._infos: dict[int, NodeInfo] = {}
+        self.extras: dict[str, object] = {}
         self._allocatable: Ints = np.zeros((0, 0), dtype=np.int64)
         self._requested: Ints = np.zeros((0, 0), dtype=np.int64)
         self._nonzero: Ints = np.zeros((2, 0), dtype=np.int64)
@@ -85,7 +86,7 @@ class NodeTable:
         self._order: Ints = np.zeros(0, dtype=np.int64)
         self._rank: Ints = np.zeros(0, dtype=np.int64)
         self._order_is_current = True
-        self._refreshed = 0
+        self._unrefreshed: dict[str, None] = {}
 
     # Reading: nodes and rows.
 
@@ -116,18 +117,22 @@ class NodeTable:
         """Every node with its pods, in row order."""
         return (self.info(row) for row in range(self.n_nodes))
 
+    def knows_pod(self, uid: str) -> bool:
+        """True when the pod is bound or assumed bound, be its node here or not."""
+        return uid in self._home
+
     def row_of_pod(self, uid: str) -> int:
         """The row a pod is on, -1 when the pod or its node is not here."""
         home = self._home.get(uid)
         return -1 if home is None else self._row_of.get(home, -1)
 
     def pod(self, uid: str) -> PodInfo | None:
-        """A pod by uid, wherever it is bound."""
+        """A pod by uid, wherever it is bound; None while an overlay has taken it away."""
         home = self._home.get(uid)
         if home is None:
             return None
         if home in self._row_of:
-            return next(info for info in self.pods[self._row_of[home]] if info.uid == uid)
+            return next((i for i in self.pods[self._row_of[home]] if i.uid == uid), None)
         return self._absent[home][uid]
 
     # Reading: columns. Each is a view over all rows; index it with the rows wanted.
@@ -161,7 +166,10 @@ class NodeTable:
 
     @property
     def order(self) -> Ints:
-        """int64 (n_nodes,): rows in the snapshot's order, as of the last `refresh`."""
+        """int64 (n_nodes,): rows in the snapshot's order as of the last `refresh`.
+
+        Nodes that have come since then stand last.
+        """
         self._settle_order()
         return self._order
 
@@ -173,15 +181,17 @@ class NodeTable:
 
     def _of_resource(self, table: Ints, resource: str) -> Ints:
         item = self.resources.find(resource)
-        if item < 0:
+        # A replica shares its source's vocabulary, which may have grown since it followed.
+        if not 0 <= item < table.shape[0]:
             return np.zeros(self.n_nodes, dtype=np.int64)
         return table[item, : self.n_nodes]
 
     def _settle_order(self) -> None:
         if not self._order_is_current:
             self._order_is_current = True
-            rows = [self._row_of[name] for name in self.node_order.names if name in self._row_of]
-            self._order = np.array(rows, dtype=np.int64)
+            rows = {self._row_of[n]: None for n in self.node_order.names if n in self._row_of}
+            rows.update(dict.fromkeys(range(self.n_nodes)))
+            self._order = np.fromiter(rows, dtype=np.int64, count=self.n_nodes)
             self._rank = np.empty(self.n_nodes, dtype=np.int64)
             self._rank[self._order] = np.arange(self.n_nodes)
 
@@ -238,20 +248,23 @@ class NodeTable:
 
     def refresh(self) -> None:
         """What a snapshot takes over at the start of an attempt: node order, image counts."""
-        touched = self.journal.since(self._refreshed)
-        for row in range(self.n_nodes) if touched is None else touched:
-            if row < self.n_nodes:
-                self.images.refresh(row)
-        self._refreshed = self.journal.generation
+        for name in self._unrefreshed:
+            row = self._row_of.get(name)
+            if row is not None and self.images.refresh(row):
+                self._moved(row)
+        self._unrefreshed.clear()
         if self.node_order.refresh():
             self._order_is_current = False
 
     # Changing: pods.
 
-    def add_pod(self, pod: Pod | PodInfo) -> None:
-        """A pod is bound (or assumed bound) to its `spec.nodeName`. Raises TableError if known."""
+    def add_pod(self, pod: Pod | PodInfo, node_name: str = "") -> None:
+        """A pod is bound to its `spec.nodeName`, or assumed bound to `node_name`.
+
+        Raises TableError when it is known already.
+        """
         info = pod if isinstance(pod, PodInfo) else PodInfo.of(pod)
-        uid, home = info.uid, info.pod.node_name
+        uid, home = info.uid, node_name or info.pod.node_name
         if uid in self._home:
             raise TableError(f"pod {uid} is added twice; it is already on {self._home[uid]!r}")
         self._home[uid] = home
@@ -280,8 +293,9 @@ class NodeTable:
 
     def update_pod(self, pod: Pod) -> None:
         """A pod changes in place: it leaves and comes back, as in the original."""
+        info = PodInfo.of(pod)
         self.remove_pod(pod.uid)
-        self.add_pod(pod)
+        self.add_pod(info)
 
     def watch(self, watcher: PodWatcher) -> None:
         """Announce every row and pod to `watcher`, those already here first."""
@@ -301,7 +315,7 @@ class NodeTable:
         """Put a pod on a row for a while; returns the ports that came into use by it."""
         fresh = frozenset(info.footprint.ports) - self.ports.of_row(row)
         self._attach(row, info)
-        self._touch(row)
+        self._moved(row)
         return fresh
 
     def unplace(self, row: int, fresh: frozenset[Port]) -> None:
@@ -309,13 +323,13 @@ class NodeTable:
         info = self.pods[row].pop()
         self._uncount(row, info)
         self.ports.remove(row, fresh)
-        self._touch(row)
+        self._moved(row)
 
     def take(self, row: int, index: int) -> frozenset[Port]:
         """Take the pod at `index` off a row for a while; returns the ports that went free."""
         before = self.ports.of_row(row)
         self._detach(row, self.pods[row][index])
-        self._touch(row)
+        self._moved(row)
         return before - self.ports.of_row(row)
 
     def untake(self, row: int, index: int, info: PodInfo, freed: frozenset[Port]) -> None:
@@ -330,7 +344,7 @@ class NodeTable:
         self.ports.add(row, freed)
         for watcher in self._watchers:
             watcher.pod_added(row, info)
-        self._touch(row)
+        self._moved(row)
 
     # Inside.
 
@@ -341,6 +355,11 @@ class NodeTable:
         return row
 
     def _touch(self, row: int) -> None:
+        self._unrefreshed[self.names[row]] = None
+        self._moved(row)
+
+    def _moved(self, row: int) -> None:
+        """A row holds something else than before, though no node need have changed."""
         self._infos.pop(row, None)
         self.journal.touch(row)
         self.journal.trim(self.n_nodes)
@@ -413,24 +432,28 @@ class NodeTable:
                 table[:, row] = table[:, last]
             self._pod_count[row] = self._pod_count[last]
             self._unschedulable[row] = self._unschedulable[last]
-            for incidence in (self.taints, self.features):
-                incidence.copy_row(incidence, last, row)  # type: ignore[arg-type]
+            self.taints.copy_row(self.taints, last, row)
+            self.features.copy_row(self.features, last, row)
             self.images.move(last, row)
             ports = self.ports.of_row(last)
             self.ports.write(last, ())
             self.ports.write(row, ports)
-            for rows in (self.names, self.nodes, self.pods, self._labels_of):
-                rows[row] = rows[last]  # type: ignore[index]
+            self.names[row] = self.names[last]
+            self.nodes[row] = self.nodes[last]
+            self.pods[row] = self.pods[last]
+            self._labels_of[row] = self._labels_of[last]
             self._row_of[self.names[row]] = row
             self.labels.write(row)
             for watcher in self._watchers:
                 watcher.row_moved(last, row)
-        for rows in (self.names, self.nodes, self.pods, self._labels_of):
-            rows.pop()  # type: ignore[attr-defined]
+        self.names.pop()
+        self.nodes.pop()
+        self.pods.pop()
+        self._labels_of.pop()
         for watcher in self._watchers:
             watcher.row_dropped(last)
         self._infos.pop(last, None)
-        self._touch(row)
+        self._moved(row)
 
 
 def table_of(nodes: Iterable[Node], pods: Iterable[Pod] = ()) -> NodeTable:

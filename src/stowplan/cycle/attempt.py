@@ -70,20 +70,21 @@ def filter_pod(pod: Pod, snapshot: Snapshot, framework: Framework) -> Attempt:
         return attempt
     outcome = framework.run_pre_filter(pod, snapshot, attempt.state)
     attempt.pre_filter = outcome
-    diagnosis.plugins.update(outcome.restricted_by)
+    for plugin in outcome.restricted_by:
+        diagnosis.blame(plugin)
     if not outcome.status.is_success:
         if outcome.status.is_rejected:
             diagnosis.absent = outcome.status
             diagnosis.pre_filter_message = outcome.status.message
-            diagnosis.blame(outcome.status)
+            diagnosis.blame(outcome.status.plugin, outcome.status.code)
         else:
             attempt.errors.append(outcome.status)
         return attempt
     rows = _allowed_rows(attempt)
     verdicts = framework.run_filters(pod, snapshot, attempt.state, rows)
     attempt.verdicts = verdicts
-    attempt.errors += verdicts.errors()
-    diagnosis.take(verdicts)
+    attempt.errors += verdicts.errors
+    diagnosis.verdicts = verdicts
     attempt.passed = verdicts.passed()
     return attempt
 

@@ -37,7 +37,7 @@ class Decision(msgspec.Struct):
 
     node_name: "" when the pod was refused. refusal: None when it was placed. message: the text
     of the PodScheduled condition. reasons: refusal reason -> number of nodes. plugins: those
-    that refused something. nominated_node: the node that preemption chose, "" clears an earlier
+    that refused something, empty for a placed pod. nominated_node: the node that preemption chose, "" clears an earlier
     nomination, None leaves it. victims: what preemption evicts there.
     """
 
@@ -136,8 +136,7 @@ def choose(
 
 def placed(attempt: Attempt, row: int) -> Decision:
     """The decision for a node."""
-    plugins = tuple(sorted(attempt.diagnosis.plugins))
-    return Decision(node_name=attempt.snapshot.nodes.names[row], plugins=plugins)
+    return Decision(node_name=attempt.snapshot.nodes.names[row])
 
 
 def failed(attempt: Attempt) -> Decision:

@@ -6,13 +6,30 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from stowplan.framework.plugin import PermitWait, PostFilterResult, RestrictTo
 from stowplan.framework.points import OFFERED
 from stowplan.framework.problems import ContractError, did_you_mean
+from stowplan.framework.status import Status
 
 Call = Callable[..., Any]
 
 NEEDS_SCALAR = {"filter_column": "filter", "score_column": "score"}
 NEEDS_PARTNER = {"add_pod": "remove_pod", "remove_pod": "add_pod", "unreserve": "reserve"}
+ANSWERS: dict[str, tuple[type[Any], ...]] = {
+    "pre_enqueue": (Status,),
+    "pre_filter": (Status, RestrictTo),
+    "add_pod": (Status,),
+    "remove_pod": (Status,),
+    "filter": (Status,),
+    "filter_status": (Status,),
+    "post_filter": (PostFilterResult,),
+    "pre_score": (Status,),
+    "reserve": (Status,),
+    "permit": (Status, PermitWait),
+    "pre_bind": (Status,),
+    "bind": (Status,),
+}
+"""What a method must return; arrays and scores are checked where their size is known."""
 
 
 def check_signatures(plugin: type[Any], where: str) -> None:
@@ -21,7 +38,8 @@ def check_signatures(plugin: type[Any], where: str) -> None:
         function = getattr(plugin, method, None)
         if not callable(function):
             continue
-        for name in _parameters(function)[1:]:
+        static = isinstance(inspect.getattr_static(plugin, method), staticmethod | classmethod)
+        for name in parameters_of(function)[0 if static else 1 :]:
             if name not in offered:
                 hint = did_you_mean(name, offered)
                 raise ContractError(
@@ -31,16 +49,20 @@ def check_signatures(plugin: type[Any], where: str) -> None:
     for method, needed in {**NEEDS_SCALAR, **NEEDS_PARTNER}.items():
         if hasattr(plugin, method) and not hasattr(plugin, needed):
             raise ContractError(f"{where}: has {method}() without {needed}(); wanted both")
+    rejected = getattr(plugin, "REJECTED", None)
+    if rejected is not None and not (isinstance(rejected, Status) and rejected.is_rejected):
+        raise ContractError(f"{where}: `REJECTED` is {rejected!r}, wanted a Status that refuses")
 
 
-def _parameters(function: Call) -> list[str]:
+def parameters_of(function: Call) -> list[str]:
+    """The names that a function, or a class's constructor, asks for."""
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return [p.name for p in inspect.signature(function).parameters.values() if p.kind not in kinds]
 
 
 def asks_for(plugin: object, method: str, parameter: str) -> bool:
     """True when the method names the parameter."""
-    return parameter in _parameters(getattr(plugin, method))
+    return parameter in parameters_of(getattr(plugin, method))
 
 
 def bound(plugin: object, method: str, *, in_tree: bool) -> Call | None:
@@ -52,13 +74,19 @@ def bound(plugin: object, method: str, *, in_tree: bool) -> Call | None:
     if not callable(function):
         return None
     offered = OFFERED[method]
-    wanted = tuple(_parameters(function))
-    call = function if wanted == offered else _narrowed(function, offered, wanted)
+    wanted = tuple(parameters_of(function))
+    call = _narrowed(function, offered, wanted)
     return call if in_tree else _blamed(call, plugin, method, offered)
 
 
 def _narrowed(function: Call, offered: tuple[str, ...], wanted: tuple[str, ...]) -> Call:
+    """`function` as one of everything on offer, by position."""
     places = tuple(offered.index(name) for name in wanted)
+    kinds = {p.kind for p in inspect.signature(function).parameters.values()}
+    if inspect.Parameter.KEYWORD_ONLY in kinds:
+        return lambda *values: function(**{offered[place]: values[place] for place in places})
+    if wanted == offered:
+        return function
     if len(places) == 1:
         (only,) = places
         return lambda *values: function(values[only])
@@ -67,19 +95,31 @@ def _narrowed(function: Call, offered: tuple[str, ...], wanted: tuple[str, ...])
 
 def _blamed(function: Call, plugin: object, method: str, offered: tuple[str, ...]) -> Call:
     name = getattr(plugin, "name", type(plugin).__name__)
+    wanted = ANSWERS.get(method)
 
     def call(*values: Any) -> Any:
         try:
-            return function(*values)
+            answer = function(*values)
         except Exception as failure:
-            given = dict(zip(offered, values, strict=True))
-            on = "".join(
-                f" of {what} {getattr(given[what], 'key', None) or given[what].name!r}"
-                for what in ("pod", "node")
-                if hasattr(given.get(what), "name")
-            )
             raise ContractError(
-                f"plugin {name!r}: {method}{on} raised {type(failure).__name__}: {failure}"
+                f"plugin {name!r}: {method}{_about(offered, values)} raised "
+                f"{type(failure).__name__}: {failure}"
             ) from failure
+        if wanted is not None and not isinstance(answer, wanted):
+            raise ContractError(
+                f"plugin {name!r}: {method}{_about(offered, values)} gave {answer!r}, "
+                f"wanted a {' or '.join(kind.__name__ for kind in wanted)}"
+            )
+        return answer
 
     return call
+
+
+def _about(offered: tuple[str, ...], values: tuple[Any, ...]) -> str:
+    """Which pod and node a call was about, where it was about any."""
+    given = dict(zip(offered, values, strict=True))
+    pod, node = given.get("pod"), given.get("node")
+    name = node.name if node is not None else given.get("node_name")
+    return (f" of pod {pod.key!r}" if pod is not None else "") + (
+        f" on node {name!r}" if name is not None else ""
+    )

@@ -20,7 +20,7 @@ class Diagnosis:
     """The refusals of one attempt.
 
     verdicts: of the nodes that were evaluated, None when PreFilter refused the pod.
-    absent: the status of all other nodes. plugins: those that refused something.
+    absent: the status of all other nodes.
     """
 
     def __init__(self, n_nodes: int, absent: Status | None = None) -> None:
@@ -28,20 +28,32 @@ class Diagnosis:
         self.absent = unresolvable() if absent is None else absent
         self.verdicts: Verdicts | None = None
         self.pre_filter_message = ""
-        self.plugins: set[str] = set()
-        self.pending: set[str] = set()
+        self._blamed: list[tuple[Code, str]] = []
 
-    def blame(self, status: Status) -> None:
-        """Note the plugin of a refusal."""
-        if status.plugin and status.is_rejected:
-            group = self.pending if status.code == Code.PENDING else self.plugins
-            group.add(status.plugin)
+    def blame(self, plugin: str, code: Code = Code.UNSCHEDULABLE) -> None:
+        """Note a plugin that refused the pod as a whole, or some nodes before any was asked."""
+        if plugin:
+            self._blamed.append((code, plugin))
 
-    def take(self, verdicts: Verdicts) -> None:
-        """Enter the verdicts of the nodes that were evaluated."""
-        self.verdicts = verdicts
-        for status, _ in verdicts.refusals():
-            self.blame(status)
+    @property
+    def plugins(self) -> set[str]:
+        """The plugins that refused something and may be helped by an event."""
+        return {plugin for code, plugin in self._refusers() if code != Code.PENDING}
+
+    @property
+    def pending(self) -> set[str]:
+        """The plugins that answered Pending."""
+        return {plugin for code, plugin in self._refusers() if code == Code.PENDING}
+
+    def _refusers(self) -> list[tuple[Code, str]]:
+        found = list(self._blamed)
+        if self.verdicts is not None:
+            found += [
+                (status.code, status.plugin)
+                for status, _ in self.verdicts.refusals()
+                if status.is_rejected and status.plugin
+            ]
+        return found
 
     def status_of(self, row: int) -> Status:
         """Why the node of `row` was refused; OK where it passed."""
@@ -89,5 +101,5 @@ class Diagnosis:
 def one_node(status: Status) -> Diagnosis:
     """The diagnosis of a refusal after a node was chosen (Reserve, Permit): one node, refused."""
     diagnosis = Diagnosis(1, status)
-    diagnosis.blame(status)
+    diagnosis.blame(status.plugin, status.code)
     return diagnosis

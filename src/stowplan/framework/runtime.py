@@ -7,6 +7,7 @@ protocols in `plugin`; this module is where it happens.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns import NodeInfo, NodeTable, Rows
-from stowplan.framework.binding import Call, asks_for, bound
+from stowplan.framework.binding import Call, asks_for, bound, parameters_of
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.gates import FeatureGates
 from stowplan.framework.plugin import (
@@ -24,13 +25,13 @@ from stowplan.framework.plugin import (
     QueuedPod,
     RestrictTo,
 )
-from stowplan.framework.points import OFFERED
+from stowplan.framework.points import EXTENSION_POINTS, OFFERED
 from stowplan.framework.problems import ContractError
 from stowplan.framework.profile import Profile
 from stowplan.framework.registry import Registry
 from stowplan.framework.snapshot import Snapshot
 from stowplan.framework.state import CycleState
-from stowplan.framework.status import OK, Code, Status, error
+from stowplan.framework.status import OK, SKIP, Code, Status, error
 from stowplan.framework.verdicts import PASSED, PluginVerdicts, Verdicts, refusal_of
 from stowplan.objects.pod import Pod
 
@@ -139,7 +140,17 @@ class Framework:
             raise ContractError(
                 f"profile {profile.scheduler_name!r}: queueSort is {have}, wanted one"
             )
+        self._check_points()
         handle._framework = self
+
+    def _check_points(self) -> None:
+        for point, members in self._at.items():
+            for member in members:
+                if member.calls[EXTENSION_POINTS[point]] is None:
+                    raise ContractError(
+                        f"profile {self.profile.scheduler_name!r}: plugin {member.name!r} is "
+                        f"enabled for {point} and has no {EXTENSION_POINTS[point]}(); wanted one"
+                    )
 
     def at(self, point: str) -> tuple[Member, ...]:
         """The plugins at an extension point (configuration name), in the order of their calls."""
@@ -199,22 +210,34 @@ class Framework:
         places = everything if rows is None else np.arange(everything.shape[0])
         asked: Rows = nodes.all_rows if rows is None else rows
         for index, member in enumerate(members):
-            verdicts.record(index, self._ask(member, pod, nodes, asked, state), places)
             alive = verdicts.by[places] == PASSED
-            # Fewer rows are worth an index only when most of them are out.
-            if np.count_nonzero(alive) * 2 < alive.shape[0]:
+            n_alive = np.count_nonzero(alive)
+            # Fewer rows are worth an index only when most of them are out, or when each is a call.
+            by_node = member.calls["filter_column"] is None
+            if n_alive * 2 < alive.shape[0] or (by_node and n_alive < alive.shape[0]):
                 places = places[alive]
                 asked = everything[places]
             if places.shape[0] == 0:
                 break
+            verdicts.record(index, self._ask(member, pod, nodes, asked, state), places)
         self._count_nominated(pod, snapshot, state, verdicts)
         return verdicts
 
     def filters_apart(
-        self, pod: Pod, nodes: NodeTable, rows: Ints, state: CycleState
+        self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
     ) -> dict[str, PluginVerdicts]:
         """Every filter's own answer for `rows`, whatever the others say."""
         return {m.name: self._ask(m, pod, nodes, rows, state) for m in self._filters(state)}
+
+    def scores_apart(
+        self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
+    ) -> dict[str, Ints]:
+        """Every scorer's own raw scores of `rows`, before normalising and weighing."""
+        return {
+            m.name: self._score(m, pod, nodes, rows, state)
+            for m in self.at("score")
+            if m.name not in state.skip_score
+        }
 
     def filter_node(self, pod: Pod, node: NodeInfo, state: CycleState) -> Status:
         """The first refusal of one node by the scalar walk, else OK."""
@@ -269,8 +292,8 @@ class Framework:
             status = result.status.by(member.name)
             if status.is_success:
                 return result
-            if status.code not in (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE):
-                return PostFilterResult(status)
+            if not status.is_rejected:
+                return PostFilterResult(error(*status.reasons).by(member.name))
             reasons += status.reasons
             refused_by = refused_by or member.name
             if result.nominated_node is not None:
@@ -307,6 +330,7 @@ class Framework:
             normal = scores
             if member.calls["normalize_score"] is not None:
                 normal = member.call("normalize_score", scores, pod, nodes, asked, state)
+                _check_array(member, "normalize_score", pod, normal, rows.shape[0])
             self._check_range(member, normal, nodes, rows)
             raw[member.name] = scores
             final[member.name] = normal * member.weight
@@ -349,11 +373,15 @@ class Framework:
 
     def run_bind(self, pod: Pod, node_name: str, state: CycleState) -> Status:
         """The answer of the first binder that does not skip; Skip when all do."""
-        status = Status(Code.SKIP)
+        status = SKIP
         for member in self.at("bind"):
-            status = member.call("bind", pod, node_name, state).by(member.name)
-            if not status.is_skip:
+            answer: Status = member.call("bind", pod, node_name, state)
+            status = answer.by(member.name)
+            if status.is_success or status.is_rejected:
                 return status
+            if not status.is_skip:
+                text = f'running Bind plugin "{member.name}": {status.message}'
+                return error(text).by(member.name)
         return status
 
     def run_post_bind(self, pod: Pod, node_name: str, state: CycleState) -> None:
@@ -373,16 +401,21 @@ class Framework:
             return self._ask_each(member, pod, nodes, rows, state)
         answer = self._column(member, "filter_column", pod, nodes, rows, state)
         if answer.dtype != np.bool_:
-            return PluginVerdicts(
-                answer, lambda code: member.call("filter_status", code, pod, nodes, state)
-            )
+            if member.calls["filter_status"] is None:
+                raise ContractError(
+                    f"plugin {member.name!r}: filter_column gives int64 codes and the class has no"
+                    " filter_status(code); wanted one, or bool and a REJECTED status"
+                )
+            return PluginVerdicts(answer, partial(_explained, member, pod, nodes, state))
         rejected = member.rejected
         if rejected is None:
             raise ContractError(
                 f"plugin {member.name!r}: filter_column gives bool and the class has no REJECTED"
                 " status; wanted one, or int64 codes and filter_status(code)"
             )
-        return PluginVerdicts((~answer).astype(np.int64), lambda code: rejected)
+        return PluginVerdicts(
+            (~answer).astype(np.int64), lambda code: rejected, rejected.is_rejected
+        )
 
     def _ask_each(
         self, member: Member, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
@@ -391,12 +424,7 @@ class Framework:
         numbers = _numbers(rows)
         codes = np.zeros(len(numbers), dtype=np.int64)
         for place, row in enumerate(numbers):
-            status = member.call("filter", pod, nodes.info(row), state)
-            if not isinstance(status, Status):
-                raise ContractError(
-                    f"plugin {member.name!r}: filter of pod {pod.key!r} on node "
-                    f"{nodes.names[row]!r} gave {status!r}, wanted a Status"
-                )
+            status: Status = member.call("filter", pod, nodes.info(row), state)
             codes[place] = 0 if status.is_success else seen.setdefault(status, len(seen))
         by_code = list(seen)
         return PluginVerdicts(codes, lambda code: by_code[code])
@@ -404,21 +432,11 @@ class Framework:
     def _column(
         self, member: Member, method: str, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
     ) -> NDArray[Any]:
-        answer = member.call(method, pod, nodes, rows, state)
-        if not isinstance(answer, np.ndarray):
-            raise ContractError(
-                f"plugin {member.name!r}: {method} gave a {type(answer).__name__}, wanted an array"
-            )
-        if not member.column_wants_rows[method]:
-            answer = answer[rows]
-        n_rows = len(_numbers(rows))
-        kinds = (np.bool_, np.int64) if method == "filter_column" else (np.int64,)
-        if answer.shape != (n_rows,) or answer.dtype not in kinds:
-            raise ContractError(
-                f"plugin {member.name!r}: {method} of pod {pod.key!r} gave {answer.dtype} "
-                f"{answer.shape}, wanted {' or '.join(k.__name__ for k in kinds)} ({n_rows},)"
-            )
-        return answer
+        answer: NDArray[Any] = member.call(method, pod, nodes, rows, state)
+        wants_rows = member.column_wants_rows[method]
+        n_rows = len(_numbers(rows)) if wants_rows else nodes.n_nodes
+        _check_array(member, method, pod, answer, n_rows)
+        return answer if wants_rows else answer[rows]
 
     def _score(
         self, member: Member, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
@@ -473,7 +491,7 @@ class Framework:
         method = {"reserve": "reserve", "preBind": "pre_bind"}[point]
         for member in self.at(point):
             status: Status = member.call(method, pod, node_name, state)
-            if status.is_skip or status.is_success:
+            if status.is_success:
                 continue
             if status.is_rejected:
                 return status.by(member.name)
@@ -489,12 +507,7 @@ PERMIT_TIMEOUT_S_MAX = 15 * 60.0
 
 def _constructed(plugin: type[Any], args: Any, handle: Handle) -> Any:
     given = {"args": args, "handle": handle}
-    init = plugin.__init__
-    if init is object.__init__:
-        return plugin()
-    names = init.__code__.co_varnames[
-        1 : init.__code__.co_argcount + init.__code__.co_kwonlyargcount
-    ]
+    names = parameters_of(plugin)
     unknown = [name for name in names if name not in given]
     if unknown:
         raise ContractError(
@@ -502,6 +515,30 @@ def _constructed(plugin: type[Any], args: Any, handle: Handle) -> Any:
             "on offer are args, handle"
         )
     return plugin(**{name: given[name] for name in names})
+
+
+def _explained(member: Member, pod: Pod, nodes: NodeTable, state: CycleState, code: int) -> Status:
+    status: Status = member.call("filter_status", code, pod, nodes, state)
+    if status.is_success:
+        raise ContractError(
+            f"plugin {member.name!r}: filter_status of pod {pod.key!r} gave Success for code "
+            f"{code}, wanted the refusal that it stands for"
+        )
+    return status
+
+
+def _check_array(member: Member, method: str, pod: Pod, answer: Any, n_rows: int) -> None:
+    kinds = (np.bool_, np.int64) if method == "filter_column" else (np.int64,)
+    if not isinstance(answer, np.ndarray):
+        got = f"a {type(answer).__name__}"
+    elif answer.shape != (n_rows,) or answer.dtype not in kinds:
+        got = f"{answer.dtype} {answer.shape}"
+    else:
+        return
+    raise ContractError(
+        f"plugin {member.name!r}: {method} of pod {pod.key!r} gave {got}, "
+        f"wanted an array {' or '.join(k.__name__ for k in kinds)} ({n_rows},)"
+    )
 
 
 def _nothing_left(restricting: list[str]) -> PreFilterOutcome:

@@ -25,10 +25,12 @@ class PluginVerdicts(msgspec.Struct, frozen=True):
     """One plugin's answers.
 
     codes: int64 (n_rows,), 0 where a node passes. explain: a code other than 0 -> the refusal.
+    certain: True when no answer can be an error, so that nobody need look.
     """
 
     codes: NDArray[np.int64]
     explain: Callable[[int], Status]
+    certain: bool = False
 
 
 class Verdicts:
@@ -36,6 +38,7 @@ class Verdicts:
 
     rows: int64 (n_rows,), the rows that were evaluated. by: int16 (n_rows,), index into
     `plugins` of the first that refuses, PASSED where none does. codes: int64 (n_rows,), its code.
+    errors: the distinct answers that were no refusals; they end the attempt.
     """
 
     def __init__(self, rows: NDArray[np.int64], plugins: Sequence[str]) -> None:
@@ -46,6 +49,7 @@ class Verdicts:
         self._explain: dict[int, Callable[[int], Status]] = {}
         self._special: dict[int, Status] = {}
         self._kept: dict[tuple[int, int], Status] = {}
+        self.errors: list[Status] = []
 
     @classmethod
     def given(cls, rows: NDArray[np.int64], statuses: Sequence[Status]) -> Verdicts:
@@ -57,20 +61,32 @@ class Verdicts:
 
     def record(self, plugin: int, verdicts: PluginVerdicts, places: NDArray[np.int64]) -> None:
         """Enter a plugin's answers for `places` (positions in `rows`); earlier refusals stay."""
-        refused = (verdicts.codes != 0) & (self.by[places] == PASSED)
+        refused = verdicts.codes != 0
+        if not refused.any():
+            return
+        refused &= self.by[places] == PASSED
         where = places[refused]
+        codes = verdicts.codes[refused]
         self.by[where] = plugin
-        self.codes[where] = verdicts.codes[refused]
+        self.codes[where] = codes
         self._explain[plugin] = verdicts.explain
+        if not verdicts.certain:
+            for code in np.unique(codes).tolist():
+                self._note(self._status(plugin, code))
 
     def overrule(self, place: int, status: Status) -> None:
         """Replace the verdict at a place (a position in `rows`) with one found another way."""
         self._special[place] = status
+        self._note(status)
+        # A nominated pod can make a plugin fail that does not filter itself.
+        if not status.is_success and status.plugin not in self.plugins:
+            self.plugins += (status.plugin,)
         self.by[place] = PASSED if status.is_success else self.plugins.index(status.plugin)
 
     def passed(self) -> NDArray[np.int64]:
         """int64: the rows that passed, ascending by place in `rows`."""
-        return self.rows[self.by == PASSED]
+        rows: NDArray[np.int64] = self.rows[self.by == PASSED]
+        return rows
 
     def at(self, place: int) -> Status:
         """The verdict at a place in `rows`; OK where the node passed."""
@@ -94,18 +110,17 @@ class Verdicts:
             usual[place] = False
             if not status.is_success:
                 yield status, self.rows[place : place + 1]
-        places = np.flatnonzero(usual)
-        if places.size == 0:
-            return
-        pairs = np.stack([self.by[places].astype(np.int64), self.codes[places]])
-        distinct, inverse = np.unique(pairs, axis=1, return_inverse=True)
-        for group in range(distinct.shape[1]):
-            status = self._status(int(distinct[0, group]), int(distinct[1, group]))
-            yield status, self.rows[places[inverse.reshape(-1) == group]]
+        for plugin in range(len(self.plugins)):
+            places = np.flatnonzero(usual & (self.by == plugin))
+            if places.size == 0:
+                continue
+            codes = self.codes[places]
+            for code in np.unique(codes).tolist():
+                yield self._status(plugin, code), self.rows[places[codes == code]]
 
-    def errors(self) -> list[Status]:
-        """The distinct answers that were no refusals: the attempt ends as an error."""
-        return [status for status, _ in self.refusals() if not status.is_rejected]
+    def _note(self, status: Status) -> None:
+        if not status.is_success and not status.is_rejected and status not in self.errors:
+            self.errors.append(status)
 
     def _status(self, plugin: int, code: int) -> Status:
         status = self._kept.get((plugin, code))

@@ -21,11 +21,17 @@ def count(rows: Rows) -> int:
 def quotient(numerator: Ints, denominator: Ints | int) -> Ints:
     """int64 (n,): numerator / denominator truncated toward zero; no denominator may be 0."""
     floor: Ints = numerator // denominator
-    if numerator.min(initial=0) >= 0 and np.min(denominator, initial=1) > 0:
+    lowest = denominator if isinstance(denominator, int) else denominator.min(initial=1)
+    if lowest > 0 and numerator.min(initial=0) >= 0:
         return floor
     is_inexact = floor * denominator != numerator
     truncated: Ints = floor + (is_inexact & ((numerator < 0) != (np.asarray(denominator) < 0)))
     return truncated
+
+
+def percentages(parts: Ints, wholes: Ints) -> Ints:
+    """int64 (n,): 100 * part / whole truncated toward zero; no whole may be 0."""
+    return quotient(parts * SCORE_MAX, wholes)
 
 
 def normalized(scores: Ints) -> Ints:

@@ -106,17 +106,18 @@ class NodeResourcesBalancedAllocation:
 
 def improvement(held: Sequence[Stock], n_rows: int) -> Ints:
     """int64 (n_rows,): 75, and half of what the pod adds to the evenness of use."""
-    after = evenness(held, [stock.taken() for stock in held], n_rows)
-    before = evenness(held, [stock.before for stock in held], n_rows)
+    wholes = [stock.allocatable.astype(np.float64) for stock in held]
+    after = evenness([stock.taken() for stock in held], wholes, n_rows)
+    before = evenness([stock.before for stock in held], wholes, n_rows)
     half = SCORE_MAX // 2
     return half + quotient(half + after - before, 2)
 
 
-def evenness(held: Sequence[Stock], taken: Sequence[Ints], n_rows: int) -> Ints:
-    """int64 (n_rows,): 100 where all stocks are used to the same fraction, less elsewhere."""
+def evenness(taken: Sequence[Ints], wholes: Sequence[Floats], n_rows: int) -> Ints:
+    """int64 (n_rows,): 100 where each whole is taken to the same fraction, less elsewhere."""
     fractions = [
-        np.minimum(amount / stock.allocatable, 1.0)
-        for stock, amount in zip(held, taken, strict=True)
+        np.minimum(amount.astype(np.float64) / whole, 1.0)
+        for amount, whole in zip(taken, wholes, strict=True)
     ]
     scores: Ints = ((1 - deviation(fractions, n_rows)) * SCORE_MAX).astype(np.int64)
     return scores

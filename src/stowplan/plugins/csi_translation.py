@@ -49,7 +49,10 @@ class InTreePlugin(msgspec.Struct, frozen=True):
 
 PLUGINS = (
     InTreePlugin(
-        "kubernetes.io/gce-pd", "gce_persistent_disk", "pd.csi.storage.gke.io", "topology.gke.io/zone"
+        "kubernetes.io/gce-pd",
+        "gce_persistent_disk",
+        "pd.csi.storage.gke.io",
+        "topology.gke.io/zone",
     ),
     InTreePlugin(
         "kubernetes.io/aws-ebs",
@@ -66,7 +69,10 @@ PLUGINS = (
     InTreePlugin("kubernetes.io/azure-disk", "azure_disk", "disk.csi.azure.com"),
     InTreePlugin("kubernetes.io/azure-file", "azure_file", "file.csi.azure.com", is_migrated=False),
     InTreePlugin(
-        "kubernetes.io/vsphere-volume", "vsphere_volume", "csi.vsphere.vmware.com", is_migrated=False
+        "kubernetes.io/vsphere-volume",
+        "vsphere_volume",
+        "csi.vsphere.vmware.com",
+        is_migrated=False,
     ),
     InTreePlugin("kubernetes.io/portworx-volume", "portworx_volume", "pxd.portworx.com"),
 )
@@ -230,9 +236,7 @@ def _renamed(
 ) -> tuple[NodeSelectorTerm, ...]:
     return tuple(
         NodeSelectorTerm(
-            tuple(
-                replace(r, key=new) if r.key == old else r for r in term.match_expressions
-            ),
+            tuple(replace(r, key=new) if r.key == old else r for r in term.match_expressions),
             term.match_fields,
         )
         for term in terms

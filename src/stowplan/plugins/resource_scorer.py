@@ -115,14 +115,18 @@ class OfNode:
         self._node = node
 
     def allocatable(self, resource: str) -> Ints:
-        return np.array([self._node.allocatable.get(resource, 0)], dtype=np.int64)
+        return _one(self._node.allocatable.get(resource, 0))
 
     def requested(self, resource: str) -> Ints:
-        return np.array([self._node.requested.get(resource, 0)], dtype=np.int64)
+        return _one(self._node.requested.get(resource, 0))
 
     def nonzero_requested(self, resource: str) -> Ints:
-        amount = self._node.nonzero_requested[NONZERO_RESOURCES.index(resource)]
-        return np.array([amount], dtype=np.int64)
+        return _one(self._node.nonzero_requested[NONZERO_RESOURCES.index(resource)])
+
+
+def _one(amount: int) -> Ints:
+    # Sums beyond int64 wrap around, as they do in the columns and in the original.
+    return np.array([amount % 2**64], dtype=np.uint64).view(np.int64)
 
 
 def stocks(
@@ -153,13 +157,13 @@ def scored(held: Sequence[Stock], n_rows: int, rule: Rule) -> Ints:
 
     Rows that offer the same resources are scored together; usually that is all of them.
     """
-    if all(stock.allocatable.all() for stock in held):
-        return rule(held, n_rows)
-    offers = np.stack([stock.allocatable != 0 for stock in held])
-    kinds, kind_of_row = np.unique(offers, axis=1, return_inverse=True)
-    scores = np.zeros(n_rows, dtype=np.int64)
-    for kind, offered in enumerate(kinds.T):
-        chosen = kind_of_row.reshape(-1) == kind
-        group = [stock.of(chosen) for stock, has in zip(held, offered, strict=True) if has]
-        scores[chosen] = rule(group, int(np.count_nonzero(chosen)))
-    return scores
+    for index, stock in enumerate(held):
+        offered = stock.allocatable != 0
+        if not offered.all():
+            others = [*held[:index], *held[index + 1 :]]
+            scores = np.zeros(n_rows, dtype=np.int64)
+            for chosen, group in ((offered, held), (~offered, others)):
+                n_chosen = int(np.count_nonzero(chosen))
+                scores[chosen] = scored([each.of(chosen) for each in group], n_chosen, rule)
+            return scores
+    return rule(held, n_rows)

@@ -13,9 +13,9 @@ import numpy as np
 from msgspec.structs import force_setattr
 from numpy.typing import NDArray
 
-from stowplan.framework import SCORE_MAX, Problem
+from stowplan.framework import Problem
 from stowplan.framework.problems import did_you_mean
-from stowplan.plugins.arithmetic import quotient
+from stowplan.plugins.arithmetic import percentages, quotient
 from stowplan.plugins.resource_scorer import (
     DEFAULT_RESOURCES,
     ResourceSpec,
@@ -85,7 +85,7 @@ def least_allocated(stocks: Sequence[Stock], n_rows: int) -> Ints:
 
 def most_allocated(stocks: Sequence[Stock], n_rows: int) -> Ints:
     """int64 (n_rows,): the weighted mean of the percentages taken; 100 where over-committed."""
-    parts = [np.minimum(stock.taken(), stock.allocatable) for stock in stocks]
+    parts = [_taken_within(stock) for stock in stocks]
     return _mean_percentage(parts, stocks, n_rows)
 
 
@@ -97,9 +97,7 @@ def capacity_ratio(stocks: Sequence[Stock], n_rows: int, line: Ints) -> Ints:
     total = np.zeros(n_rows, dtype=np.int64)
     weights = np.zeros(n_rows, dtype=np.int64)
     for stock in stocks:
-        taken = stock.taken()
-        used = quotient(taken * UTILIZATION_MAX, stock.allocatable)
-        used[taken > stock.allocatable] = UTILIZATION_MAX
+        used = percentages(_taken_within(stock), stock.allocatable)
         scores = line[np.clip(used, 0, UTILIZATION_MAX)]
         total += scores * stock.weight
         weights += (scores > 0) * stock.weight
@@ -109,10 +107,15 @@ def capacity_ratio(stocks: Sequence[Stock], n_rows: int, line: Ints) -> Ints:
     return (2 * total + weights) // (2 * weights)
 
 
+def _taken_within(stock: Stock) -> Ints:
+    """What is taken, as if no more could be taken than there is."""
+    return np.minimum(stock.taken(), stock.allocatable)
+
+
 def _mean_percentage(parts: Sequence[Ints], stocks: Sequence[Stock], n_rows: int) -> Ints:
     """Each part as a whole percentage of its stock's allocatable, then the weighted mean."""
     total = np.zeros(n_rows, dtype=np.int64)
     for part, stock in zip(parts, stocks, strict=True):
-        percentage = quotient(part * SCORE_MAX, stock.allocatable)
+        percentage = percentages(part, stock.allocatable)
         total += percentage if stock.weight == 1 else percentage * stock.weight
     return quotient(total, max(1, sum(stock.weight for stock in stocks)))

@@ -7,6 +7,7 @@ storage/ephemeral.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 import msgspec
 
@@ -23,6 +24,7 @@ BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
 
+_DISKS = ("gce_persistent_disk", "aws_elastic_block_store", "iscsi", "rbd")
 _KEPT = "volumes.uses"
 
 
@@ -43,13 +45,14 @@ class ClaimUse(msgspec.Struct, frozen=True):
 class VolumeUses(msgspec.Struct, frozen=True):
     """What the volume rules read of a pod's volumes, in the order of the spec.
 
-    claims: all that are backed by a claim. disks: those of the old in-tree disks that two pods may
-    not share. inline: in-tree volumes without a claim that a CSI driver took over.
+    claims: all that are backed by a claim. disks: the old in-tree disks that two pods may not
+    share. attachable: what a CSI driver may have to attach: the claims, and in-tree volumes that a
+    driver took over.
     """
 
     claims: tuple[ClaimUse, ...] = ()
     disks: tuple[Volume, ...] = ()
-    inline: tuple[Volume, ...] = ()
+    attachable: tuple[ClaimUse | Volume, ...] = ()
 
     @property
     def named_claims(self) -> Iterator[str]:
@@ -71,19 +74,19 @@ def uses_of(spec: PodSpec) -> VolumeUses:
 
 
 def _uses(spec: PodSpec) -> VolumeUses:
-    claims, disks, inline = [], [], []
+    attachable: list[ClaimUse | Volume] = []
+    disks: list[Volume] = []
     for volume in spec.volumes:
         if volume.persistent_volume_claim is not None:
-            claims.append(ClaimUse(volume.persistent_volume_claim.claim_name))
+            attachable.append(ClaimUse(volume.persistent_volume_claim.claim_name))
         elif volume.ephemeral is not None:
-            claims.append(ClaimUse(volume.name, is_ephemeral=True))
+            attachable.append(ClaimUse(volume.name, is_ephemeral=True))
         elif plugin_of(volume) is not None:
-            inline.append(volume)
-        if volume.gce_persistent_disk or volume.aws_elastic_block_store:
+            attachable.append(volume)
+        if any(getattr(volume, source) is not None for source in _DISKS):
             disks.append(volume)
-        elif volume.iscsi or volume.rbd:
-            disks.append(volume)
-    return VolumeUses(tuple(claims), tuple(disks), tuple(inline))
+    claims = (source for source in attachable if isinstance(source, ClaimUse))
+    return VolumeUses(tuple(claims), tuple(disks), tuple(attachable))
 
 
 def claims_signature(pod: Pod) -> object:
@@ -141,6 +144,7 @@ def mode_missing(name: str) -> str:
     return f'VolumeBindingMode not set for StorageClass "{name}"'
 
 
+@lru_cache(maxsize=1 << 12, typed=True)
 def size_nanos(quantity: Quantity | None) -> int:
     """A size in billionths of a byte, without loss, so that any two can be compared.
 
@@ -149,4 +153,12 @@ def size_nanos(quantity: Quantity | None) -> int:
     if quantity is None:
         return 0
     held = exact(quantity)
-    return held.unscaled * 10 ** (held.exponent + 9) if held.unscaled else 0
+    if held.unscaled == 0:
+        return 0
+    scale: int = 10 ** (held.exponent + 9)
+    return held.unscaled * scale
+
+
+def requested_size(claim: PersistentVolumeClaim) -> Quantity | None:
+    """The storage that a claim asks for, None where it names none."""
+    return claim.spec.resources.requests.get("storage")

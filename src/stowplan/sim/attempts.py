@@ -171,8 +171,7 @@ def _pre_filter(attempt: Attempt) -> Answer:
             entry["plugin"] = outcome.status.plugin
     if outcome.restrict:
         entry["nodeNames"] = sorted(outcome.restrict)
-    if attempt.state.skip_filter:
-        entry["skipped"] = sorted(attempt.state.skip_filter)
+    entry["skipped"] = sorted(attempt.state.skip_filter)
     return entry
 
 
@@ -208,7 +207,7 @@ def _scheduled(attempt: Attempt) -> Answer:
         result["score"] = _scores(attempt)
         total = result["score"]["total"]
         best = [n for n, t in zip(names, total, strict=True) if t == max(total)]
-        result["best"] = best
+    result["best"] = best
     nominated = nominated_row(attempt)
     if nominated is not None:
         result["selected"] = [nodes.names[nominated]]
@@ -232,8 +231,7 @@ def _scores(attempt: Attempt) -> Answer:
         },
         "total": scores.total[order].tolist(),
     }
-    if attempt.state.skip_score:
-        entry["skipped"] = sorted(attempt.state.skip_score)
+    entry["skipped"] = sorted(attempt.state.skip_score)
     return entry
 
 

@@ -10,7 +10,7 @@ import msgspec
 from stowplan.framework import ConfigError
 from stowplan.objects.codec import DecodeError
 from stowplan.objects.quantity import QuantityError
-from stowplan.sim import attempts
+from stowplan.sim import attempts, sequences
 from stowplan.sim.input_error import InputError
 
 FORMATS: dict[str, Callable[[bytes], tuple[str, dict[str, Any]]]] = {}
@@ -22,7 +22,13 @@ def _attempt(line: bytes) -> tuple[str, dict[str, Any]]:
     return case.id, attempts.answer(case)
 
 
+def _sequence(line: bytes) -> tuple[str, dict[str, Any]]:
+    case = sequences.read_case(line)
+    return case.id, sequences.answer(case)
+
+
 FORMATS["attempt"] = _attempt
+FORMATS["sequence"] = _sequence
 
 
 def evaluate(

@@ -1,0 +1,136 @@
+"""Replica: a second NodeTable that follows a live one, at the cost of what changed in between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.columns.incidence import Incidence
+from stowplan.columns.nodetable import NodeTable
+from stowplan.columns.podinfo import PodInfo
+from stowplan.objects.node import Node
+
+
+class Replica:
+    """A copy of a NodeTable as of the last `follow`, for a reader that must not see changes.
+
+    `table` answers every reader as the source did then, and has the same rows. It may be watched
+    and overlaid, but never changed. Pods bound to a node that is not there are not taken over.
+    """
+
+    def __init__(self, source: NodeTable) -> None:
+        self.source = source
+        self._copy = _Copy(source)
+        self._generation = 0
+        self.follow()
+
+    @property
+    def table(self) -> NodeTable:
+        """The copy."""
+        return self._copy
+
+    def follow(self) -> int:
+        """Take over the rows touched since the last call; returns how many were copied."""
+        source, copy = self.source, self._copy
+        n_nodes = source.n_nodes
+        touched = source.journal.since(self._generation)
+        self._generation = source.journal.generation
+        rows = list(range(n_nodes))
+        if touched is not None:
+            rows = [row for row in touched if row < n_nodes]
+        # All leave before any arrives: a node or a pod may have gone from one row to another.
+        for row in range(n_nodes, copy.n_nodes):
+            copy.vacate(row, ())
+        for row in rows:
+            if row < copy.n_nodes:
+                copy.vacate(row, source.pods[row])
+        copy.resize(n_nodes)
+        copy.take_amounts(source, np.array(rows, dtype=np.int64))
+        for row in rows:
+            copy.occupy(row, source)
+        copy.take_order(source)
+        return len(rows)
+
+
+class _Copy(NodeTable):
+    """A NodeTable whose rows are written from those of another.
+
+    The two share the vocabularies of what is copied in encoded form: an item number never changes
+    its meaning, and a value that only one of them uses harms nobody.
+    """
+
+    def __init__(self, source: NodeTable) -> None:
+        super().__init__()
+        self.resources = source.resources
+        self.taints = Incidence(source.taints.vocabulary)
+        self.features = Incidence(source.features.vocabulary)
+
+    def vacate(self, row: int, staying: Sequence[PodInfo]) -> None:
+        """Let go of a row; only the pods that will be on it afterwards too are not announced."""
+        for info in _without(self.pods[row], staying):
+            del self._home[info.uid]
+            for watcher in self._watchers:
+                watcher.pod_removed(row, info)
+        del self._row_of[self.names[row]]
+        self.images.clear(row)
+        self.ports.write(row, ())
+
+    def resize(self, n_nodes: int) -> None:
+        """Let rows that were vacated go, or rows that will be occupied come, at the end."""
+        while self.n_nodes > n_nodes:
+            self.names.pop()
+            self.nodes.pop()
+            self.pods.pop()
+            self._labels_of.pop()
+            self._moved(self.n_nodes)
+            for watcher in self._watchers:
+                watcher.row_dropped(self.n_nodes)
+        for row in range(self.n_nodes, n_nodes):
+            self.names.append("")
+            self.nodes.append(Node())
+            self.pods.append([])
+            self._labels_of.append({})
+            for watcher in self._watchers:
+                watcher.row_added(row)
+
+    def take_amounts(self, source: NodeTable, rows: NDArray[np.int64]) -> None:
+        """Copy the numbers of `rows`."""
+        self._make_room(self.n_nodes)
+        for mine, theirs in (
+            (self._allocatable, source._allocatable),
+            (self._requested, source._requested),
+            (self._nonzero, source._nonzero),
+        ):
+            mine[: theirs.shape[0], rows] = theirs[: mine.shape[0], rows]
+        self._pod_count[rows] = source._pod_count[rows]
+        self._unschedulable[rows] = source._unschedulable[rows]
+
+    def occupy(self, row: int, source: NodeTable) -> None:
+        """Hold on a vacant row what `source` holds there."""
+        name, node, pods = source.names[row], source.nodes[row], list(source.pods[row])
+        arriving = _without(pods, self.pods[row])
+        self._row_of[name] = row
+        self.names[row], self.nodes[row], self.pods[row] = name, node, pods
+        self._labels_of[row] = node.labels
+        self.labels.write(row)
+        self.taints.copy_row(source.taints, row, row)
+        self.features.copy_row(source.features, row, row)
+        self.images.copy_row(source.images, row)
+        self.ports.write(row, source.ports.of_row(row))
+        for info in arriving:
+            self._home[info.uid] = name
+            for watcher in self._watchers:
+                watcher.pod_added(row, info)
+        self._moved(row)
+
+    def take_order(self, source: NodeTable) -> None:
+        """Share the order, whose arrays are replaced and never written to."""
+        self._order, self._rank, self._order_is_current = source.order, source.rank, True
+
+
+def _without(pods: Sequence[PodInfo], others: Sequence[PodInfo]) -> list[PodInfo]:
+    """Those of `pods` that are not among `others`."""
+    known = {id(info) for info in others}
+    return [info for info in pods if id(info) not in known]

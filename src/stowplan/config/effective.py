@@ -1,0 +1,83 @@
+"""The effective configuration: everything that holds, as the tree of a file that says it all.
+
+The tree can be read again and gives the same profiles. It switches multiPoint off and lists every
+plugin at every point, so that nothing is left to defaults.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from stowplan.config.kube_scheduler import KIND
+from stowplan.config.model import Configuration, Extender
+from stowplan.config.plugin_args import API_VERSION, takes_args
+from stowplan.config.plugin_sets import ALL, MULTI_POINT
+from stowplan.config.strict import encode
+from stowplan.framework.profile import PluginUse, Profile
+
+REDACTED = "REDACTED"
+"""What is printed for a private key: base64 text, so that the tree can still be read."""
+
+
+def effective(configuration: Configuration) -> dict[str, Any]:
+    """The tree of what holds, fit for printing: private keys are not shown."""
+    tree = _whole(configuration)
+    for extender in tree["extenders"]:
+        if extender.get("tlsConfig", {}).get("keyData"):
+            extender["tlsConfig"]["keyData"] = REDACTED
+    return tree
+
+
+def digest(configuration: Configuration) -> str:
+    """SHA-256, in hexadecimal, of what holds; the same for all files that come to the same."""
+    text = msgspec.json.encode(_whole(configuration), order="sorted")
+    return hashlib.sha256(text).hexdigest()
+
+
+def _whole(c: Configuration) -> dict[str, Any]:
+    percentage = c.percentage_of_nodes_to_score
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "parallelism": c.parallelism,
+        "leaderElection": encode(c.leader_election),
+        "clientConnection": encode(c.client_connection),
+        "enableProfiling": c.enable_profiling,
+        "enableContentionProfiling": c.enable_contention_profiling,
+        **({} if percentage is None else {"percentageOfNodesToScore": percentage}),
+        "podInitialBackoffSeconds": c.pod_initial_backoff_seconds,
+        "podMaxBackoffSeconds": c.pod_max_backoff_seconds,
+        "delayCacheUntilActive": c.delay_cache_until_active,
+        "profiles": [_profile(profile) for profile in c.profiles.values()],
+        "extenders": [_extender(extender) for extender in c.extenders],
+    }
+
+
+def _profile(profile: Profile) -> dict[str, Any]:
+    percentage = profile.percentage_of_nodes_to_score
+    plugins: dict[str, Any] = {MULTI_POINT: {"disabled": [{"name": ALL}]}}
+    for point, uses in profile.points.items():
+        plugins[point] = {"enabled": [_entry(use, point) for use in uses]}
+    return {
+        "schedulerName": profile.scheduler_name,
+        **({} if percentage is None else {"percentageOfNodesToScore": percentage}),
+        "plugins": plugins,
+        "pluginConfig": [
+            {"name": name, "args": encode(profile.args[name])}
+            for name in sorted(profile.args)
+            if takes_args(profile.args[name])
+        ],
+    }
+
+
+def _entry(use: PluginUse, point: str) -> dict[str, Any]:
+    return {"name": use.name, "weight": use.weight} if point == "score" else {"name": use.name}
+
+
+def _extender(extender: Extender) -> dict[str, Any]:
+    tree: dict[str, Any] = encode(extender)
+    # What is empty says nothing, save for a weight or a switch.
+    return {key: value for key, value in tree.items() if value not in ("", [])}

@@ -1,0 +1,232 @@
+"""KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1): from its tree to a Configuration.
+
+Differs: profiles must resolve to one and the same queueSort, where the original wants them to say
+the same of it.
+
+Source: kube-scheduler v1.36, kube-scheduler/config/v1, apis/config/v1 and apis/config/validation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from stowplan.config.model import (
+    ClientConnection,
+    Configuration,
+    Count,
+    Extender,
+    LeaderElection,
+    Percentage,
+    Setting,
+)
+from stowplan.config.plugin_args import PluginConfig, args_of
+from stowplan.config.plugin_sets import PluginSets, resolved
+from stowplan.config.strict import BAD, Problems, decode, default_of, shown
+from stowplan.framework.profile import PluginUse, Profile
+from stowplan.framework.registry import Registry
+from stowplan.objects.pod import DEFAULT_SCHEDULER
+
+KIND = "KubeSchedulerConfiguration"
+
+GONE = ("healthzBindAddress", "metricsBindAddress")
+"""Fields of versions before v1."""
+
+S = TypeVar("S", bound=Setting)
+
+
+class WrittenProfile(Setting, frozen=True):
+    """A profile as a file has it."""
+
+    scheduler_name: str | None = None
+    percentage_of_nodes_to_score: Percentage | None = None
+    plugins: PluginSets = PluginSets()  # type: ignore[valid-type]
+    plugin_config: tuple[PluginConfig, ...] = ()
+
+
+class Written(Setting, frozen=True):
+    """The document as a file has it."""
+
+    parallelism: Count = 16
+    leader_election: LeaderElection = LeaderElection()
+    client_connection: ClientConnection = ClientConnection()
+    enable_profiling: bool = True
+    enable_contention_profiling: bool | None = None
+    percentage_of_nodes_to_score: Percentage | None = None
+    pod_initial_backoff_seconds: Annotated[int, Meta(ge=1)] = 1
+    pod_max_backoff_seconds: int = 10
+    profiles: tuple[WrittenProfile, ...] = ()
+    extenders: tuple[Extender, ...] = ()
+    delay_cache_until_active: bool = False
+
+
+def read(
+    tree: dict[str, Any],
+    source: str,
+    registry: Registry,
+    defaults: Sequence[PluginUse],
+    problems: Problems,
+) -> Configuration:
+    """The configuration that the document's body holds; raises ConfigError with every mistake."""
+    for name in GONE:
+        if tree.get(name) is not None:
+            problems.add(name, "a field of versions before v1", "no such field")
+    body = {key: value for key, value in tree.items() if key not in GONE}
+    written = decode(body, Written, "", problems)
+    if written is BAD:
+        raise problems.error(source)
+    extenders = tuple(_zeros_filled(extender) for extender in written.extenders)
+    election = _zeros_filled(written.leader_election)
+    _check_settings(written, election, extenders, problems)
+    profiles = _profiles(written, registry, defaults, problems)
+    if problems.found:
+        raise problems.error(source)
+    contention = written.enable_contention_profiling
+    return Configuration(
+        source=source,
+        profiles=profiles,
+        parallelism=written.parallelism,
+        leader_election=election,
+        client_connection=_zeros_filled(written.client_connection),
+        enable_profiling=written.enable_profiling,
+        enable_contention_profiling=written.enable_profiling if contention is None else contention,
+        percentage_of_nodes_to_score=written.percentage_of_nodes_to_score,
+        pod_initial_backoff_seconds=written.pod_initial_backoff_seconds,
+        pod_max_backoff_seconds=written.pod_max_backoff_seconds,
+        extenders=extenders,
+        delay_cache_until_active=written.delay_cache_until_active,
+    )
+
+
+def _zeros_filled(setting: S) -> S:
+    """The setting with the defaults in place of empty texts, zeros and zero durations.
+
+    As in the original these cannot be told from absent, save for switches.
+    """
+    empty = ("", 0, timedelta(0))
+    filled = {
+        field.name: default_of(field)
+        for field in msgspec.structs.fields(setting)
+        if not isinstance(value := getattr(setting, field.name), bool) and value in empty
+    }
+    return msgspec.structs.replace(setting, **filled)
+
+
+def _check_settings(
+    written: Written, election: LeaderElection, extenders: Sequence[Extender], problems: Problems
+) -> None:
+    first, most = written.pod_initial_backoff_seconds, written.pod_max_backoff_seconds
+    either = ("podInitialBackoffSeconds", "podMaxBackoffSeconds")
+    if most < first and not any(problems.spoilt(name) for name in either):
+        wanted = f"at least podInitialBackoffSeconds ({first})"
+        problems.add("podMaxBackoffSeconds", str(most), wanted)
+    problems.extend(election.problems("leaderElection"))
+    for i, extender in enumerate(extenders):
+        problems.extend(extender.problems(f"extenders[{i}]"))
+    _check_together(extenders, problems)
+
+
+def _check_together(extenders: Sequence[Extender], problems: Problems) -> None:
+    binders = [i for i, extender in enumerate(extenders) if extender.bind_verb]
+    for i in binders[1:]:
+        got = shown(extenders[i].bind_verb)
+        hint = f"extenders[{binders[0]}] binds already"
+        problems.add(f"extenders[{i}].bindVerb", got, "one extender that binds", hint)
+    first: dict[str, str] = {}
+    for i, extender in enumerate(extenders):
+        for j, resource in enumerate(extender.managed_resources):
+            path = f"extenders[{i}].managedResources[{j}]"
+            if resource.name and resource.name in first:
+                got = f"{resource.name!r} again"
+                hint = f"first at {first[resource.name]}"
+                problems.add(f"{path}.name", got, "each resource once", hint)
+            first.setdefault(resource.name, path)
+
+
+# Profiles.
+
+
+def _profiles(
+    written: Written, registry: Registry, defaults: Sequence[PluginUse], problems: Problems
+) -> dict[str, Profile]:
+    listed = written.profiles or (WrittenProfile(),)
+    names = _names(listed, problems)
+    profiles = []
+    for i, item in enumerate(listed):
+        path = f"profiles[{i}]"
+        points = resolved(item.plugins, defaults, registry, f"{path}.plugins", problems)
+        _check_points(points, registry, f"{path}.plugins", problems)
+        profile = Profile(names[i], points)
+        args = args_of(
+            item.plugin_config, profile.plugin_names(), registry, f"{path}.pluginConfig", problems
+        )
+        percentage = item.percentage_of_nodes_to_score
+        if percentage is None:
+            percentage = written.percentage_of_nodes_to_score
+        profiles.append(Profile(names[i], points, args, percentage))
+    _check_alike(profiles, problems)
+    return {profile.scheduler_name: profile for profile in profiles}
+
+
+def _names(listed: Sequence[WrittenProfile], problems: Problems) -> list[str]:
+    """The scheduler names, each of which must be given unless there is but one profile."""
+    names: list[str] = []
+    first: dict[str, int] = {}
+    for i, item in enumerate(listed):
+        path = f"profiles[{i}].schedulerName"
+        name = item.scheduler_name
+        if name is None and len(listed) == 1:
+            name = DEFAULT_SCHEDULER
+        names.append(name or "")
+        if problems.spoilt(path):
+            continue
+        if not name:
+            got = "" if name is None else shown(name)
+            problems.add(path, got, "a name, as each of several profiles needs its own")
+        elif name in first:
+            got = f"{name!r} again"
+            hint = f"first at profiles[{first[name]}]"
+            problems.add(path, got, "a name of its own for each profile", hint)
+        else:
+            first[name] = i
+    return names
+
+
+def _check_points(
+    points: dict[str, tuple[PluginUse, ...]], registry: Registry, path: str, problems: Problems
+) -> None:
+    if problems.spoilt(path):
+        return
+    sorts = [use.name for use in points["queueSort"]]
+    if len(sorts) != 1:
+        hint = "put those that are not wanted into queueSort.disabled" if sorts else ""
+        wanted = f"exactly one of {_able('queueSort', registry)}"
+        problems.add(f"{path}.queueSort", ", ".join(sorts) or "no plugin", wanted, hint)
+    if not points["bind"]:
+        wanted = f"at least one of {_able('bind', registry)}"
+        problems.add(f"{path}.bind", "no plugin", wanted)
+
+
+def _able(point: str, registry: Registry) -> str:
+    return ", ".join(entry.name for entry in registry.values() if point in entry.points)
+
+
+def _check_alike(profiles: Sequence[Profile], problems: Problems) -> None:
+    """One queue serves all profiles, so they must agree on its order."""
+    sound = [i for i in range(len(profiles)) if not problems.spoilt(f"profiles[{i}]")]
+    for i in sound[1:]:
+        first, profile = profiles[sound[0]], profiles[i]
+        name, got = (p.points["queueSort"][0].name for p in (first, profile))
+        if got != name:
+            path, wanted = (
+                f"profiles[{i}].plugins.queueSort",
+                f"{name!r}, as in profiles[{sound[0]}]",
+            )
+            problems.add(path, shown(got), wanted)
+        elif profile.args[name] != first.args[name]:
+            path, wanted = f"profiles[{i}].pluginConfig", f"the same as in profiles[{sound[0]}]"
+            problems.add(path, f"other arguments of {name!r}", wanted)

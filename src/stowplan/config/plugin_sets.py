@@ -1,0 +1,210 @@
+"""Which plugins run at which extension point, and in what order.
+
+A profile lists plugins per extension point and, under multiPoint, for every point that they
+implement. What it lists is laid over the default multiPoint list:
+
+- A default plugin that is listed again keeps its place and takes the new weight; others follow
+  the defaults. `disabled` takes defaults away ("*" all), and listing a plugin in both moves it to
+  the end.
+- At one point come first the plugins listed there that multiPoint would also bring, in the order
+  of the point; then the rest of multiPoint; then the rest of the point. A plugin disabled at the
+  point does not come from multiPoint, so listing it there as well moves it to the end; with "*"
+  nothing comes from multiPoint.
+- The weight given at the point wins over multiPoint's. None, or 0, is 1.
+
+Source: kube-scheduler v1.36, apis/config/v1/default_plugins.go and framework/runtime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from stowplan.config.model import INT32_MAX, Setting
+from stowplan.config.strict import Problems, shown
+from stowplan.framework.points import EXTENSION_POINTS
+from stowplan.framework.problems import did_you_mean
+from stowplan.framework.profile import PluginUse
+from stowplan.framework.registry import Entry, Registry
+
+ALL = "*"
+MULTI_POINT = "multiPoint"
+POD_GROUP_POINTS = ("placementGenerate", "placementScore")
+
+REMOVED = {
+    "AzureDiskLimits": "NodeVolumeLimits in its place",
+    "CinderLimits": "NodeVolumeLimits in its place",
+    "EBSLimits": "NodeVolumeLimits in its place",
+    "GCEPDLimits": "NodeVolumeLimits in its place",
+    "NodeLabel": "NodeAffinity with addedAffinity in its place",
+    "NodePreferAvoidPods": "taints on the nodes and TaintToleration in its place",
+    "NodeResourcesLeastAllocated": "NodeResourcesFit with scoringStrategy in its place",
+    "NodeResourcesMostAllocated": "NodeResourcesFit with scoringStrategy in its place",
+    "RequestedToCapacityRatio": "NodeResourcesFit with scoringStrategy in its place",
+    "SelectorSpread": "PodTopologySpread in its place",
+    "ServiceAffinity": "InterPodAffinity in its place",
+}
+"""Plugins that Kubernetes no longer has, and what does their work now."""
+
+POD_GROUP_PLUGINS = ("GangScheduling", "TopologyPlacementGenerator", "PodGroupPodsCount")
+"""Plugins that Kubernetes has behind a gate that is off."""
+
+Int32 = Annotated[int, Meta(ge=-INT32_MAX - 1, le=INT32_MAX)]
+
+
+class PluginEntry(Setting, frozen=True):
+    """A plugin in a list."""
+
+    name: str = ""
+    weight: Int32 | None = None
+
+
+class PluginSet(Setting, frozen=True):
+    """The lists of one extension point."""
+
+    enabled: tuple[PluginEntry, ...] = ()
+    disabled: tuple[PluginEntry, ...] = ()
+
+
+PluginSets = msgspec.defstruct(
+    "PluginSets",
+    [(p, PluginSet, PluginSet()) for p in (MULTI_POINT, *EXTENSION_POINTS, *POD_GROUP_POINTS)],
+    frozen=True,
+)
+"""The lists of all extension points; the fields are named as in files."""
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What a profile wants of one extension point, free of mistakes."""
+
+    enabled: tuple[PluginUse, ...] = ()
+    disabled: frozenset[str] = frozenset()
+
+
+def resolved(
+    sets: Any, defaults: Sequence[PluginUse], registry: Registry, path: str, problems: Problems
+) -> dict[str, tuple[PluginUse, ...]]:
+    """Extension point -> plugins in the order of their calls, for a profile's PluginSets.
+
+    Entries with a mistake are put on record and left out.
+    """
+    check = _Check(registry, problems)
+    for point in POD_GROUP_POINTS:
+        check.nothing_enabled(getattr(sets, point), f"{path}.{point}")
+    multi = merged(defaults, check.wanted(getattr(sets, MULTI_POINT), f"{path}.{MULTI_POINT}"))
+    points = {}
+    for point in EXTENSION_POINTS:
+        wanted = check.wanted(getattr(sets, point), f"{path}.{point}", point)
+        uses = expanded([use for use in multi if point in registry[use.name].points], wanted)
+        # Weights mean nothing but to scores.
+        points[point] = tuple(u if point == "score" else PluginUse(u.name) for u in uses)
+    return points
+
+
+def merged(defaults: Sequence[PluginUse], wanted: Wanted) -> list[PluginUse]:
+    """The default list with what a profile wants laid over it."""
+    kept = [] if ALL in wanted.disabled else [u for u in defaults if u.name not in wanted.disabled]
+    given = {use.name: use for use in wanted.enabled}
+    in_place = {use.name for use in kept}
+    return [given.get(use.name, use) for use in kept] + [
+        use for use in wanted.enabled if use.name not in in_place
+    ]
+
+
+def expanded(multi: Sequence[PluginUse], wanted: Wanted) -> list[PluginUse]:
+    """The list of one point: its own plugins and those that multiPoint brings to it."""
+    if ALL in wanted.disabled:
+        return list(wanted.enabled)
+    brought = {use.name: use for use in multi if use.name not in wanted.disabled}
+    own = {use.name for use in wanted.enabled}
+    return [
+        *(use for use in wanted.enabled if use.name in brought),
+        *(use for use in brought.values() if use.name not in own),
+        *(use for use in wanted.enabled if use.name not in brought),
+    ]
+
+
+def known(name: str, registry: Registry, path: str, problems: Problems) -> Entry | None:
+    """The entry of a plugin; None, and a mistake on record, when there is none."""
+    if name in registry:
+        return registry[name]
+    if name in REMOVED:
+        problems.add(path, f"{name!r}, which Kubernetes has removed", REMOVED[name])
+    elif name in POD_GROUP_PLUGINS:
+        problems.add(path, f"{name!r}, which is for pod groups", "a plugin for single pods")
+    elif not name:
+        problems.add(path, "", "the name of a plugin")
+    elif name == ALL:
+        problems.add(path, shown(name), "the name of a plugin", "only `disabled` takes '*'")
+    else:
+        problems.add(path, shown(name), ", ".join(registry), did_you_mean(name, registry))
+    return None
+
+
+class _Check:
+    """Turns lists as written into lists that can be merged, putting mistakes on record."""
+
+    def __init__(self, registry: Registry, problems: Problems) -> None:
+        self.registry = registry
+        self.problems = problems
+
+    def wanted(self, written: PluginSet, path: str, point: str = "") -> Wanted:
+        """The lists of `point`, of multiPoint where that is empty."""
+        return Wanted(
+            enabled=tuple(self._enabled(written.enabled, f"{path}.enabled", point)),
+            disabled=frozenset(self._disabled(written.disabled, f"{path}.disabled")),
+        )
+
+    def nothing_enabled(self, written: PluginSet, path: str) -> None:
+        """Refuse plugins at a point that is never reached."""
+        if written.enabled:
+            wanted = "an empty list, as pod groups are not placed as a whole"
+            self.problems.add(f"{path}.enabled", "plugins", wanted)
+
+    def _enabled(
+        self, entries: Sequence[PluginEntry], path: str, point: str
+    ) -> Iterator[PluginUse]:
+        first: dict[str, int] = {}
+        for i, written in enumerate(entries):
+            where = f"{path}[{i}].name"
+            if self.problems.spoilt(f"{path}[{i}]"):
+                continue
+            entry = known(written.name, self.registry, where, self.problems)
+            if entry is None:
+                continue
+            if written.name in first:
+                hint = f"first at {path}[{first[written.name]}]"
+                self.problems.add(where, f"{written.name!r} again", "each plugin once", hint)
+            elif point and point not in entry.points:
+                self._misplaced(entry, point, where)
+            else:
+                first[written.name] = i
+                yield PluginUse(written.name, written.weight or _own_weight(entry))
+
+    def _misplaced(self, entry: Entry, point: str, path: str) -> None:
+        able = ", ".join(e.name for e in self.registry.values() if point in e.points)
+        got = f"{entry.name!r}, which has nothing to do at {point}"
+        hint = f"it takes part in {', '.join(entry.points)}"
+        self.problems.add(path, got, able or "no plugin", hint)
+
+    def _disabled(self, entries: Sequence[PluginEntry], path: str) -> Iterator[str]:
+        # A plugin that could not run anyway may be disabled, as files that serve several
+        # versions do. Differs: the original takes any name here, so that a misspelt one passes.
+        never_run = {ALL, *REMOVED, *POD_GROUP_PLUGINS}
+        for i, written in enumerate(entries):
+            where = f"{path}[{i}].name"
+            if self.problems.spoilt(f"{path}[{i}]"):
+                continue
+            if written.name in never_run or known(
+                written.name, self.registry, where, self.problems
+            ):
+                yield written.name
+
+
+def _own_weight(entry: Entry) -> int:
+    # The original knows no weight of a plugin's own: what it ships counts once unless the default
+    # list or a file says otherwise.
+    return 1 if entry.in_tree else entry.weight

@@ -1,0 +1,189 @@
+"""Events: what happened, in the past tense. `Event` is the closed list of them.
+
+The watch is the truth: PodAdded, PodUpdated, PodDeleted and their like. What became of an effect
+is a hint, and carries the effect's id.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from stowplan.objects.meta import Object
+from stowplan.objects.node import Node
+from stowplan.objects.pod import Pod
+
+
+class Message(msgspec.Struct, frozen=True, gc=False):
+    """Base of events and effects: frozen, small, compared and printed by content."""
+
+
+class PodAdded(Message, frozen=True):
+    """A pod is there, or the watch has started over and names it again."""
+
+    pod: Pod
+
+
+class PodUpdated(Message, frozen=True):
+    """A pod changed; this is all of it as it is now."""
+
+    pod: Pod
+
+
+class PodDeleted(Message, frozen=True):
+    """A pod is gone."""
+
+    pod: Pod
+
+
+class NodeAdded(Message, frozen=True):
+    """A node is there."""
+
+    node: Node
+
+
+class NodeUpdated(Message, frozen=True):
+    """A node changed."""
+
+    node: Node
+
+
+class NodeDeleted(Message, frozen=True):
+    """A node is gone."""
+
+    node: Node
+
+
+class ObjectAdded(Message, frozen=True):
+    """Something that rules read, neither pod nor node, is there."""
+
+    value: Object
+
+
+class ObjectUpdated(Message, frozen=True):
+    """Something that rules read changed."""
+
+    value: Object
+
+
+class ObjectDeleted(Message, frozen=True):
+    """Something that rules read is gone."""
+
+    value: Object
+
+
+class BindDone(Message, frozen=True):
+    """The API took the binding. The watch will say so too, and counts."""
+
+    effect: int
+    uid: str
+
+
+class BindFailed(Message, frozen=True):
+    """The API refused the binding, or nobody knows.
+
+    code: the HTTP status, 0 for none (a timeout, a connection that broke). 404, 409 and 422 are
+    definite; 0 and 5xx leave it open whether the pod is bound.
+    """
+
+    effect: int
+    uid: str
+    code: int
+    reason: str = ""
+
+
+class PodRead(Message, frozen=True):
+    """The answer to ReadPod. pod: None when the API knows no such pod (any more)."""
+
+    effect: int
+    uid: str
+    pod: Pod | None
+
+
+class PatchFailed(Message, frozen=True):
+    """A status patch was refused or lost."""
+
+    effect: int
+    uid: str
+    code: int
+    reason: str = ""
+
+
+class EvictDone(Message, frozen=True):
+    """The API took the deletion of a victim; the watch says when it is gone."""
+
+    effect: int
+    uid: str
+
+
+class EvictFailed(Message, frozen=True):
+    """The API refused to delete a victim."""
+
+    effect: int
+    uid: str
+    code: int
+    reason: str = ""
+
+
+class PrepareDone(Message, frozen=True):
+    """The work that a plugin's PreBind, Bind or PostBind had to do outside is done."""
+
+    effect: int
+    uid: str
+
+
+class PrepareFailed(Message, frozen=True):
+    """That work failed or took longer than its timeout."""
+
+    effect: int
+    uid: str
+    reason: str = ""
+
+
+class Allowed(Message, frozen=True):
+    """A pod that waits at Permit was allowed by a plugin."""
+
+    uid: str
+    plugin: str
+
+
+class Rejected(Message, frozen=True):
+    """A pod that waits at Permit was rejected."""
+
+    uid: str
+    plugin: str
+    reason: str = ""
+
+
+class LeaderElected(Message, frozen=True):
+    """This scheduler leads from now on. term: grows with every change of leader."""
+
+    term: int
+
+
+class Tick(Message, frozen=True):
+    """Time has passed; whatever is due is due."""
+
+
+Event = (
+    PodAdded
+    | PodUpdated
+    | PodDeleted
+    | NodeAdded
+    | NodeUpdated
+    | NodeDeleted
+    | ObjectAdded
+    | ObjectUpdated
+    | ObjectDeleted
+    | BindDone
+    | BindFailed
+    | PodRead
+    | PatchFailed
+    | EvictDone
+    | EvictFailed
+    | PrepareDone
+    | PrepareFailed
+    | Allowed
+    | Rejected
+    | LeaderElected
+    | Tick
+)

@@ -1,0 +1,159 @@
+"""DynamicResources: devices that pods claim. Claims are not allocated yet: see `Differs:` below.
+
+A pod without resource claims passes as in the original, down to the message that PostFilter adds
+to every refusal. A pod with claims is refused, so that it never runs without its devices.
+
+Source: kube-scheduler v1.36, plugins/dynamicresources; dynamic-resource-allocation resourceclaim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.framework import (
+    OK,
+    SKIP,
+    CycleState,
+    Handle,
+    NodeTable,
+    PostFilterResult,
+    Problem,
+    Rows,
+    Status,
+    error,
+    unresolvable,
+    unschedulable,
+)
+from stowplan.objects.pod import Pod, PodResourceClaim
+from stowplan.plugins.arithmetic import count, normalized
+
+class DynamicResourcesArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """filter_timeout: how long the search for devices may take per node, 0 for no limit.
+    binding_timeout: how long devices may take to get ready. Checked, and without effect so far.
+    """
+
+    filter_timeout: timedelta = timedelta(seconds=10)
+    binding_timeout: timedelta = timedelta(seconds=600)
+
+    def problems(self, path: str) -> Iterator[Problem]:
+        """What is too short."""
+        for name, length, least_s in (
+            ("filterTimeout", self.filter_timeout, 0),
+            ("bindingTimeout", self.binding_timeout, 1),
+        ):
+            if length.total_seconds() < least_s:
+                got = f"{length.total_seconds():g}s"
+                yield Problem(f"{path}.{name}", got, f"{least_s}s or more")
+
+
+class DynamicResources:
+    """Skips pods without claims and refuses those with some."""
+
+    name = "DynamicResources"
+    weight = 2
+    Args = DynamicResourcesArgs
+    # Differs: the original allocates devices. Device classes that stand for extended resources are
+    # not looked at either: these resources are what the nodes say that they have.
+    # Unresolvable: evicting pods does not help, since no claim is looked at.
+    REJECTED = unresolvable("resource claims are not supported yet, so the pod would lack devices")
+    NO_STATE = error("not found")
+    NOTHING_TO_DEALLOCATE = unschedulable("no new claims to deallocate")
+    NOTHING_HELPS = unschedulable("still not schedulable")
+    DISABLED = unschedulable("plugin disabled")
+
+    def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
+        self.args = args
+        self._is_enabled = handle.gates.dynamic_resource_allocation
+
+    def pre_filter(self, pod: Pod, state: CycleState) -> Status:
+        """Skip for a pod without claims. Refuses one whose claims are not made yet."""
+        if not self._is_enabled:
+            return SKIP
+        # Written in any case: PostFilter fails where PreFilter did not come this far.
+        state.write(self.name, ())
+        if not pod.spec.resource_claims:
+            return SKIP
+        names = []
+        for use in pod.spec.resource_claims:
+            name = claim_name(pod, use)
+            if isinstance(name, Status):
+                return name
+            if name is not None:
+                names.append(name)
+        state.write(self.name, tuple(names))
+        return OK if names else SKIP
+
+    def filter(self, state: CycleState) -> Status:
+        """Success without claims."""
+        if not self._is_enabled:
+            return OK
+        names: tuple[str, ...] | None = state.find(self.name)
+        if names is None:
+            return self.NO_STATE
+        return self.REJECTED if names else OK
+
+    def filter_column(self, nodes: NodeTable, rows: Rows, state: CycleState) -> NDArray[np.int64]:
+        """int64 (n_rows,): `filter` is the same for every row."""
+        return np.full(count(rows), not self.filter(state).is_success, dtype=np.int64)
+
+    def filter_status(self, state: CycleState) -> Status:
+        """The refusal behind a code of `filter_column`."""
+        return self.filter(state)
+
+    def post_filter(self, state: CycleState) -> PostFilterResult:
+        """No claim is given back, so this never helps; an error where PreFilter did not run."""
+        if not self._is_enabled:
+            return PostFilterResult(self.DISABLED)
+        names: tuple[str, ...] | None = state.find(self.name)
+        if names is None:
+            return PostFilterResult(self.NO_STATE)
+        return PostFilterResult(self.NOTHING_HELPS if names else self.NOTHING_TO_DEALLOCATE)
+
+    def score(self) -> int:
+        """0: alternatives among devices are scored, and there are no devices."""
+        return 0
+
+    def score_column(self, rows: Rows) -> NDArray[np.int64]:
+        """int64 (n_rows,): `score` of each row."""
+        return np.zeros(count(rows), dtype=np.int64)
+
+    def normalize_score(self, scores: NDArray[np.int64]) -> NDArray[np.int64]:
+        """int64 (n_rows,): percentages of the highest score."""
+        return normalized(scores)
+
+    def reserve(self) -> Status:
+        """Success: a pod with claims does not come here."""
+        return OK
+
+    def unreserve(self) -> None:
+        """Nothing was reserved."""
+
+    def pre_bind(self) -> Status:
+        """Success: there is nothing to allocate."""
+        return OK
+
+    def explain(self, pod: Pod, state: CycleState) -> list[str]:
+        """The claims that the pod needs."""
+        return [f"resource claims: needs {', '.join(state.find(self.name) or ())}"]
+
+    def signature(self, pod: Pod) -> object:
+        """The claims, and what they were made into."""
+        return pod.spec.resource_claims, pod.status.resource_claim_statuses
+
+
+def claim_name(pod: Pod, use: PodResourceClaim) -> str | Status | None:
+    """The claim behind an entry of the pod: None where on purpose none was made, or a refusal."""
+    if use.resource_claim_name is not None:
+        return use.resource_claim_name
+    if use.resource_claim_template_name is None:
+        text = f'pod "{pod.key}", spec.resourceClaim "{use.name}"'
+        return unresolvable(f"{text}: none of the supported fields are set")
+    for made in pod.status.resource_claim_statuses:
+        if made.name == use.name:
+            return made.resource_claim_name
+    return unresolvable(f'pod "{pod.key}": ResourceClaim not created yet')

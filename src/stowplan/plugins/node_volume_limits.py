@@ -1,0 +1,241 @@
+"""NodeVolumeLimits: a node attaches as many volumes of a CSI driver as its CSINode says.
+
+Source: kube-scheduler v1.36, plugins/nodevolumelimits (csi.go).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.framework import (
+    OK,
+    SKIP,
+    CycleState,
+    Handle,
+    NodeInfo,
+    NodeTable,
+    Rows,
+    Snapshot,
+    Status,
+    World,
+    error,
+    unresolvable,
+    unschedulable,
+)
+from stowplan.objects.pod import Pod
+from stowplan.objects.storage import CSIDriver, CSINode
+from stowplan.objects.volume import Volume
+from stowplan.plugins.arithmetic import count
+from stowplan.plugins.attached_volumes import (
+    Attached,
+    AttachmentColumns,
+    AttachmentFault,
+    ClaimMissing,
+    attached_by,
+    counts_of,
+    volumes_of,
+)
+from stowplan.plugins.volume_claims import claims_signature, uses_of
+from stowplan.plugins.volume_index import index_of, volume_limits
+
+NO_STATE = error("not found")
+
+
+class NewVolumes(msgspec.Struct, frozen=True):
+    """What the pod would attach to a node, or why that cannot be said."""
+
+    attached: Attached = {}
+    refusal: Status | None = None
+
+
+class PodVolumes:
+    """What one attempt knows: the pod's volumes on nodes without and with a CSINode.
+
+    statuses: the answers of the column walk by code; code 0 is success.
+    """
+
+    def __init__(self, pod: Pod, world: World) -> None:
+        self.world = world
+        self._new = [_new_volumes(pod, world, has_csi_node=has) for has in (False, True)]
+        self.statuses = [OK]
+
+    def on(self, *, has_csi_node: bool) -> NewVolumes:
+        """The pod's volumes on such a node."""
+        return self._new[has_csi_node]
+
+    def code(self, status: Status) -> int:
+        """The code that stands for a status."""
+        if status not in self.statuses:
+            self.statuses.append(status)
+        return self.statuses.index(status)
+
+
+class NodeVolumeLimits:
+    """Filter on the number of CSI volumes attached to the node."""
+
+    name = "NodeVolumeLimits"
+    EXCEEDED = unschedulable("node(s) exceed max volume count")
+
+    def __init__(self, handle: Handle) -> None:
+        self._asks_for_driver = handle.gates.volume_limit_scaling
+
+    def pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
+        """Skip for a pod without volumes that a CSI driver may have to attach."""
+        if not uses_of(pod.spec).attachable:
+            return SKIP
+        state.write(self.name, PodVolumes(pod, snapshot.world))
+        return OK
+
+    # The rule, over counts.
+
+    def exceeds(self, new: int, attached: int, limit: int) -> bool:
+        """True when new volumes come to those attached and that makes more than the limit."""
+        return new > 0 and attached + new > limit
+
+    # One node.
+
+    def filter(self, pod: Pod, node: NodeInfo, state: CycleState) -> Status:
+        """Success where every driver can attach what the pod brings.
+
+        Differs: in a profile that leaves out this plugin's PreFilter this is an error; the
+        original has nothing to remember from there.
+        """
+        volumes: PodVolumes | None = state.find(self.name)
+        if volumes is None:
+            return NO_STATE
+        world = volumes.world
+        csi_node = world.find(CSINode, node.name)
+        new = volumes.on(has_csi_node=csi_node is not None)
+        if new.refusal is not None or not new.attached:
+            return new.refusal or OK
+        missing = self._missing_driver(new, csi_node, world)
+        if missing:
+            return _not_installed(missing)
+        limits = volume_limits(csi_node)
+        if not limits:
+            return OK
+        try:
+            attached = attached_by(node.pods, world)
+        except AttachmentFault as fault:
+            return error(str(fault))
+        counts = counts_of(attached, node.name, world, index_of(world))
+        coming = Counter(driver for v, driver in new.attached.items() if v not in attached)
+        for driver, n_new in coming.items():
+            if driver in limits and self.exceeds(n_new, counts[driver], limits[driver]):
+                return self.EXCEEDED
+        return OK
+
+    def _missing_driver(self, new: NewVolumes, csi_node: CSINode | None, world: World) -> str:
+        """A driver that must be on the node and is not; "" when there is none, or nobody asks.
+
+        Differs: of several the original names any, in the order of a Go map.
+        """
+        if not self._asks_for_driver:
+            return ""
+        installed = {d.name for d in csi_node.spec.drivers} if csi_node is not None else set()
+        for name in dict.fromkeys(new.attached.values()):
+            driver = world.find(CSIDriver, name)
+            is_needed = driver is not None and driver.spec.prevent_pod_scheduling_if_missing
+            if is_needed and name not in installed:
+                return name
+        return ""
+
+    # Every node.
+
+    def filter_column(
+        self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
+    ) -> NDArray[np.int64]:
+        """int64 (n_rows,): 0 where `filter` succeeds, else what `filter_status` explains."""
+        volumes: PodVolumes | None = state.find(self.name)
+        if volumes is None:
+            return np.ones(count(rows), dtype=np.int64)
+        codes = np.zeros(nodes.n_nodes, dtype=np.int64)
+        without = volumes.on(has_csi_node=False)
+        new = volumes.on(has_csi_node=True)
+        if self._asks_for_driver or without.refusal is not None or new.refusal is not None:
+            self._refuse_beforehand(volumes, codes, nodes)
+        if new.refusal is None and new.attached:
+            self._refuse_full(volumes, codes, nodes)
+        chosen: NDArray[np.int64] = codes[rows]
+        return chosen
+
+    def _refuse_beforehand(
+        self, volumes: PodVolumes, codes: NDArray[np.int64], nodes: NodeTable
+    ) -> None:
+        """Write the refusals that need no counting: claims amiss, drivers missing."""
+        for row, name in enumerate(nodes.names):
+            csi_node = volumes.world.find(CSINode, name)
+            new = volumes.on(has_csi_node=csi_node is not None)
+            if new.refusal is not None:
+                codes[row] = volumes.code(new.refusal)
+                continue
+            missing = self._missing_driver(new, csi_node, volumes.world)
+            if missing:
+                codes[row] = volumes.code(_not_installed(missing))
+
+    def _refuse_full(self, volumes: PodVolumes, codes: NDArray[np.int64], nodes: NodeTable) -> None:
+        """Write the refusals of nodes that cannot attach the new volumes as well."""
+        new = volumes.on(has_csi_node=True).attached
+        columns = AttachmentColumns.of(nodes, volumes.world)
+        for row, fault in columns.faults.items():
+            if codes[row] == 0:
+                codes[row] = volumes.code(error(fault))
+        for driver, n_new in Counter(new.values()).items():
+            if driver not in columns.limits:
+                continue
+            coming = np.full(nodes.n_nodes, n_new, dtype=np.int64)
+            for volume in (v for v in new if new[v] == driver):
+                coming[list(columns.holders.get(volume, ()))] -= 1
+            attached = columns.counts.get(driver)
+            total = coming if attached is None else coming + attached[: nodes.n_nodes]
+            exceeded = (coming > 0) & (total > columns.limits[driver][: nodes.n_nodes])
+            codes[exceeded & (codes == 0)] = volumes.code(self.EXCEEDED)
+
+    def filter_status(self, code: int, state: CycleState) -> Status:
+        """The refusal, or the error, behind a code of `filter_column`."""
+        volumes: PodVolumes | None = state.find(self.name)
+        return NO_STATE if volumes is None else volumes.statuses[code]
+
+    def explain(self, node: NodeInfo, state: CycleState) -> list[str]:
+        """Per driver, what the pod brings and how much there is already."""
+        volumes: PodVolumes | None = state.find(self.name)
+        if volumes is None:
+            return []
+        world = volumes.world
+        limits = volume_limits(world.find(CSINode, node.name))
+        new = volumes.on(has_csi_node=bool(limits))
+        try:
+            attached = attached_by(node.pods, world)
+        except AttachmentFault:
+            return []
+        counts = counts_of(attached, node.name, world, index_of(world))
+        coming = Counter(driver for v, driver in new.attached.items() if v not in attached)
+        return [
+            f"{driver}: needs {n_new} more, {counts[driver]} of {limits[driver]} attached"
+            for driver, n_new in coming.items()
+            if driver in limits and self.exceeds(n_new, counts[driver], limits[driver])
+        ]
+
+    def signature(self, pod: Pod) -> object:
+        """The claims, and the in-tree volumes that a driver took over."""
+        inline = tuple(v for v in uses_of(pod.spec).attachable if isinstance(v, Volume))
+        return claims_signature(pod), inline
+
+
+def _new_volumes(pod: Pod, world: World, *, has_csi_node: bool) -> NewVolumes:
+    try:
+        found = volumes_of(pod, world, has_csi_node=has_csi_node, is_new=True)
+    except ClaimMissing as missing:
+        # Unresolvable: evicting pods makes no claim.
+        return NewVolumes(refusal=unresolvable(str(missing)))
+    except AttachmentFault as fault:
+        return NewVolumes(refusal=error(str(fault)))
+    return NewVolumes(found)
+
+
+def _not_installed(driver: str) -> Status:
+    return unschedulable(f"{driver} CSI driver is not installed on the node")

@@ -1,0 +1,334 @@
+"""VolumeBinding: a pod goes where its claims' volumes can be reached or made.
+
+PreFilter sorts the claims out, Filter looks for volumes node by node or for all nodes at once
+(`volume_search`), Reserve settles what is to be bound and provisioned (`volume_reservation`).
+
+Source: kube-scheduler v1.36, plugins/volumebinding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.framework import (
+    OK,
+    SKIP,
+    ConfigError,
+    CycleState,
+    Handle,
+    NodeInfo,
+    NodeTable,
+    Problem,
+    Rows,
+    Snapshot,
+    Status,
+    World,
+    error,
+    unresolvable,
+)
+from stowplan.objects.pod import Pod
+from stowplan.objects.quantity import QuantityError, value
+from stowplan.objects.storage import PersistentVolumeClaim
+from stowplan.plugins.arithmetic import count
+from stowplan.plugins.utilization_shape import (
+    POINT_SCORE_MAX,
+    UTILIZATION_MAX,
+    UtilizationShapePoint,
+    broken_line,
+    shape_problems,
+)
+from stowplan.plugins.volume_claims import (
+    claims_signature,
+    class_name,
+    find_claim,
+    is_fully_bound,
+    mode_missing,
+    not_found,
+    ownership_error,
+    requested_size,
+    uses_of,
+    waits_for_consumer,
+)
+from stowplan.plugins.volume_index import index_of
+from stowplan.plugins.volume_reservation import Reservation, reservation
+from stowplan.plugins.volume_search import (
+    FAULT,
+    NO_SPACE,
+    NO_VOLUME,
+    NODE_CONFLICT,
+    VOLUME_MISSING,
+    Found,
+    VolumeFault,
+    VolumeSearch,
+)
+
+REASONS = {
+    NODE_CONFLICT: "node(s) didn't match PersistentVolume's node affinity",
+    NO_VOLUME: "node(s) didn't find available persistent volumes to bind",
+    NO_SPACE: "node(s) did not have enough free storage",
+    VOLUME_MISSING: "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
+}
+IMMEDIATE = unresolvable("pod has unbound immediate PersistentVolumeClaims")
+NO_STATE = error("not found")
+
+
+DEFAULT_SHAPE = (
+    UtilizationShapePoint(0, POINT_SCORE_MAX),
+    UtilizationShapePoint(UTILIZATION_MAX, 0),
+)
+
+
+class VolumeBindingArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """bind_timeout_seconds: how long binding may take. shape: score by utilization, increasing;
+    only with the feature gate StorageCapacityScoring."""
+
+    bind_timeout_seconds: int = 600
+    shape: tuple[UtilizationShapePoint, ...] | None = None
+
+    def problems(self, path: str) -> Iterator[Problem]:
+        """What is out of range or out of order."""
+        if self.bind_timeout_seconds < 0:
+            yield Problem(f"{path}.bindTimeoutSeconds", str(self.bind_timeout_seconds), "0 or more")
+        if self.shape:
+            yield from shape_problems(self.shape, f"{path}.shape")
+
+
+class PodVolumes:
+    """What one attempt knows of the pod's volumes; `found` is kept per node."""
+
+    def __init__(self, search: VolumeSearch | None, nodes: NodeTable) -> None:
+        """search: None for a pod without claims."""
+        self.search = search
+        self._nodes = nodes
+        self._found: dict[str, Found] = {}
+
+    def found(self, node_name: str) -> Found:
+        """What was found on a node; raises VolumeFault."""
+        found = self._found.get(node_name)
+        if found is None:
+            row = self._nodes.row(node_name)
+            found = Found()
+            if self.search is not None and row >= 0:
+                found = self.search.on_node(self._nodes.nodes[row])
+            self._found[node_name] = found
+        return found
+
+
+class VolumeBinding:
+    """Filter, Reserve and PreBind for claims; Score by free storage behind a feature gate."""
+
+    name = "VolumeBinding"
+    Args = VolumeBindingArgs
+    RESERVED = "VolumeBinding/reserved"
+
+    def __init__(self, args: VolumeBindingArgs, handle: Handle) -> None:
+        """Raises ConfigError for a shape without the gate that makes use of it."""
+        self.args = args
+        self._scores = handle.gates.storage_capacity_scoring
+        if args.shape is not None and not self._scores:
+            wanted = "nothing, or the feature gate StorageCapacityScoring turned on"
+            raise ConfigError("VolumeBindingArgs", [Problem("shape", "a shape", wanted)])
+        self._line = broken_line(args.shape or DEFAULT_SHAPE)
+
+    # Before any node.
+
+    def pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
+        """Sort the claims out. Refuses a pod with a claim that is missing, lost, being deleted or
+        waiting for its volume; Skip for a pod without claims."""
+        world = snapshot.world
+        if not uses_of(pod.spec).claims:
+            state.write(self.name, PodVolumes(None, snapshot.nodes))
+            return SKIP
+        claims, refusal = pod_claims(pod, world)
+        if refusal:
+            return unresolvable(refusal)
+        bound = [claim for claim in claims if is_fully_bound(claim)]
+        unbound = [claim for claim in claims if not is_fully_bound(claim)]
+        waits = [waits_for_consumer(world, claim) for claim in unbound]
+        if None in waits:
+            return error(mode_missing(class_name(unbound[waits.index(None)])))
+        if not all(waits) or any(claim.spec.volume_name for claim in unbound):
+            return IMMEDIATE
+        try:
+            search = VolumeSearch(world, index_of(world), bound, unbound)
+        except QuantityError as fault:
+            return error(str(fault))
+        state.write(self.name, PodVolumes(search, snapshot.nodes))
+        return OK
+
+    # One node.
+
+    def filter(self, pod: Pod, node: NodeInfo, state: CycleState) -> Status:
+        """Success where every claim has a volume within reach or can be provisioned."""
+        volumes: PodVolumes | None = state.find(self.name)
+        if volumes is None:
+            return NO_STATE
+        if volumes.search is None:
+            return OK
+        try:
+            conflicts = volumes.search.on_node(node.node).conflicts
+        except VolumeFault as fault:
+            return error(str(fault))
+        return refusal_of(conflicts) if conflicts else OK
+
+    # Every node.
+
+    def filter_column(
+        self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
+    ) -> NDArray[np.int64]:
+        """int64 (n_rows,): 0 where `filter` succeeds, else what `filter_status` explains."""
+        volumes: PodVolumes | None = state.find(self.name)
+        if volumes is None:
+            return np.full(count(rows), FAULT, dtype=np.int64)
+        if volumes.search is None:
+            return np.zeros(count(rows), dtype=np.int64)
+        return volumes.search.column(nodes, rows)
+
+    def filter_status(self, code: int, state: CycleState) -> Status:
+        """The refusal, or the error, behind a code of `filter_column`."""
+        volumes: PodVolumes | None = state.find(self.name)
+        if volumes is None or volumes.search is None:
+            return NO_STATE
+        if code >= FAULT:
+            return error(volumes.search.faults[code - FAULT])
+        return refusal_of(code)
+
+    # Scoring.
+
+    def pre_score(self) -> Status:
+        """Skip, unless the feature gate StorageCapacityScoring is on."""
+        return OK if self._scores else SKIP
+
+    def score(self, node: NodeInfo, state: CycleState) -> int:
+        """The shape's score for the share of the storage that the pod would take, 0 to 100."""
+        volumes: PodVolumes | None = state.find(self.name)
+        if volumes is None or not self._scores:
+            return 0
+        return storage_score(storage_of(volumes.found(node.name)), self._line)
+
+    # After the choice.
+
+    def reserve(self, pod: Pod, node_name: str, state: CycleState) -> Status:
+        """Settle what is to be bound and provisioned: `reserved` gives it to whoever binds."""
+        volumes: PodVolumes | None = state.find(self.name)
+        if volumes is None:
+            return NO_STATE
+        state.write(self.RESERVED, reservation(volumes.found(node_name), node_name))
+        return OK
+
+    def unreserve(self, pod: Pod, node_name: str, state: CycleState) -> None:
+        """Forget what was settled. Whoever applied it to a world reverts it there."""
+        state.write(self.RESERVED, None)
+
+    def pre_bind(self, pod: Pod, node_name: str, state: CycleState) -> Status:
+        """Success: what has to be done is in `reserved`.
+
+        Differs: the original sends the updates from here and waits, for `bindTimeoutSeconds` at
+        most. A plugin does no I/O here: whoever binds carries out `reserved` first and then asks
+        `volume_reservation.progress`.
+        """
+        reserved = self.reserved(state)
+        if reserved is None or reserved.node_name != node_name:
+            return error(f'no pod volume found for node "{node_name}"')
+        return OK
+
+    def reserved(self, state: CycleState) -> Reservation | None:
+        """What Reserve settled; None before it, and after Unreserve."""
+        reserved: Reservation | None = state.find(self.RESERVED)
+        return reserved
+
+    def bindings(self, state: CycleState, node_name: str) -> dict[str, list[Any]]:
+        """What would happen to the claims on a node that passed.
+
+        static: [claim, volume] to be bound. dynamic: claims to be provisioned. Absent when empty.
+        """
+        volumes = state.read(self.name, PodVolumes)
+        found = volumes.found(node_name)
+        static = [[claim.name, volume.name] for claim, volume in found.static]
+        dynamic = [provision.claim.name for provision in found.dynamic]
+        return {k: v for k, v in (("static", static), ("dynamic", dynamic)) if v}
+
+    def explain(self, pod: Pod, node: NodeInfo, state: CycleState) -> list[str]:
+        """Which claims the pod needs, for a node that cannot serve them."""
+        uses = uses_of(pod.spec).claims
+        return [f"claims: needs {', '.join(use.claim_name(pod) for use in uses)}"] if uses else []
+
+    def signature(self, pod: Pod) -> object:
+        """The claims."""
+        return claims_signature(pod)
+
+
+def pod_claims(pod: Pod, world: World) -> tuple[list[PersistentVolumeClaim], str]:
+    """The pod's claims in the order of its volumes, or why one of them cannot be used."""
+    claims: list[PersistentVolumeClaim] = []
+    for use in uses_of(pod.spec).claims:
+        name = use.claim_name(pod)
+        claim = find_claim(world, pod, name)
+        if claim is None:
+            if use.is_ephemeral:
+                waiting = "waiting for ephemeral volume controller to create the"
+                return [], f'{waiting} persistentvolumeclaim "{name}"'
+            return [], not_found("persistentvolumeclaim", name)
+        if claim.status.phase == "Lost":
+            gone = f'bound to non-existent persistentvolume "{claim.spec.volume_name}"'
+            return [], f'persistentvolumeclaim "{name}" {gone}'
+        if claim.metadata.deletion_timestamp is not None:
+            return [], f'persistentvolumeclaim "{name}" is being deleted'
+        foreign = ownership_error(pod, claim) if use.is_ephemeral else ""
+        if foreign:
+            return [], foreign
+        claims.append(claim)
+    return claims, ""
+
+
+def refusal_of(conflicts: int) -> Status:
+    """The refusal for a node with these conflicts.
+
+    Unresolvable: evicting pods frees no volume.
+    """
+    return unresolvable(*(text for bit, text in REASONS.items() if conflicts & bit))
+
+
+def storage_of(found: Found) -> dict[str, tuple[int, int]]:
+    """Storage class -> (bytes asked for, bytes there), of the volumes to be bound, or of those to
+    be provisioned if there are none.
+
+    Differs: the original breaks down where a capacity gives only its maximum volume size, or a
+    claim names its class by annotation; here these count as 0 bytes and as that class.
+    """
+    storage: dict[str, tuple[int, int]] = {}
+    for claim, volume in found.static:
+        name = volume.spec.storage_class_name
+        asked, there = storage.get(name, (0, 0))
+        size = value(volume.spec.capacity.get("storage", 0))
+        storage[name] = asked + value(requested_size(claim) or 0), there + size
+    if found.static:
+        return storage
+    for provision in found.dynamic:
+        if provision.capacity is None:
+            continue
+        name = provision.claim.spec.storage_class_name or class_name(provision.claim)
+        asked = storage.get(name, (0, 0))[0] + value(requested_size(provision.claim) or 0)
+        # The same storage serves all claims of a class, so it counts once.
+        storage[name] = asked, value(provision.capacity.capacity or 0)
+    return storage
+
+
+def storage_score(storage: dict[str, tuple[int, int]], line: NDArray[np.int64]) -> int:
+    """The mean of the classes' scores, rounded half up. line: int64 (101,): score by percent."""
+    if not storage:
+        return 0
+    total = sum(int(line[_utilization(*sizes)]) for sizes in storage.values())
+    return (2 * total + len(storage)) // (2 * len(storage))
+
+
+def _utilization(asked: int, there: int) -> int:
+    """Percent, 0 to 100; asking for more than is there counts as all of it."""
+    if there == 0 or asked > there:
+        return UTILIZATION_MAX
+    return max(0, asked * UTILIZATION_MAX // there)

@@ -1,0 +1,110 @@
+"""Which rows use which claims and disks: kept by delta beside a table of nodes.
+
+A pod that asks whether somebody else uses its claim or its disk then looks at the pods that do,
+not at all of them.
+
+Source: kube-scheduler v1.36, framework/types PVCRefCounts and backend/cache IsPVCUsedByPods.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator
+from typing import TypeVar
+
+from stowplan.framework import NodeTable, PodInfo
+from stowplan.objects.volume import Volume
+from stowplan.plugins.volume_claims import uses_of
+
+K = TypeVar("K", bound=Hashable)
+
+DiskKey = tuple[str, ...]
+
+
+def disk_keys(volume: Volume) -> Iterator[DiskKey]:
+    """What two volumes must have in common to be the same in-tree disk (RBD: at least that)."""
+    if volume.gce_persistent_disk is not None:
+        yield "gce", volume.gce_persistent_disk.pd_name
+    if volume.aws_elastic_block_store is not None:
+        yield "aws", volume.aws_elastic_block_store.volume_id
+    if volume.iscsi is not None:
+        yield "iscsi", volume.iscsi.iqn
+    if volume.rbd is not None:
+        yield "rbd", volume.rbd.pool, volume.rbd.image
+
+
+class VolumeUse:
+    """A PodWatcher that looks at volumes only.
+
+    pods: row -> its pods with volumes that rules read, in no particular order. claims:
+    `NAMESPACE/NAME` -> how many volumes of the pods on all rows name the claim. disks: in-tree
+    disk -> rows -> how many volumes there may be this disk.
+    """
+
+    @classmethod
+    def of(cls, nodes: NodeTable) -> VolumeUse:
+        """What is kept for a table: from the first time that somebody asks."""
+        kept = nodes.extras.get(cls.__name__)
+        if not isinstance(kept, cls):
+            kept = nodes.extras[cls.__name__] = cls()
+            nodes.watch(kept)
+        return kept
+
+    def __init__(self) -> None:
+        self.pods: dict[int, list[PodInfo]] = {}
+        self.claims: Counter[str] = Counter()
+        self.disks: dict[DiskKey, Counter[int]] = {}
+
+    def pod_added(self, row: int, info: PodInfo) -> None:
+        """A pod came to a row."""
+        if not info.pod.spec.volumes:
+            return
+        uses = uses_of(info.pod.spec)
+        if uses.disks or uses.attachable:
+            self.pods.setdefault(row, []).append(info)
+        for name in uses.named_claims:
+            self.claims[f"{info.pod.namespace}/{name}"] += 1
+        for key in _keys(info):
+            self.disks.setdefault(key, Counter())[row] += 1
+
+    def pod_removed(self, row: int, info: PodInfo) -> None:
+        """A pod left a row."""
+        if not info.pod.spec.volumes:
+            return
+        uses = uses_of(info.pod.spec)
+        if uses.disks or uses.attachable:
+            pods = self.pods[row]
+            del pods[next(i for i, other in enumerate(pods) if other.uid == info.uid)]
+            if not pods:
+                del self.pods[row]
+        for name in uses.named_claims:
+            _count_down(self.claims, f"{info.pod.namespace}/{name}")
+        for key in _keys(info):
+            _count_down(self.disks[key], row)
+            if not self.disks[key]:
+                del self.disks[key]
+
+    def row_added(self, row: int) -> None:
+        """A node arrived; its pods are announced next."""
+
+    def row_moved(self, source: int, target: int) -> None:
+        """The node of row `source` now stands on `target`, which is empty."""
+        moved = self.pods.pop(source, None)
+        if moved is None:
+            return
+        self.pods[target] = moved
+        for key in {key for info in moved for key in _keys(info)}:
+            self.disks[key][target] = self.disks[key].pop(source)
+
+    def row_dropped(self, row: int) -> None:
+        """The last row ended, empty."""
+
+
+def _keys(info: PodInfo) -> Iterator[DiskKey]:
+    return (key for volume in uses_of(info.pod.spec).disks for key in disk_keys(volume))
+
+
+def _count_down(counts: Counter[K], key: K) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]

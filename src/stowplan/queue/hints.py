@@ -1,0 +1,154 @@
+"""Hints: which plugins want to hear of an event, and what they make of it for one pod.
+
+Source: kube-scheduler v1.36, backend/queue/scheduling_queue.go isPodWorthRequeuing and
+isEventOfInterest; framework/runtime fillEnqueueExtensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import Any
+
+from stowplan.framework.clusterevents import (
+    EVERY_EVENT,
+    ClusterEvent,
+    EventWithHint,
+    Hint,
+    QueueingHint,
+    matches,
+    with_taint_rule,
+)
+from stowplan.framework.runtime import Framework
+from stowplan.objects.pod import Pod
+from stowplan.queue.entry import QueueEntry
+
+REFUSING_POINTS = ("preEnqueue", "preFilter", "filter", "reserve", "permit")
+"""The extension points at which a plugin can refuse a pod until something changes."""
+
+
+class Worth(IntEnum):
+    """What an event means for a pod; of several the greatest counts."""
+
+    NOTHING = 0
+    AFTER_BACKOFF = 1
+    AT_ONCE = 2
+
+
+Registrations = Mapping[str, Sequence[EventWithHint]]
+"""Plugin -> what it registered."""
+
+
+class Hints:
+    """The registrations of every profile, with what they amount to for each kind of event."""
+
+    def __init__(self, by_profile: Mapping[str, Registrations]) -> None:
+        """by_profile: scheduler name -> registrations, without the automatic taint rule."""
+        self._by_profile = {
+            profile: {plugin: with_taint_rule(events) for plugin, events in plugins.items()}
+            for profile, plugins in by_profile.items()
+        }
+        self._asked: dict[tuple[str, ClusterEvent], tuple[tuple[str, Hint | None], ...]] = {}
+        self._listeners: dict[ClusterEvent, tuple[str, ...]] = {}
+
+    @classmethod
+    def of(cls, frameworks: Mapping[str, Framework]) -> Hints:
+        """What the plugins of the profiles register; who cannot refuse a pod has no say."""
+        found: dict[str, dict[str, Sequence[EventWithHint]]] = {}
+        for profile, framework in frameworks.items():
+            refusing = {m.name: m for point in REFUSING_POINTS for m in framework.at(point)}
+            found[profile] = {
+                name: EVERY_EVENT
+                if member.calls["events_to_register"] is None
+                else member.call("events_to_register")
+                for name, member in refusing.items()
+            }
+        return cls(found)
+
+    def always(self) -> Hints:
+        """The same registrations with every hint left out: any such event is worth an attempt."""
+        return Hints(
+            {
+                profile: {
+                    plugin: tuple(EventWithHint(one.event) for one in events)
+                    for plugin, events in registrations.items()
+                }
+                for profile, registrations in self._by_profile.items()
+            }
+        )
+
+    def listeners(self, event: ClusterEvent) -> tuple[str, ...]:
+        """The plugins, of any profile, that registered for such an event."""
+        known = self._listeners.get(event)
+        if known is None:
+            known = self._listeners[event] = tuple(
+                dict.fromkeys(
+                    plugin
+                    for registrations in self._by_profile.values()
+                    for plugin, events in registrations.items()
+                    if any(matches(one.event, event) for one in events)
+                )
+            )
+        return known
+
+    def concern(self, event: ClusterEvent) -> bool:
+        """True for an event that any plugin registered for, or that is meant for all."""
+        return event.is_wildcard or bool(self.listeners(event))
+
+    def opens(self, gate: str, event: ClusterEvent) -> bool:
+        """True when the gating plugin registered for the event."""
+        return gate in self.listeners(event)
+
+    def worth(self, entry: QueueEntry, event: ClusterEvent, old: Any, new: Any) -> Worth:
+        """What the event means for a pod, by the hints of the plugins that refused it.
+
+        A pod that no plugin refused failed by an error and is simply tried again. A wildcard
+        means every pod, or only the pod that it brings as its new object.
+        """
+        refusers = entry.refusers
+        if not refusers:
+            return Worth.AFTER_BACKOFF
+        if event.is_wildcard:
+            meant = new is None or (isinstance(new, Pod) and new.uid == entry.pod.uid)
+            return Worth.AFTER_BACKOFF if meant else Worth.NOTHING
+        profile = entry.pod.spec.scheduler_name
+        if profile not in self._by_profile:
+            return Worth.AFTER_BACKOFF
+        worth = Worth.NOTHING
+        for plugin, hint in self._interested(profile, event):
+            if plugin not in refusers:
+                continue
+            if hint is not None and hint(entry.pod, old, new) == QueueingHint.SKIP:
+                continue
+            if plugin in entry.pending_on:
+                return Worth.AT_ONCE
+            worth = Worth.AFTER_BACKOFF
+            if not entry.pending_on:
+                return worth
+        return worth
+
+    def answers(
+        self, entry: QueueEntry, event: ClusterEvent, old: Any, new: Any
+    ) -> dict[str, QueueingHint]:
+        """What every plugin that refused the pod and hears of the event says to it."""
+        found: dict[str, QueueingHint] = {}
+        if event.is_wildcard:
+            return found
+        for plugin, hint in self._interested(entry.pod.spec.scheduler_name, event):
+            if plugin in entry.refusers:
+                said = QueueingHint.QUEUE if hint is None else hint(entry.pod, old, new)
+                found[plugin] = max(said, found.get(plugin, said))
+        return found
+
+    def _interested(self, profile: str, event: ClusterEvent) -> tuple[tuple[str, Hint | None], ...]:
+        """(plugin, hint) of each registration of a profile that the event matches."""
+        known = self._asked.get((profile, event))
+        if known is None:
+            registrations = self._by_profile.get(profile, {})
+            known = self._asked[profile, event] = tuple(
+                (plugin, one.hint)
+                for plugin, events in registrations.items()
+                for one in events
+                if matches(one.event, event)
+            )
+        return known

@@ -1,0 +1,69 @@
+"""Parked: pods that were refused, or are gated, until some event may help them.
+
+An index by plugin keeps an event from looking at pods that no interested plugin has refused:
+with thousands parked, most events concern none of them.
+
+Source: kube-scheduler v1.36, backend/queue/unschedulable_pods.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from stowplan.queue.entry import QueueEntry
+
+
+class Parked:
+    """Entries by key, in order of arrival.
+
+    The plugins of an entry must not change while it is in here.
+    """
+
+    __slots__ = ("_by_key", "_by_plugin")
+
+    def __init__(self) -> None:
+        self._by_key: dict[str, QueueEntry] = {}
+        self._by_plugin: dict[str, dict[str, QueueEntry]] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._by_key
+
+    def __iter__(self) -> Iterator[QueueEntry]:
+        return iter(self._by_key.values())
+
+    def put(self, entry: QueueEntry) -> None:
+        """Add an entry, in place of one with the same key."""
+        self.take(entry.key)
+        self._by_key[entry.key] = entry
+        for plugin in entry.refusers:
+            self._by_plugin.setdefault(plugin, {})[entry.key] = entry
+
+    def get(self, key: str) -> QueueEntry | None:
+        """The entry of a key."""
+        return self._by_key.get(key)
+
+    def take(self, key: str) -> QueueEntry | None:
+        """Remove the entry of a key and return it."""
+        entry = self._by_key.pop(key, None)
+        if entry is not None:
+            for plugin in entry.refusers:
+                del self._by_plugin[plugin][key]
+        return entry
+
+    def refused_by(self, plugins: Iterable[str]) -> list[QueueEntry]:
+        """The entries that any of `plugins` has refused, each once."""
+        found: dict[str, QueueEntry] = {}
+        for plugin in plugins:
+            found |= self._by_plugin.get(plugin, {})
+        return list(found.values())
+
+    def older_than(self, moment: int) -> list[QueueEntry]:
+        """The entries that arrived or failed before `moment`."""
+        return [entry for entry in self._by_key.values() if entry.added_at < moment]
+
+    def oldest(self) -> int | None:
+        """When the entry that has waited longest arrived or failed; None while there is none."""
+        return min((int(entry.added_at) for entry in self._by_key.values()), default=None)

@@ -1,0 +1,337 @@
+"""check_plugin(): does a plugin keep the contract that the engine relies on?
+
+    from stowplan.testing import check_plugin, checks
+
+    def test_my_plugin():
+        check_plugin(MyPlugin)
+
+    @pytest.mark.parametrize("check", checks(MyPlugin))   # or one test per check
+    def test_my_plugin(check):
+        check()
+
+Each check builds clusters by seeded dice and asks the plugin, alone, as the engine would. What is
+not checked: that the events which a plugin registers for can turn its refusals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from stowplan.columns import NodeTable
+from stowplan.framework import (
+    SCORE_MAX,
+    ContractError,
+    CycleState,
+    FeatureGates,
+    QueuedPod,
+    Snapshot,
+    World,
+)
+from stowplan.objects.codec import encode
+from stowplan.objects.pod import Pod
+from stowplan.testing.contents import contents, differences
+from stowplan.testing.dice import number
+from stowplan.testing.trial import Answers, Trial, answers, disagreement
+
+SEEDS = range(12)
+
+
+class CheckFailed(AssertionError):
+    """A plugin broke the contract. plugin, check, seed: which, what, and the dice that show it."""
+
+    def __init__(self, plugin: str, check: str, seed: int, story: str) -> None:
+        """story: what was asked, what was got and what was wanted."""
+        super().__init__(f"plugin {plugin!r}: {check} (seed {seed}): {story}")
+        self.plugin = plugin
+        self.check = check
+        self.seed = seed
+
+
+class Check:
+    """One check of one plugin; call it to run it. `__name__` names both, for test ids."""
+
+    def __init__(
+        self,
+        name: str,
+        plugin: type[Any],
+        args: Any,
+        seeds: Iterable[int],
+        gates: FeatureGates,
+    ) -> None:
+        self.name = name
+        self.plugin = plugin
+        self.__name__ = f"{plugin.name}-{name}"
+        self._args = args
+        self._seeds = tuple(seeds)
+        self._gates = gates
+
+    def __repr__(self) -> str:
+        return self.__name__
+
+    def __call__(self) -> None:
+        """Raise CheckFailed when the plugin fails the check under one of the seeds."""
+        for seed in self._seeds:
+            try:
+                trial = Trial(self.plugin, self._args, self._gates, seed)
+                story = next(CHECKS[self.name](trial), "")
+            except ContractError as broken:
+                raise CheckFailed(self.plugin.name, self.name, seed, str(broken)) from broken
+            if story:
+                raise CheckFailed(self.plugin.name, self.name, seed, story)
+
+
+def check_plugin(
+    plugin: type[Any],
+    args: Any = None,
+    *,
+    seeds: Iterable[int] = SEEDS,
+    gates: FeatureGates | None = None,
+) -> None:
+    """Run every check; raises CheckFailed at the first that fails.
+
+    args: what the plugin is configured with, None for its defaults.
+    """
+    for check in checks(plugin, args, seeds=seeds, gates=gates):
+        check()
+
+
+def checks(
+    plugin: type[Any],
+    args: Any = None,
+    *,
+    seeds: Iterable[int] = SEEDS,
+    gates: FeatureGates | None = None,
+) -> list[Check]:
+    """The checks that concern a plugin, to run one by one: an argument of pytest's parametrize."""
+    kept = tuple(seeds)
+    return [
+        Check(name, plugin, args, kept, gates or FeatureGates())
+        for name in CHECKS
+        if any(hasattr(plugin, method) for method in CONCERNS.get(name, ("name",)))
+    ]
+
+
+# The checks. Each yields what is wrong, if anything is; the first story is told.
+
+
+def column_agrees_with_scalar(trial: Trial) -> Iterator[str]:
+    """`filter_column` and `score_column` say what `filter` and `score` say.
+
+    For all rows, for some in any order and for none: verdicts, reasons and raw scores.
+    """
+    by_column, by_node = trial.framework(), trial.framework(columns=False)
+    snapshot = trial.scene.snapshot()
+    none = np.zeros(0, dtype=np.int64)
+    for pod in trial.scene.pending:
+        for rows in (None, trial.some_rows(snapshot.nodes), none):
+            got = answers(by_column, pod, snapshot, rows)
+            wanted = answers(by_node, pod, snapshot, rows)
+            asked = "all rows" if rows is None else f"rows {rows.tolist()}"
+            yield from _compared(got, wanted, pod, f"by column ({asked}), not as by node")
+
+
+def inputs_are_left_alone(trial: Trial) -> Iterator[str]:
+    """Pod, nodes, columns, other objects and the scores to normalise are not changed."""
+    framework, snapshot = trial.framework(), trial.scene.snapshot()
+    before = contents(snapshot.nodes)
+    objects = encode(trial.scene)
+    for pod in trial.scene.pending:
+        answers(framework, pod, snapshot)
+        for change in differences(contents(snapshot.nodes), before):
+            yield f"pod {pod.key!r}: the node table was changed: {change}"
+        if encode(trial.scene) != objects:
+            yield f"pod {pod.key!r}: an object was changed"
+        yield from _normalised_in_place(trial, pod, snapshot)
+
+
+def _normalised_in_place(trial: Trial, pod: Pod, snapshot: Snapshot) -> Iterator[str]:
+    normalise = trial.member(trial.framework()).calls["normalize_score"]
+    if normalise is None:
+        return
+    nodes = snapshot.nodes
+    framework = trial.framework()
+    known = answers(framework, pod, snapshot)
+    if not known.raw:
+        return
+    state = CycleState()
+    framework.run_pre_filter(pod, snapshot, state)
+    rows = np.sort(np.array([nodes.row(name) for name in known.raw], dtype=np.int64))
+    framework.run_pre_score(pod, snapshot, rows, state)
+    scores = np.array([known.raw[nodes.names[row]] for row in rows.tolist()], dtype=np.int64)
+    given = scores.copy()
+    trial.member(framework).call("normalize_score", given, pod, nodes, rows, state)
+    if not np.array_equal(given, scores):
+        yield f"pod {pod.key!r}: normalize_score changed {scores.tolist()} to {given.tolist()}"
+
+
+def columns_are_not_lent(trial: Trial) -> Iterator[str]:
+    """`filter_column` and `score_column` return arrays of their own, not views of a column."""
+    framework, snapshot = trial.framework(), trial.scene.snapshot()
+    nodes = snapshot.nodes
+    columns = _columns(nodes)
+    member = trial.member(framework)
+    for pod in trial.scene.pending:
+        state = CycleState()
+        if not framework.run_pre_filter(pod, snapshot, state).status.is_success:
+            continue
+        skipped = {"filter_column": state.skip_filter, "score_column": state.skip_score}
+        if not framework.run_pre_score(pod, snapshot, np.arange(nodes.n_nodes), state).is_success:
+            skipped["score_column"].add(member.name)
+        for method, names in skipped.items():
+            if member.calls[method] is None or member.name in names:
+                continue
+            answer = member.call(method, pod, nodes, nodes.all_rows, state)
+            if any(np.may_share_memory(answer, column) for column in columns):
+                yield f"pod {pod.key!r}: {method} gave a view of a column, wanted a new array"
+
+
+def _columns(nodes: NodeTable) -> list[Any]:
+    columns = [nodes.pod_count, nodes.unschedulable, nodes.order, nodes.rank]
+    columns += [nodes.nonzero_requested("cpu"), nodes.nonzero_requested("memory")]
+    for name in nodes.resources.values:
+        columns += [nodes.allocatable(name), nodes.requested(name)]
+    return columns
+
+
+def scores_are_in_range(trial: Trial) -> Iterator[str]:
+    """After `normalize_score` every score is an int64 from 0 to SCORE_MAX."""
+    framework, snapshot = trial.framework(), trial.scene.snapshot()
+    weight = trial.member(framework).weight
+    for pod in trial.scene.pending:
+        for name, score in answers(framework, pod, snapshot).final.items():
+            if not 0 <= score <= SCORE_MAX * weight:
+                yield (
+                    f"pod {pod.key!r} on node {name!r}: got {score}, "
+                    f"wanted 0 to {SCORE_MAX} times the weight {weight}"
+                )
+
+
+def rows_may_be_permuted(trial: Trial) -> Iterator[str]:
+    """The same nodes on other rows get the same answers."""
+    framework, scene = trial.framework(), trial.scene
+    snapshot = scene.snapshot()
+    other = Snapshot(_permuted(trial), World(scene.objects))
+    for pod in scene.pending:
+        wanted = answers(framework, pod, snapshot)
+        got = answers(framework, pod, other)
+        yield from _compared(got, wanted, pod, "with the nodes on other rows, not as before")
+
+
+def _permuted(trial: Trial) -> NodeTable:
+    """The cluster of the trial, arrived at another way: other order, nodes gone and back."""
+    table, scene = NodeTable(), trial.scene
+    for place in trial.dice.permutation(len(scene.nodes)).tolist():
+        table.add_node(scene.nodes[place])
+    for place in trial.dice.permutation(len(scene.pods)).tolist():
+        table.add_pod(scene.pods[place])
+    for node in scene.nodes:
+        if number(trial.dice, 0, 2) == 0:
+            table.remove_node(node.name)
+            table.add_node(node)
+    table.refresh()
+    return table
+
+
+def asking_twice_changes_nothing(trial: Trial) -> Iterator[str]:
+    """The same pod on the same cluster gets the same answers again."""
+    framework, snapshot = trial.framework(), trial.scene.snapshot()
+    for pod in trial.scene.pending:
+        wanted = answers(framework, pod, snapshot)
+        got = answers(framework, pod, snapshot)
+        yield from _compared(got, wanted, pod, "asked again, not as the first time")
+
+
+def an_empty_cluster_is_no_error(trial: Trial) -> Iterator[str]:
+    """With no node at all, arrays are empty and nothing raises."""
+    framework, snapshot = trial.framework(), Snapshot(NodeTable(), World(trial.scene.objects))
+    for pod in trial.scene.pending:
+        got = answers(framework, pod, snapshot)
+        if got.filter or got.raw or got.final:
+            yield f"pod {pod.key!r}: got answers {got}, wanted none"
+
+
+def nothing_is_kept_between_pods(trial: Trial) -> Iterator[str]:
+    """What a pod is told does not depend on which pods and clusters were asked about before."""
+    used, scene = trial.framework(), trial.scene
+    elsewhere = Trial(trial.plugin, trial.args, trial.gates, number(trial.dice, 0, 10**6)).scene
+    snapshots = (scene.snapshot(), elsewhere.snapshot())
+    for before, pod in zip(elsewhere.pending, scene.pending, strict=True):
+        for earlier, later in product(snapshots, repeat=2):
+            answers(used, before, earlier)
+            got = answers(used, pod, later)
+            wanted = answers(trial.framework(), pod, later)
+            yield from _compared(got, wanted, pod, f"after pod {before.key!r}, not as at first")
+
+
+def equal_signatures_mean_equal_answers(trial: Trial) -> Iterator[str]:
+    """Pods with equal signatures get the same answers, so the engine may ask for one of them."""
+    framework, snapshot = trial.framework(), trial.scene.snapshot()
+    first: dict[object, tuple[Pod, Answers]] = {}
+    for original in trial.scene.pending:
+        for pod in (original, *(trial.crossed(original) for _ in range(10))):
+            signature = trial.member(framework).call("signature", pod)
+            try:
+                known = first.get(signature)
+            except TypeError:
+                yield f"pod {pod.key!r}: signature {signature!r}, wanted a hashable"
+                return
+            got = answers(framework, pod, snapshot)
+            if known is None:
+                first[signature] = pod, got
+                continue
+            story = f"the signature of pod {known[0].key!r}, not its answers"
+            yield from _compared(got, known[1], pod, story)
+
+
+def queue_order_is_strict(trial: Trial) -> Iterator[str]:
+    """`less` is never true both ways nor in a circle, and `sort_key` sorts the same way."""
+    framework = trial.framework()
+    key = framework.sort_key()
+    pods = [QueuedPod(pod, float(number(trial.dice, 0, 3))) for pod in trial.scene.pending]
+    for a in pods:
+        for b in pods:
+            less = framework.less(a, b)
+            names = f"{a.pod.key!r} and {b.pod.key!r}"
+            if less and framework.less(b, a):
+                yield f"pods {names}: each is less than the other"
+            if less and any(framework.less(b, c) and not framework.less(a, c) for c in pods):
+                yield f"pods {names}: the first is not less than all that the second is less than"
+            if key is not None and bool(key(a) < key(b)) != less:
+                yield f"pods {names}: less says {less}, sort_key the opposite"
+
+
+def _compared(got: Answers, wanted: Answers, pod: Pod, story: str) -> Iterator[str]:
+    difference = disagreement(got, wanted)
+    if difference:
+        yield f"pod {pod.key!r}, {story}: {difference}"
+
+
+CHECKS: dict[str, Callable[[Trial], Iterator[str]]] = {
+    check.__name__: check
+    for check in (
+        column_agrees_with_scalar,
+        inputs_are_left_alone,
+        columns_are_not_lent,
+        scores_are_in_range,
+        rows_may_be_permuted,
+        asking_twice_changes_nothing,
+        an_empty_cluster_is_no_error,
+        nothing_is_kept_between_pods,
+        equal_signatures_mean_equal_answers,
+        queue_order_is_strict,
+    )
+}
+"""Every check by name, in the order in which they run."""
+
+CONCERNS: dict[str, tuple[str, ...]] = {
+    "column_agrees_with_scalar": ("filter_column", "score_column"),
+    "columns_are_not_lent": ("filter_column", "score_column"),
+    "scores_are_in_range": ("score",),
+    "equal_signatures_mean_equal_answers": ("signature",),
+    "queue_order_is_strict": ("less",),
+}
+"""Check -> the methods of which a plugin must have one; the others concern every plugin."""

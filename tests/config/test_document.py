@@ -1,0 +1,169 @@
+"""YAML and JSON as configuration files use them, and what is wrong with those that cannot be."""
+
+from typing import Any
+
+import pytest
+
+from stowplan.config.document import NODES_MAX, documents
+from stowplan.config.strict import Problems
+
+
+def read(text: str | bytes) -> list[Any]:
+    problems = Problems()
+    found = documents(text, problems)
+    assert not problems.found
+    return found
+
+
+def complaints(text: str | bytes) -> list[str]:
+    problems = Problems()
+    documents(text, problems)
+    return [str(problem) for problem in problems.found]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1", 1),
+        ("-1", -1),
+        ("+1", 1),
+        ("1_000", 1000),
+        ("010", 8),
+        ("0o10", 8),
+        ("0x1F", 31),
+        ("0b11", 3),
+        ("0", 0),
+        ("1.5", 1.5),
+        ("1e3", 1000.0),
+        (".5", 0.5),
+        ("-2.", -2.0),
+        (".inf", float("inf")),
+        ("-.INF", float("-inf")),
+        ("true", True),
+        ("No", False),
+        ("on", True),
+        ("~", None),
+        ("", None),
+        ("null", None),
+        ("y", "y"),
+        ("text", "text"),
+        ("5s", "5s"),
+        ("1:30", "1:30"),
+        ("2001-12-14", "2001-12-14"),
+        ("2001-12-14T21:59:43Z", "2001-12-14T21:59:43Z"),
+        ("=", "="),
+        ("0.5.1", "0.5.1"),
+        ("9" * 5000, "9" * 5000),
+        ("'1'", "1"),
+        ('"true"', "true"),
+        ("!!str 1", "1"),
+        ("!!int 1", 1),
+        ("! 1", "1"),
+        ("|\n    1\n", "1\n"),
+        ("[1, a]", [1, "a"]),
+        ("{b: 1}", {"b": 1}),
+        ("!!map {b: 1}", {"b": 1}),
+    ],
+)
+def test_values(text: str, value: Any) -> None:
+    assert read(f"a: {text}") == [{"a": value}]
+    assert type(read(f"a: {text}")[0]["a"]) is type(value)
+
+
+def test_json_is_yaml() -> None:
+    text = '{\n\t"a": [1, 2.5, null, true],\n\t"b": {"c": "\\u00e4\\"\\/"}}'
+    assert read(text.replace("\t", "  ")) == [{"a": [1, 2.5, None, True], "b": {"c": 'ä"/'}}]
+
+
+def test_keys_are_text() -> None:
+    assert read("1: a\non: b\nnull: c\n") == [{"1": "a", "on": "b", "null": "c"}]
+
+
+def test_aliases_and_merges() -> None:
+    text = """
+    base: &base {a: 1, b: 2}
+    more: &more {b: 3, c: 4}
+    same: *base
+    over: {b: 9, <<: *base}
+    both: {<<: [*more, *base]}
+    text: {"<<": 1}
+    """
+    tree = read(text)[0]
+    assert tree["same"] == {"a": 1, "b": 2}
+    assert tree["over"] == {"a": 1, "b": 9}
+    assert tree["both"] == {"a": 1, "b": 3, "c": 4}
+    assert tree["text"] == {"<<": 1}
+
+
+def test_empty_documents_do_not_count() -> None:
+    assert read("") == read("---\n") == read("# nothing\n") == []
+    assert read("---\na: 1\n---\n---\n") == [{"a": 1}]
+    assert read("a: 1\n---\nb: 2\n") == [{"a": 1}, {"b": 2}]
+
+
+def test_bytes_and_byte_order_mark() -> None:
+    assert read("\ufeffa: ä".encode()) == [{"a": "ä"}]
+
+
+def test_repeated_keys_are_all_named_and_the_first_holds() -> None:
+    text = "a: 1\nb:\n- {c: 1, c: 2}\na: 3\n"
+    problems = Problems()
+    assert documents(text, problems) == [{"a": 1, "b": [{"c": 1}]}]
+    assert [str(problem) for problem in problems.found] == [
+        "b[0].c: got the key again in line 3, wanted each key once (first in line 3)",
+        "a: got the key again in line 4, wanted each key once (first in line 1)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("a: b: c", "line 1, column 5"),
+        ("a:\n\t- b", "line 2, column 1"),
+        ("a: [1,\n", "line 2, column 1"),
+        ("a: 'b\n", "line 2, column 1"),
+        ("- a\nb: 1\n", "line 2, column 1"),
+    ],
+)
+def test_bad_syntax_names_line_and_column(text: str, place: str) -> None:
+    (complaint,) = complaints(text)
+    assert complaint.startswith(f"{place}: got ")
+    assert complaint.endswith("wanted well-formed YAML or JSON")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("a: *b", "line 1, column 4: got *b, wanted an anchor that was defined before"),
+        ("a: &b [*b]", "line 1, column 8: got *b, wanted a value that does not contain itself"),
+        ("? [a]\n: 1", "line 1, column 3: got a key that is no scalar, wanted a name"),
+        ("<<: 1", "line 1, column 5: got <<: 1, wanted a mapping or a list of them"),
+        ("a: " + "[" * 200, "line 1, column 104: got deeper nesting, wanted at most 100 levels"),
+        (
+            "a: " + "[" * 200_000,
+            "line 1, column 104: got deeper nesting, wanted at most 100 levels",
+        ),
+        (b"a: \xff", "character 4: got what is not UTF-8, wanted text in UTF-8"),
+        ("a: \ud800", "character 4: got what is not UTF-8, wanted text in UTF-8"),
+    ],
+)
+def test_what_cannot_be_read(text: str | bytes, complaint: str) -> None:
+    assert complaints(text) == [complaint]
+
+
+@pytest.mark.parametrize("text", ["!!python/object:os.system x", "!x [1]", "!!set {a}", "!!int a"])
+def test_tags_make_nothing(text: str) -> None:
+    (complaint,) = complaints(f"a: {text}")
+    assert complaint.endswith("wanted plain data without tags")
+
+
+def test_control_characters() -> None:
+    (complaint,) = complaints("a: 1\nb: \x01")
+    assert complaint.startswith("character 9: got ")
+
+
+def test_aliases_of_aliases_do_not_exhaust_the_machine() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]
+    (complaint,) = complaints("\n".join(lines))
+    assert complaint.endswith(f"wanted at most {NODES_MAX} values")

@@ -1,0 +1,243 @@
+"""The walker: what each type accepts, and that every mistake is found with its path."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from enum import Enum
+from typing import Annotated, Any, Literal
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Meta
+
+from stowplan.config.strict import BAD, Problems, decode, encode
+from stowplan.framework import Problem
+from stowplan.objects.pod import NodeAffinity
+from stowplan.objects.selectors import NodeSelectorRequirement, NodeSelectorTerm
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Inner(msgspec.Struct, frozen=True, rename="camel"):
+    the_name: str = "x"
+    time_limit: timedelta = timedelta(seconds=5)
+
+
+class Outer(msgspec.Struct, frozen=True, rename="camel"):
+    size: int
+    inner: Inner = Inner()
+    items: tuple[Inner, ...] = ()
+    by_name: dict[str, int] = {}
+    odd_name: bool = msgspec.field(default=False, name="HTTPS")
+
+
+class Even(msgspec.Struct, frozen=True):
+    number: int = 0
+
+    def __post_init__(self) -> None:
+        if self.number % 2:
+            raise ValueError("an even number")
+
+
+def walk(tree: Any, kind: Any) -> tuple[Any, list[str]]:
+    problems = Problems()
+    value = decode(tree, kind, "at", problems)
+    return value, [str(problem) for problem in problems.found]
+
+
+@pytest.mark.parametrize(
+    ("kind", "tree", "value"),
+    [
+        (int, 5, 5),
+        (int, 5.0, 5),
+        (float, 5, 5.0),
+        (float, -2.5, -2.5),
+        (str, "5", "5"),
+        (bool, True, True),
+        (bytes, "YWI=", b"ab"),
+        (timedelta, "1m30s", timedelta(seconds=90)),
+        (Any, {"a": [1]}, {"a": [1]}),
+        (int | None, None, None),
+        (int | None, 5, 5),
+        (str | int | float, 1.5, 1.5),
+        (str | int | float, "1", "1"),
+        (Literal["a", "b"], "b", "b"),
+        (Colour, "red", Colour.RED),
+        (tuple[int, ...], [1, 2], (1, 2)),
+        (list[str], ["a"], ["a"]),
+        (frozenset[str], ["a", "a"], frozenset("a")),
+        (Sequence[int], [1], (1,)),
+        (tuple[int, str], [1, "a"], (1, "a")),
+        (dict[str, int], {"a": 1}, {"a": 1}),
+        (Mapping[str, Any], {"a": None}, {"a": None}),
+        (Annotated[int, Meta(ge=1, le=5)], 5, 5),
+        (Annotated[str, Meta(min_length=1, pattern="^a")], "ab", "ab"),
+        (Inner, {}, Inner()),
+        (Inner, {"theName": None, "timeLimit": "1s"}, Inner("x", timedelta(seconds=1))),
+        (Outer, {"size": 1, "HTTPS": True}, Outer(1, odd_name=True)),
+        (
+            Outer,
+            {"size": 1, "items": [{}, {"theName": "b"}]},
+            Outer(1, items=(Inner(), Inner("b"))),
+        ),
+        (Even, {"number": 2}, Even(2)),
+    ],
+)
+def test_what_fits(kind: Any, tree: Any, value: Any) -> None:
+    read, complaints = walk(tree, kind)
+    assert not complaints
+    assert read == value
+    assert type(read) is type(value)
+
+
+WHOLE, DURATION = "wanted a whole number", "wanted a duration such as 300ms, 15s or 1h30m"
+
+
+@pytest.mark.parametrize(
+    ("kind", "tree", "complaint"),
+    [
+        (int, "a", f"got 'a', {WHOLE}"),
+        (int, "5", f"got '5', {WHOLE} (write it without quotes)"),
+        (int, True, f"got true, {WHOLE}"),
+        (int, 1.5, f"got 1.5, {WHOLE}"),
+        (int, None, f"got null, {WHOLE}"),
+        (int, 2**63, f"got {2**63}, {WHOLE} of 64 bits"),
+        (int, {}, f"got an empty mapping, {WHOLE}"),
+        (float, True, "got true, wanted a number"),
+        (float, float("inf"), "got inf, wanted a finite number"),
+        (float, 10**400, "got a number of 1329 bits, wanted a finite number"),
+        (str, 5, 'got 5, wanted a string (put it in quotes: "5")'),
+        (str, True, 'got true, wanted a string (put it in quotes: "true")'),
+        (str, ["a"], "got a list, wanted a string"),
+        (bool, "true", "got 'true', wanted true or false (write it without quotes)"),
+        (bool, 1, "got 1, wanted true or false"),
+        (bytes, "*", "got '*', wanted base64 text"),
+        (timedelta, 5, f"got 5, {DURATION} (did you mean '5s'?)"),
+        (timedelta, "5", f"got '5', {DURATION}"),
+        (int | None, "a", f"got 'a', {WHOLE}"),
+        (str | int, 1.5, f"got 1.5, wanted a string or {WHOLE.removeprefix('wanted ')}"),
+        (Literal["ab", "b"], "aB", "got 'aB', wanted 'ab' or 'b' (did you mean 'ab'?)"),
+        (Colour, "green", "got 'green', wanted 'red' or 'blue'"),
+        (tuple[int, ...], 1, "got 1, wanted a list"),
+        (tuple[Inner, ...], {"a": 1}, "got a mapping, wanted a list (put a dash before it)"),
+        (dict[str, int], [1], "got a list, wanted a mapping"),
+        (Annotated[int, Meta(ge=1, le=5)], 6, f"got 6, {WHOLE}, 1 to 5"),
+        (Annotated[int, Meta(ge=1)], 0, f"got 0, {WHOLE}, at least 1"),
+        (Annotated[str, Meta(min_length=1)], "", "got '', wanted a string, at least this long: 1"),
+        (Inner, 5, "got 5, wanted a mapping of theName, timeLimit"),
+        (Even, {"number": 3}, "got a mapping, wanted an even number"),
+        (str, "x" * 99, ""),
+    ],
+)
+def test_what_does_not(kind: Any, tree: Any, complaint: str) -> None:
+    read, complaints = walk(tree, kind)
+    assert complaints == ([f"at: {complaint}"] if complaint else [])
+    assert (read is BAD) == bool(complaint)
+
+
+def test_every_mistake_is_found_and_the_rest_is_read() -> None:
+    tree = {
+        "size": "big",
+        "sise": 1,
+        "inner": {"the_name": "a", "timeLimit": "soon"},
+        "items": [{"theName": 1}, "b", {"theName": "c"}],
+        "byName": {"a": 1, "b/c": "x"},
+        "HTTPS": "yes",
+    }
+    read, complaints = walk(tree, Outer)
+    assert complaints == [
+        "at.size: got 'big', wanted a whole number",
+        "at.sise: got an unknown field, wanted size, inner, items, byName, HTTPS"
+        " (did you mean 'size'?)",
+        "at.inner.the_name: got an unknown field, wanted theName, timeLimit"
+        " (did you mean 'theName'?)",
+        f"at.inner.timeLimit: got 'soon', {DURATION}",
+        'at.items[0].theName: got 1, wanted a string (put it in quotes: "1")',
+        "at.items[1]: got 'b', wanted a mapping of theName, timeLimit",
+        "at.byName['b/c']: got 'x', wanted a whole number",
+        "at.HTTPS: got 'yes', wanted true or false",
+    ]
+    # `size` has no default to go on with.
+    assert read is BAD
+    read, complaints = walk(tree | {"size": 1}, Outer)
+    assert len(complaints) == 7
+    assert read == Outer(1, items=(Inner(), Inner(), Inner("c")), by_name={"a": 1})
+
+
+def test_a_missing_field_is_named_with_what_it_takes() -> None:
+    assert walk({}, Outer) == (BAD, ["at.size: wanted a whole number"])
+
+
+def test_kubernetes_objects_are_read_strictly_too() -> None:
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    term = {"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}
+    read, complaints = walk({required: {"nodeSelectorTerms": [term]}}, NodeAffinity)
+    assert not complaints
+    requirement = NodeSelectorRequirement("a", "In", ("b",))
+    assert read.required.node_selector_terms == (NodeSelectorTerm((requirement,)),)
+    typo = {"matchExpressions": [{"key": "a", "op": "In", "values": [1]}]}
+    read, complaints = walk({required: {"nodeSelectorTerms": [typo]}}, NodeAffinity)
+    where = f"at.{required}.nodeSelectorTerms[0].matchExpressions[0]"
+    assert complaints == [
+        f"{where}.op: got an unknown field, wanted key, operator, values",
+        f'{where}.values[0]: got 1, wanted a string (put it in quotes: "1")',
+    ]
+
+
+def test_long_values_are_cut() -> None:
+    _, (complaint,) = walk("x" * 999, int)
+    assert len(complaint) < 120
+
+
+def test_later_checks_do_not_blame_what_is_spoilt() -> None:
+    problems = Problems()
+    problems.add("a.b", "1", "2")
+    problems.add("a.c", "an unknown field", "b", spoils=False)
+    later = [Problem(path, "got", "wanted") for path in ("a", "a.b", "a.b[0].x", "a.bc", "a.c")]
+    problems.extend(later)
+    assert [problem.path for problem in problems.found] == ["a.b", "a.c", "a.bc", "a.c"]
+    assert problems.spoilt("a")
+    assert not problems.spoilt("a.c")
+
+
+# Any value is printed as what is read back as the same.
+
+names = st.text("abc", max_size=3)
+limits = st.timedeltas(timedelta(0), timedelta(days=9))
+inners = st.builds(Inner, names, limits)
+outers = st.builds(
+    Outer,
+    st.integers(-(2**63), 2**63 - 1),
+    inners,
+    st.lists(inners, max_size=3).map(tuple),
+    st.dictionaries(names, st.integers(0, 9), max_size=2),
+    st.booleans(),
+)
+
+
+def check_round_trip(print_it: Any) -> None:
+    @given(outers)
+    def returns(value: Outer) -> None:
+        assert walk(print_it(value), Outer) == (value, [])
+
+    returns()
+
+
+def test_what_is_printed_is_read_back() -> None:
+    check_round_trip(encode)
+
+
+def test_control_printing_as_msgspec_does() -> None:
+    with pytest.raises(AssertionError):
+        check_round_trip(msgspec.to_builtins)
+
+
+def test_printing_leaves_out_what_is_absent() -> None:
+    assert encode({"a": (Colour.RED, b"ab", None)}) == {"a": ["red", "YWI=", None]}
+    assert encode(NodeAffinity()) == {}
+    assert encode(Inner()) == {"theName": "x", "timeLimit": "5s"}
+    assert encode(frozenset("ba")) == ["a", "b"]
