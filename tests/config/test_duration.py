@@ -101,6 +101,7 @@ def check_round_trip(print_it: Callable[[timedelta], str]) -> None:
     returns()
 
 
+@pytest.mark.hypothesis
 def test_what_is_printed_is_read_back() -> None:
     check_round_trip(render)
 

@@ -220,6 +220,7 @@ def check_expansion(expand: Expand) -> None:
     holds()
 
 
+@pytest.mark.hypothesis
 def test_any_expansion() -> None:
     check_expansion(expanded)
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from stowplan import config
 from stowplan.assembly.in_tree import DEFAULT_PLUGINS, registry
 from stowplan.assembly.plugin_files import installed_plugins
+from stowplan.cycle import CycleDecider
 from stowplan.framework import FeatureGates, Framework, PluginUse, Registry
 from stowplan.framework.runtime import frameworks
+from stowplan.queue import QueueOptions
+from stowplan.scheduler.machine import Machine, MachineOptions
 
 
 def configuration_of(
@@ -40,3 +45,18 @@ def frameworks_for(
 ) -> dict[str, Framework]:
     """A framework per scheduler name; raises ContractError."""
     return frameworks(configuration.profiles, full, gates or FeatureGates())
+
+
+def machine_for(
+    configuration: config.Configuration,
+    full: Registry,
+    gates: FeatureGates | None = None,
+    dice: np.random.Generator | None = None,
+) -> Machine:
+    """A scheduler for a configuration; raises ContractError. dice: breaks ties."""
+    queue = QueueOptions(
+        initial_backoff_s=configuration.pod_initial_backoff_seconds,
+        max_backoff_s=configuration.pod_max_backoff_seconds,
+    )
+    options = MachineOptions(queue=queue)
+    return Machine(frameworks_for(configuration, full, gates), CycleDecider(), options, dice)

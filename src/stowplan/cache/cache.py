@@ -34,6 +34,11 @@ class Cache:
         self._limit_s = assume_limit_s
         self._assumed: dict[str, float] = {}
 
+    def nominate_by(self, nominations: Nominations) -> None:
+        """Let decisions read these nominations; the queue owns them."""
+        self.nominations = nominations
+        self._snapshot = Snapshot(self.nodes, self.world, nominations)
+
     def snapshot(self) -> Snapshot:
         """The state for one attempt: live columns, node order and image counts taken over."""
         self.nodes.refresh()

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from stowplan.columns.nodetable import NodeTable
+from stowplan.columns.nodetable import NodeTable, TableError
+from stowplan.columns.podinfo import WILDCARD_IP
 
 
 class InvariantBroken(AssertionError):
@@ -15,7 +16,11 @@ class InvariantBroken(AssertionError):
 
 def validate(table: NodeTable) -> None:
     """Rebuild `table` from its objects and compare; raises InvariantBroken naming differences."""
-    differences = list(_differences(table, _rebuilt(table)))
+    try:
+        fresh = _rebuilt(table)
+    except TableError as contradiction:
+        raise InvariantBroken(f"node table: {contradiction}") from contradiction
+    differences = list(_differences(table, fresh))
     if differences:
         raise InvariantBroken("node table: " + "; ".join(differences[:10]))
 
@@ -24,9 +29,9 @@ def _rebuilt(table: NodeTable) -> NodeTable:
     fresh = NodeTable()
     for node in table.nodes:
         fresh.add_node(node)
-    for pods in table.pods:
+    for name, pods in zip(table.names, table.pods, strict=True):
         for info in pods:
-            fresh.add_pod(info.pod)
+            fresh.add_pod(info.pod, name)
     return fresh
 
 
@@ -47,6 +52,10 @@ def _differences(kept: NodeTable, fresh: NodeTable) -> Iterator[str]:
         yield from _row_differences(kept, fresh, row)
     if sorted(kept.order.tolist()) != list(range(kept.n_nodes)):
         yield f"order is no permutation of {kept.n_nodes} rows: {kept.order.tolist()[:10]}"
+    elif not np.array_equal(kept.rank[kept.order], np.arange(kept.n_nodes)):
+        yield f"rank is not the place in the order: {kept.rank.tolist()[:10]}"
+    yield from _port_differences(kept)
+    yield from _image_differences(kept)
 
 
 def _row_differences(kept: NodeTable, fresh: NodeTable, row: int) -> Iterator[str]:
@@ -55,8 +64,8 @@ def _row_differences(kept: NodeTable, fresh: NodeTable, row: int) -> Iterator[st
         ("taints", kept.taints, fresh.taints),
         ("features", kept.features, fresh.features),
     ):
-        have = [a.vocabulary.values[i] for i in a.items[row] if i >= 0]
-        want = [b.vocabulary.values[i] for i in b.items[row] if i >= 0]
+        have = a.of_row(row)
+        want = b.of_row(row)
         if have != want:
             yield f"{what} of {name!r}: kept {have}, rebuilt {want}"
     for key, column in kept.labels.active().items():
@@ -69,6 +78,38 @@ def _row_differences(kept: NodeTable, fresh: NodeTable, row: int) -> Iterator[st
         yield f"ports of {name!r}: kept {kept.ports.of_row(row)}"
     if kept.images.of_row(row).keys() != fresh.images.of_row(row).keys():
         yield f"images of {name!r}: kept {sorted(kept.images.of_row(row))}"
+    for info in kept.pods[row]:
+        if kept.row_of_pod(info.uid) != row:
+            yield f"pod {info.uid} stands on row {row}, looked up as {kept.row_of_pod(info.uid)}"
+    view = kept.info(row)
+    if (
+        view.node is not kept.nodes[row]
+        or view.pods != kept.pods[row]
+        or view.used_ports != kept.ports.of_row(row)
+        or view.images != kept.images.of_row(row)
+    ):
+        yield f"the scalar view of {name!r} is out of date"
+
+
+def _port_differences(kept: NodeTable) -> Iterator[str]:
+    """The ports by port against the ports by row."""
+    used = [kept.ports.of_row(row) for row in range(kept.n_nodes)]
+    for port in sorted(set().union(*used)):
+        ip, *rest = port
+        wanted = [
+            any(rest == other and (WILDCARD_IP in (ip, at) or at == ip) for at, *other in ports)
+            for ports in used
+        ]
+        conflicts = kept.ports.conflicts([port], kept.n_nodes)
+        yield from _unequal(f"conflicts with port {port}", conflicts, np.array(wanted))
+
+
+def _image_differences(kept: NodeTable) -> Iterator[str]:
+    """The images by image against the images by row."""
+    by_row = [(name, row) for row in range(kept.n_nodes) for name in kept.images.of_row(row)]
+    by_name = [(name, row) for name, state in kept.images.states.items() for row in state.rows]
+    for name, row in sorted({*by_row} ^ {*by_name}):
+        yield f"image {name!r} on row {row}: known by row or by name only"
 
 
 def _unequal(what: str, kept: np.ndarray, fresh: np.ndarray) -> Iterator[str]:

@@ -12,6 +12,9 @@ from stowplan.columns.vocabulary import Vocabulary
 
 ABSENT = -1
 
+SCANS_MAX = 16
+"""Up to this many values a comparison each is faster than a search for all of them."""
+
 
 class LabelColumn:
     """The values of one label key.
@@ -48,8 +51,12 @@ class LabelColumn:
         found = [item for item in map(self.vocabulary.find, values) if item >= 0]
         if not found:
             return np.zeros(codes.shape[0], dtype=np.bool_)
+        if len(found) > SCANS_MAX:
+            return np.isin(codes, found)
         chosen: NDArray[np.bool_] = codes == found[0]
-        return chosen if len(found) == 1 else np.isin(codes, found)
+        for item in found[1:]:
+            chosen |= codes == item
+        return chosen
 
 
 class LabelColumns:

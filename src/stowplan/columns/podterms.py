@@ -82,6 +82,14 @@ class PodTerms(msgspec.Struct, frozen=True):
         """Every term, in whatever role."""
         return self.required_affinity + self.required_anti_affinity + self.preferred
 
+    def of(self, role: Role) -> tuple[WeightedTerm, ...]:
+        """The terms in a role, in the order of the spec; affinity before anti-affinity."""
+        if role is Role.PREFERRED:
+            return self.preferred
+        if role is Role.REQUIRED_AFFINITY:
+            return self.required_affinity
+        return self.required_anti_affinity
+
     @property
     def fault(self) -> str:
         """The original's text for all faults, "" when there are none."""

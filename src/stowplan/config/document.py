@@ -48,8 +48,9 @@ class _Malformed(Exception):
 def documents(text: str | bytes, problems: Problems) -> list[Any]:
     """The documents of `text` that hold anything; none when it cannot be parsed at all."""
     try:
-        if isinstance(text, bytes):
-            text = text.decode()
+        text = text.decode() if isinstance(text, bytes) else text
+        # Refuses lone surrogates, which only one of PyYAML's two parsers would.
+        text.encode()
         return _Composer(yaml.parse(text, Loader=_LOADER), problems).documents()
     except UnicodeError as error:
         where = f"character {error.start + 1}" if hasattr(error, "start") else "document"

@@ -26,7 +26,7 @@ from stowplan.config.model import (
 )
 from stowplan.config.plugin_args import PluginConfig, args_of
 from stowplan.config.plugin_sets import PluginSets, resolved
-from stowplan.config.strict import BAD, Problems, decode, default_of, shown
+from stowplan.config.strict import BAD, Problems, decode, default_of, fields_of, shown
 from stowplan.framework.profile import PluginUse, Profile
 from stowplan.framework.registry import Registry
 from stowplan.objects.pod import DEFAULT_SCHEDULER
@@ -110,7 +110,7 @@ def _zeros_filled(setting: S) -> S:
     empty = ("", 0, timedelta(0))
     filled = {
         field.name: default_of(field)
-        for field in msgspec.structs.fields(setting)
+        for field in fields_of(type(setting)).values()
         if not isinstance(value := getattr(setting, field.name), bool) and value in empty
     }
     return msgspec.structs.replace(setting, **filled)

@@ -1,6 +1,7 @@
 """One pod's decision: filter, score, choose, and what to say when nothing fits."""
 
 from stowplan.cycle.attempt import Attempt, filter_pod, score_pod
-from stowplan.cycle.decide import Decision, Turn, decide
+from stowplan.cycle.decide import CycleDecider, Turn, decide
+from stowplan.framework.decider import Decision
 
-__all__ = ["Attempt", "Decision", "Turn", "decide", "filter_pod", "score_pod"]
+__all__ = ["Attempt", "CycleDecider", "Decision", "Turn", "decide", "filter_pod", "score_pod"]

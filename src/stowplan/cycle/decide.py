@@ -5,13 +5,12 @@ Source: kube-scheduler v1.36, schedule_one.go.
 
 from __future__ import annotations
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.columns import PodInfo
 from stowplan.cycle.attempt import Attempt, filter_pod, score_pod
 from stowplan.framework import Framework, PostFilterResult, Snapshot
+from stowplan.framework.decider import Decision
 from stowplan.framework.diagnosis import NO_NODES
 from stowplan.framework.status import OK, Status
 from stowplan.objects.pod import Pod
@@ -32,29 +31,21 @@ class Turn:
         self.next_start = next_start
 
 
-class Decision(msgspec.Struct):
-    """The outcome of one attempt.
+class CycleDecider:
+    """Decides pod by pod; one for all profiles of a scheduler."""
 
-    node_name: "" when the pod was refused. refusal: None when it was placed. message: the text
-    of the PodScheduled condition. reasons: refusal reason -> number of nodes. plugins: those
-    that refused something, empty for a placed pod. nominated_node: the node that preemption chose, "" clears an earlier
-    nomination, None leaves it. victims: what preemption evicts there.
-    """
+    def __init__(self) -> None:
+        self._turn = Turn()
 
-    node_name: str = ""
-    refusal: Status | None = None
-    message: str = ""
-    reasons: dict[str, int] = {}
-    plugins: tuple[str, ...] = ()
-    nominated_node: str | None = None
-    victims: tuple[PodInfo, ...] = ()
-
-    @property
-    def reason(self) -> str:
-        """The condition's reason: Unschedulable or SchedulerError; "" when placed."""
-        if self.refusal is None:
-            return ""
-        return "Unschedulable" if self.refusal.is_rejected else "SchedulerError"
+    def decide(
+        self,
+        pod: Pod,
+        snapshot: Snapshot,
+        framework: Framework,
+        dice: np.random.Generator | None,
+    ) -> Decision:
+        """Choose a node for `pod`, or say why there is none."""
+        return decide(pod, snapshot, framework, dice, self._turn)
 
 
 def decide(
@@ -136,21 +127,28 @@ def choose(
 
 def placed(attempt: Attempt, row: int) -> Decision:
     """The decision for a node."""
-    return Decision(node_name=attempt.snapshot.nodes.names[row])
+    return Decision(node_name=attempt.snapshot.nodes.names[row], state=attempt.state)
 
 
 def failed(attempt: Attempt) -> Decision:
     """The decision of an attempt that ended as an error."""
     failure = attempt.failure
     assert failure is not None
-    return Decision(refusal=failure, message=failure.message, reasons={failure.message: 1})
+    return Decision(
+        refusal=failure,
+        message=failure.message,
+        reasons={failure.message: 1},
+        nominated_node="",
+    )
 
 
 def refused(attempt: Attempt) -> Decision:
     """The decision when no node passed: ask the PostFilters, and write the message."""
     diagnosis = attempt.diagnosis
     if attempt.no_nodes:
-        return Decision(refusal=diagnosis.absent, message=NO_NODES, reasons={NO_NODES: 1})
+        return Decision(
+            refusal=diagnosis.absent, message=NO_NODES, reasons={NO_NODES: 1}, nominated_node=""
+        )
     result = post_filter(attempt)
     message = diagnosis.text("" if result is None else result.status.message)
     return Decision(
@@ -158,6 +156,7 @@ def refused(attempt: Attempt) -> Decision:
         message=message,
         reasons=diagnosis.reasons(),
         plugins=tuple(sorted(diagnosis.plugins)),
+        pending=tuple(sorted(diagnosis.pending)),
         nominated_node="" if result is None else result.nominated_node,
         victims=() if result is None else result.victims,
     )

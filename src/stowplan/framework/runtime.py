@@ -29,6 +29,7 @@ from stowplan.framework.points import EXTENSION_POINTS, OFFERED
 from stowplan.framework.problems import ContractError
 from stowplan.framework.profile import Profile
 from stowplan.framework.registry import Registry
+from stowplan.framework.shared import Shared
 from stowplan.framework.snapshot import Snapshot
 from stowplan.framework.state import CycleState
 from stowplan.framework.status import OK, SKIP, Code, Status, error
@@ -39,10 +40,11 @@ Ints = NDArray[np.int64]
 
 
 class Handle:
-    """What a plugin may hold on to: the gates, and the framework of its profile."""
+    """What a plugin may hold on to: the gates, what all profiles share, and its framework."""
 
-    def __init__(self, gates: FeatureGates) -> None:
+    def __init__(self, gates: FeatureGates, shared: Shared) -> None:
         self.gates = gates
+        self.shared = shared
         self._framework: Framework | None = None
 
     @property
@@ -113,15 +115,23 @@ class Framework:
     """The plugins of one profile, ready to be called."""
 
     def __init__(
-        self, profile: Profile, registry: Registry, gates: FeatureGates, *, columns: bool = True
+        self,
+        profile: Profile,
+        registry: Registry,
+        gates: FeatureGates,
+        shared: Shared | None = None,
+        *,
+        columns: bool = True,
     ) -> None:
         """Raises ContractError when a plugin cannot be constructed or the profile is unsound.
 
-        columns: False walks every plugin node by node: slower, the same answers.
+        shared: with the other profiles of the scheduler. columns: False walks every plugin node
+        by node: slower, the same answers.
         """
         self.profile = profile
         self.gates = gates
-        handle = Handle(gates)
+        self.shared = Shared() if shared is None else shared
+        handle = Handle(gates, self.shared)
         weights = {use.name: use.weight for use in profile.points.get("score", ())}
         self.members: dict[str, Member] = {}
         for name in profile.plugin_names():
@@ -371,6 +381,14 @@ class Framework:
         """The first refusal before binding, else OK."""
         return self._first_refusal("preBind", pod, node_name, state)
 
+    def performers(self, point: str, state: CycleState) -> list[Member]:
+        """The plugins at a point that have work outside (`async perform(ctx)`) for this pod."""
+        return [
+            member
+            for member in self.at(point)
+            if hasattr(member.plugin, "perform") and member.name not in state.skip_pre_bind
+        ]
+
     def run_bind(self, pod: Pod, node_name: str, state: CycleState) -> Status:
         """The answer of the first binder that does not skip; Skip when all do."""
         status = SKIP
@@ -565,7 +583,10 @@ def frameworks(
     profiles: Mapping[str, Profile], registry: Registry, gates: FeatureGates
 ) -> dict[str, Framework]:
     """A framework per scheduler name; raises ContractError unless all sort the queue alike."""
-    built = {name: Framework(profile, registry, gates) for name, profile in profiles.items()}
+    shared = Shared()
+    built = {
+        name: Framework(profile, registry, gates, shared) for name, profile in profiles.items()
+    }
     sorts = {f.at("queueSort")[0].name for f in built.values()}
     if len(sorts) > 1:
         raise ContractError(f"profiles sort the queue by {sorted(sorts)}; wanted one and the same")

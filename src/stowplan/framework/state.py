@@ -15,12 +15,13 @@ class CycleState:
     on clones. Values without one are shared between clones and must not be changed.
     """
 
-    __slots__ = ("_values", "skip_filter", "skip_score")
+    __slots__ = ("_values", "skip_filter", "skip_pre_bind", "skip_score")
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
         self.skip_filter: set[str] = set()
         self.skip_score: set[str] = set()
+        self.skip_pre_bind: set[str] = set()
 
     def write(self, key: str, value: object) -> None:
         """Keep `value` under `key`, replacing what was there."""
@@ -54,4 +55,5 @@ class CycleState:
         }
         copy.skip_filter = set(self.skip_filter)
         copy.skip_score = set(self.skip_score)
+        copy.skip_pre_bind = set(self.skip_pre_bind)
         return copy

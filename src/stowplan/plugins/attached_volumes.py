@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from operator import is_not
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -39,7 +41,7 @@ from stowplan.plugins.volume_claims import (
     ownership_error,
     uses_of,
 )
-from stowplan.plugins.volume_index import VolumeIndex, index_of
+from stowplan.plugins.volume_index import VolumeIndex
 from stowplan.plugins.volume_use import VolumeUse
 
 Ints = NDArray[np.int64]
@@ -151,18 +153,31 @@ def _csi_of_class(
     return (plugin.driver, handle) if plugin.is_migrated and has_csi_node else ("", "")
 
 
-def attached_by(pods: Iterable[PodInfo], world: World) -> Attached:
-    """The CSI volumes that pods on a node with a CSINode use; raises AttachmentFault."""
-    found: Attached = {}
+class NodeVolumes(msgspec.Struct, frozen=True):
+    """What is attached to a node with a CSINode: volumes that its pods use, and all by driver."""
+
+    attached: Attached
+    counts: Counter[str]
+
+
+def node_volumes(pods: Iterable[PodInfo], node_name: str, world: World) -> NodeVolumes:
+    """What is attached to a node: what its pods use, and what VolumeAttachments say beside it.
+
+    Raises AttachmentFault.
+    """
+    attached: Attached = {}
     for info in pods:
-        found |= volumes_of(info.pod, world, has_csi_node=True)
-    return found
+        attached |= volumes_of(info.pod, world, has_csi_node=True)
+    beside = attachments_of(node_name, world)
+    counts = Counter(attached.values())
+    counts.update(driver for volume, driver in beside.items() if volume not in attached)
+    return NodeVolumes(attached, counts)
 
 
-def attachments_of(node_name: str, world: World, index: VolumeIndex) -> Attached:
+def attachments_of(node_name: str, world: World) -> Attached:
     """The CSI volumes that VolumeAttachments say are attached to a node."""
     found: Attached = {}
-    for attachment in index.attachments_of_node.get(node_name, ()):
+    for attachment in VolumeIndex.of(world).attachments.get(node_name, ()):
         driver, name = attachment.spec.attacher, attachment.spec.source.persistent_volume_name
         volume = world.find(PersistentVolume, name) if driver and name is not None else None
         if volume is not None and volume.spec.csi is not None:
@@ -170,21 +185,17 @@ def attachments_of(node_name: str, world: World, index: VolumeIndex) -> Attached
     return found
 
 
-def counts_of(attached: Attached, node_name: str, world: World, index: VolumeIndex) -> Counter[str]:
-    """Driver -> volumes attached to a node: those that its pods use, and what is attached beside
-    them."""
-    beside = attachments_of(node_name, world, index)
-    counts = Counter(attached.values())
-    counts.update(driver for volume, driver in beside.items() if volume not in attached)
-    return counts
-
-
 class AttachmentColumns:
-    """Per row what is attached, for rows whose CSINode limits some driver: re-read when touched.
+    """Which rows need counting, and what was counted there.
 
-    limits, counts: driver -> int64 (n_rows_max,): how many at most (UNLIMITED where the node does
-    not say), how many there are. is_limited: bool (n_rows_max,): rows with any limit. holders:
-    volume -> the rows whose pods use it. faults: row -> why its volumes cannot be counted.
+    Exact counts depend on claims, volumes and classes, which change all the time. But no node has
+    more volumes than its pods name and VolumeAttachments list: where even that bound stays below
+    the limit, nothing is counted. The rows that are left are counted once, until they are touched
+    or the world changes.
+
+    limits: driver -> int64 (n_rows_max,), UNLIMITED where the node's CSINode says nothing.
+    is_limited: bool (n_rows_max,), rows with any limit. listed: int64 (n_rows_max,), how many
+    VolumeAttachments the node has.
     """
 
     UNLIMITED = 2**62
@@ -200,81 +211,66 @@ class AttachmentColumns:
 
     def __init__(self) -> None:
         self.limits: dict[str, Ints] = {}
-        self.counts: dict[str, Ints] = {}
         self.is_limited: Bools = np.zeros(0, dtype=np.bool_)
-        self.holders: dict[str, set[int]] = {}
-        self.faults: dict[int, str] = {}
-        self._volumes: dict[int, Attached] = {}
-        self._index: VolumeIndex | None = None
+        self.listed: Ints = np.zeros(0, dtype=np.int64)
+        self._counted: dict[int, NodeVolumes | AttachmentFault] = {}
         self._generation = 0
-        self._n_nodes = 0
+        self._sources: tuple[object, ...] = ()
+        self._version = -1
 
     def refresh(self, nodes: NodeTable, world: World) -> None:
-        """Bring every row up to date. Any change of the world re-reads all of them."""
-        index = index_of(world)
+        """Take over what has changed in the table and in the world."""
+        index = VolumeIndex.of(world)
+        sources = (index, index.limits, index.attachments)
         touched = nodes.journal.since(self._generation)
-        if touched is None or index is not self._index:
-            self._clear()
-            touched = list(range(nodes.n_nodes))
-        self._index = index
         self._generation = nodes.journal.generation
+        is_new = len(self._sources) != len(sources) or any(map(is_not, sources, self._sources))
+        if touched is None or is_new:
+            touched = list(range(nodes.n_nodes))
+            self.limits = {}
+        if is_new or self._version != world.version:
+            self._counted.clear()
+        self._sources, self._version = sources, world.version
         self.is_limited = grown(self.is_limited, (nodes.n_nodes,))
-        for columns, fill in ((self.limits, self.UNLIMITED), (self.counts, 0)):
-            for driver, column in columns.items():
-                columns[driver] = grown(column, (nodes.n_nodes,), fill)
+        self.listed = grown(self.listed, (nodes.n_nodes,))
+        for driver, column in self.limits.items():
+            self.limits[driver] = grown(column, (nodes.n_nodes,), self.UNLIMITED)
+        for row in touched:
+            self._counted.pop(row, None)
+            if row < nodes.n_nodes:
+                self._write(row, nodes.names[row], index)
+
+    def _write(self, row: int, name: str, index: VolumeIndex) -> None:
+        limits = index.limits.get(name, {})
+        self.is_limited[row] = bool(limits)
+        self.listed[row] = len(index.attachments.get(name, ()))
+        for driver in limits:
+            if driver not in self.limits:
+                shape = self.is_limited.shape
+                self.limits[driver] = np.full(shape, self.UNLIMITED, dtype=np.int64)
+        for driver, column in self.limits.items():
+            column[row] = limits.get(driver, self.UNLIMITED)
+
+    def in_question(self, new: Attached, nodes: NodeTable) -> Ints:
+        """int64: rows where only counting tells whether they can attach `new` as well."""
+        n_nodes = nodes.n_nodes
         use = VolumeUse.of(nodes)
-        for row in {*touched, *range(nodes.n_nodes, self._n_nodes)}:
-            self._forget(row)
-            if row < nodes.n_nodes and nodes.names[row] in index.limits:
-                self._read(row, nodes, world, index, use)
-        self._n_nodes = nodes.n_nodes
+        most = use.attachable[:n_nodes] + self.listed[:n_nodes]
+        asked = np.zeros(n_nodes, dtype=np.bool_)
+        for driver, n_new in Counter(new.values()).items():
+            if driver in self.limits:
+                asked |= most + n_new > self.limits[driver][:n_nodes]
+        delicate = np.fromiter(use.delicate, dtype=np.int64, count=len(use.delicate))
+        asked[delicate] |= self.is_limited[delicate]
+        return np.flatnonzero(asked)
 
-    def _clear(self) -> None:
-        self.limits, self.counts = {}, {}
-        self.is_limited = np.zeros(0, dtype=np.bool_)
-        self.holders, self.faults, self._volumes = {}, {}, {}
-
-    def _forget(self, row: int) -> None:
-        for volume in self._volumes.pop(row, ()):
-            self.holders[volume].discard(row)
-        self.faults.pop(row, None)
-        if row < self.is_limited.shape[0]:
-            self.is_limited[row] = False
-            for column in self.limits.values():
-                column[row] = self.UNLIMITED
-            for column in self.counts.values():
-                column[row] = 0
-
-    def _read(
-        self, row: int, nodes: NodeTable, world: World, index: VolumeIndex, use: VolumeUse
-    ) -> None:
-        name = nodes.names[row]
-        self.is_limited[row] = True
-        for driver, limit in index.limits[name].items():
-            self._column(self.limits, driver, self.UNLIMITED)[row] = limit
-        try:
-            attached = attached_by(use.pods.get(row, ()), world)
-        except AttachmentFault:
-            # Which of several faults is named depends on the order of the pods on the node.
-            self.faults[row] = _first_fault(nodes.pods[row], world)
-            return
-        self._volumes[row] = attached
-        for volume in attached:
-            self.holders.setdefault(volume, set()).add(row)
-        for driver, number in counts_of(attached, name, world, index).items():
-            self._column(self.counts, driver, 0)[row] = number
-
-    def _column(self, columns: dict[str, Ints], driver: str, fill: int) -> Ints:
-        column = columns.get(driver)
-        if column is None:
-            column = np.full(self.is_limited.shape[0], fill, dtype=np.int64)
-            columns[driver] = column
-        return column
-
-
-def _first_fault(pods: Iterable[PodInfo], world: World) -> str:
-    try:
-        attached_by(pods, world)
-    except AttachmentFault as fault:
-        return str(fault)
-    return ""
+    def counted(self, row: int, nodes: NodeTable, world: World) -> NodeVolumes | AttachmentFault:
+        """What is attached to the node of a row, or why that cannot be said."""
+        found = self._counted.get(row)
+        if found is None:
+            try:
+                found = node_volumes(nodes.pods[row], nodes.names[row], world)
+            except AttachmentFault as fault:
+                found = fault
+            self._counted[row] = found
+        return found

@@ -31,6 +31,7 @@ from stowplan.framework import (
     unresolvable,
     unschedulable,
 )
+from stowplan.framework.clusterevents import POD, SKIP_POD, Action, EventWithHint, on
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.verdicts import Verdicts
 from stowplan.objects.pod import Pod
@@ -40,6 +41,7 @@ from stowplan.objects.workload import PodDisruptionBudget
 NEVER = "not eligible due to preemptionPolicy=Never."
 TERMINATING = "not eligible due to a terminating pod on the nominated node."
 NO_VICTIMS = unresolvable("No preemption victims found for incoming pod")
+RUNNING = unresolvable("waiting for the preemption for this pod to be finished")
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 MESSAGE_PREFIX = "preemption: "
 
@@ -120,6 +122,14 @@ class DefaultPreemption:
     def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:
         self.args = args
         self.handle = handle
+
+    def pre_enqueue(self, pod: Pod) -> Status:
+        """Hold the pod back while the pods that it evicts are on their way out."""
+        return RUNNING if pod.uid in self.handle.shared.preempting else OK
+
+    def events_to_register(self) -> tuple[EventWithHint, ...]:
+        """A pod that goes may end a preemption, but never makes one of these refusals untrue."""
+        return (on(POD, Action.DELETE, lambda pod, old, new: SKIP_POD),)
 
     def post_filter(
         self, pod: Pod, snapshot: Snapshot, diagnosis: Diagnosis, state: CycleState

@@ -32,6 +32,7 @@ from stowplan.framework import (
 from stowplan.objects.pod import Pod, PodResourceClaim
 from stowplan.plugins.arithmetic import count, normalized
 
+
 class DynamicResourcesArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """filter_timeout: how long the search for devices may take per node, 0 for no limit.
     binding_timeout: how long devices may take to get ready. Checked, and without effect so far.
@@ -49,6 +50,9 @@ class DynamicResourcesArgs(msgspec.Struct, frozen=True, rename="camel", forbid_u
             if length.total_seconds() < least_s:
                 got = f"{length.total_seconds():g}s"
                 yield Problem(f"{path}.{name}", got, f"{least_s}s or more")
+
+
+NO_CLAIMS: tuple[str, ...] = ()
 
 
 class DynamicResources:
@@ -75,7 +79,7 @@ class DynamicResources:
         if not self._is_enabled:
             return SKIP
         # Written in any case: PostFilter fails where PreFilter did not come this far.
-        state.write(self.name, ())
+        state.write(self.name, NO_CLAIMS)
         if not pod.spec.resource_claims:
             return SKIP
         names = []

@@ -6,6 +6,7 @@ Source: kube-scheduler v1.36, plugins/nodevolumelimits (csi.go).
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping
 
 import msgspec
 import numpy as np
@@ -35,12 +36,12 @@ from stowplan.plugins.attached_volumes import (
     AttachmentColumns,
     AttachmentFault,
     ClaimMissing,
-    attached_by,
-    counts_of,
+    NodeVolumes,
+    node_volumes,
     volumes_of,
 )
 from stowplan.plugins.volume_claims import claims_signature, uses_of
-from stowplan.plugins.volume_index import index_of, volume_limits
+from stowplan.plugins.volume_index import VolumeIndex, volume_limits
 
 NO_STATE = error("not found")
 
@@ -90,11 +91,15 @@ class NodeVolumeLimits:
         state.write(self.name, PodVolumes(pod, snapshot.world))
         return OK
 
-    # The rule, over counts.
+    # The rule, over the volumes of one node.
 
-    def exceeds(self, new: int, attached: int, limit: int) -> bool:
-        """True when new volumes come to those attached and that makes more than the limit."""
-        return new > 0 and attached + new > limit
+    def excess(self, new: Attached, there: NodeVolumes, limits: Mapping[str, int]) -> Iterator[str]:
+        """Drivers that would have to attach more than they can, each with need and have."""
+        coming = Counter(driver for v, driver in new.items() if v not in there.attached)
+        for driver, n_new in coming.items():
+            n_there, limit = there.counts[driver], limits.get(driver)
+            if limit is not None and n_there + n_new > limit:
+                yield f"{driver}: needs {n_new} more, {n_there} of {limit} attached"
 
     # One node.
 
@@ -119,15 +124,10 @@ class NodeVolumeLimits:
         if not limits:
             return OK
         try:
-            attached = attached_by(node.pods, world)
+            there = node_volumes(node.pods, node.name, world)
         except AttachmentFault as fault:
             return error(str(fault))
-        counts = counts_of(attached, node.name, world, index_of(world))
-        coming = Counter(driver for v, driver in new.attached.items() if v not in attached)
-        for driver, n_new in coming.items():
-            if driver in limits and self.exceeds(n_new, counts[driver], limits[driver]):
-                return self.EXCEEDED
-        return OK
+        return self.EXCEEDED if any(self.excess(new.attached, there, limits)) else OK
 
     def _missing_driver(self, new: NewVolumes, csi_node: CSINode | None, world: World) -> str:
         """A driver that must be on the node and is not; "" when there is none, or nobody asks.
@@ -179,21 +179,17 @@ class NodeVolumeLimits:
 
     def _refuse_full(self, volumes: PodVolumes, codes: NDArray[np.int64], nodes: NodeTable) -> None:
         """Write the refusals of nodes that cannot attach the new volumes as well."""
-        new = volumes.on(has_csi_node=True).attached
-        columns = AttachmentColumns.of(nodes, volumes.world)
-        for row, fault in columns.faults.items():
-            if codes[row] == 0:
-                codes[row] = volumes.code(error(fault))
-        for driver, n_new in Counter(new.values()).items():
-            if driver not in columns.limits:
+        new, world = volumes.on(has_csi_node=True).attached, volumes.world
+        columns = AttachmentColumns.of(nodes, world)
+        limits = VolumeIndex.of(world).limits
+        for row in columns.in_question(new, nodes).tolist():
+            if codes[row] != 0:
                 continue
-            coming = np.full(nodes.n_nodes, n_new, dtype=np.int64)
-            for volume in (v for v in new if new[v] == driver):
-                coming[list(columns.holders.get(volume, ()))] -= 1
-            attached = columns.counts.get(driver)
-            total = coming if attached is None else coming + attached[: nodes.n_nodes]
-            exceeded = (coming > 0) & (total > columns.limits[driver][: nodes.n_nodes])
-            codes[exceeded & (codes == 0)] = volumes.code(self.EXCEEDED)
+            there = columns.counted(row, nodes, world)
+            if isinstance(there, AttachmentFault):
+                codes[row] = volumes.code(error(str(there)))
+            elif any(self.excess(new, there, limits[nodes.names[row]])):
+                codes[row] = volumes.code(self.EXCEEDED)
 
     def filter_status(self, code: int, state: CycleState) -> Status:
         """The refusal, or the error, behind a code of `filter_column`."""
@@ -205,20 +201,13 @@ class NodeVolumeLimits:
         volumes: PodVolumes | None = state.find(self.name)
         if volumes is None:
             return []
-        world = volumes.world
-        limits = volume_limits(world.find(CSINode, node.name))
+        limits = volume_limits(volumes.world.find(CSINode, node.name))
         new = volumes.on(has_csi_node=bool(limits))
         try:
-            attached = attached_by(node.pods, world)
+            there = node_volumes(node.pods, node.name, volumes.world)
         except AttachmentFault:
             return []
-        counts = counts_of(attached, node.name, world, index_of(world))
-        coming = Counter(driver for v, driver in new.attached.items() if v not in attached)
-        return [
-            f"{driver}: needs {n_new} more, {counts[driver]} of {limits[driver]} attached"
-            for driver, n_new in coming.items()
-            if driver in limits and self.exceeds(n_new, counts[driver], limits[driver])
-        ]
+        return list(self.excess(new.attached, there, limits))
 
     def signature(self, pod: Pod) -> object:
         """The claims, and the in-tree volumes that a driver took over."""

@@ -54,7 +54,7 @@ from stowplan.plugins.volume_claims import (
     uses_of,
     waits_for_consumer,
 )
-from stowplan.plugins.volume_index import index_of
+from stowplan.plugins.volume_index import VolumeIndex
 from stowplan.plugins.volume_reservation import Reservation, reservation
 from stowplan.plugins.volume_search import (
     FAULT,
@@ -101,22 +101,25 @@ class VolumeBindingArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unkn
 class PodVolumes:
     """What one attempt knows of the pod's volumes; `found` is kept per node."""
 
-    def __init__(self, search: VolumeSearch | None, nodes: NodeTable) -> None:
-        """search: None for a pod without claims."""
+    def __init__(self, search: VolumeSearch | None, nodes: NodeTable | None) -> None:
+        """search, nodes: None for a pod without claims."""
         self.search = search
         self._nodes = nodes
         self._found: dict[str, Found] = {}
 
     def found(self, node_name: str) -> Found:
         """What was found on a node; raises VolumeFault."""
+        if self.search is None or self._nodes is None:
+            return Found()
         found = self._found.get(node_name)
         if found is None:
             row = self._nodes.row(node_name)
-            found = Found()
-            if self.search is not None and row >= 0:
-                found = self.search.on_node(self._nodes.nodes[row])
+            found = self.search.on_node(self._nodes.nodes[row]) if row >= 0 else Found()
             self._found[node_name] = found
         return found
+
+
+NO_CLAIMS = PodVolumes(None, None)
 
 
 class VolumeBinding:
@@ -141,8 +144,8 @@ class VolumeBinding:
         """Sort the claims out. Refuses a pod with a claim that is missing, lost, being deleted or
         waiting for its volume; Skip for a pod without claims."""
         world = snapshot.world
-        if not uses_of(pod.spec).claims:
-            state.write(self.name, PodVolumes(None, snapshot.nodes))
+        if not pod.spec.volumes or not uses_of(pod.spec).claims:
+            state.write(self.name, NO_CLAIMS)
             return SKIP
         claims, refusal = pod_claims(pod, world)
         if refusal:
@@ -155,7 +158,7 @@ class VolumeBinding:
         if not all(waits) or any(claim.spec.volume_name for claim in unbound):
             return IMMEDIATE
         try:
-            search = VolumeSearch(world, index_of(world), bound, unbound)
+            search = VolumeSearch(world, VolumeIndex.of(world), bound, unbound)
         except QuantityError as fault:
             return error(str(fault))
         state.write(self.name, PodVolumes(search, snapshot.nodes))
@@ -254,9 +257,14 @@ class VolumeBinding:
         return {k: v for k, v in (("static", static), ("dynamic", dynamic)) if v}
 
     def explain(self, pod: Pod, node: NodeInfo, state: CycleState) -> list[str]:
-        """Which claims the pod needs, for a node that cannot serve them."""
-        uses = uses_of(pod.spec).claims
-        return [f"claims: needs {', '.join(use.claim_name(pod) for use in uses)}"] if uses else []
+        """Per conflict, which claim needs what."""
+        volumes: PodVolumes | None = state.find(self.name)
+        if volumes is None or volumes.search is None:
+            return []
+        try:
+            return list(volumes.search.on_node(node.node).why)
+        except VolumeFault as fault:
+            return [str(fault)]
 
     def signature(self, pod: Pod) -> object:
         """The claims."""

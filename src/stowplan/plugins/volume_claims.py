@@ -6,7 +6,6 @@ storage/ephemeral.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import lru_cache
 
 import msgspec
@@ -45,19 +44,24 @@ class ClaimUse(msgspec.Struct, frozen=True):
 class VolumeUses(msgspec.Struct, frozen=True):
     """What the volume rules read of a pod's volumes, in the order of the spec.
 
-    claims: all that are backed by a claim. disks: the old in-tree disks that two pods may not
-    share. attachable: what a CSI driver may have to attach: the claims, and in-tree volumes that a
-    driver took over.
+    claims: all that are backed by a claim. named_claims: names of those that are not made with the
+    pod. disks: the old in-tree disks that two pods may not share. attachable: what a CSI driver may
+    have to attach: the claims, and in-tree volumes that a driver took over.
     """
 
     claims: tuple[ClaimUse, ...] = ()
+    named_claims: tuple[str, ...] = ()
     disks: tuple[Volume, ...] = ()
     attachable: tuple[ClaimUse | Volume, ...] = ()
 
     @property
-    def named_claims(self) -> Iterator[str]:
-        """Names of the claims that the pod names itself, not those made with it."""
-        return (use.name for use in self.claims if not use.is_ephemeral)
+    def is_delicate(self) -> bool:
+        """True where counting what is attachable may fail: a claim may be another pod's, or
+        have no name, and an in-tree volume have no equivalent."""
+        return any(
+            isinstance(source, Volume) or source.is_ephemeral or not source.name
+            for source in self.attachable
+        )
 
 
 NO_VOLUMES = VolumeUses()
@@ -85,8 +89,9 @@ def _uses(spec: PodSpec) -> VolumeUses:
             attachable.append(volume)
         if any(getattr(volume, source) is not None for source in _DISKS):
             disks.append(volume)
-    claims = (source for source in attachable if isinstance(source, ClaimUse))
-    return VolumeUses(tuple(claims), tuple(disks), tuple(attachable))
+    claims = tuple(source for source in attachable if isinstance(source, ClaimUse))
+    named = tuple(use.name for use in claims if not use.is_ephemeral)
+    return VolumeUses(claims, named, tuple(disks), tuple(attachable))
 
 
 def claims_signature(pod: Pod) -> object:

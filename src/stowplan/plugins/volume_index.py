@@ -1,4 +1,4 @@
-"""What the volume rules look up in the world, ordered for looking up: made once per version.
+"""What the volume rules look up in the world, ordered for looking up: made once, until it changes.
 
 Source: kube-scheduler v1.36, the indexers that plugins/volumebinding and plugins/nodevolumelimits
 put on their informers.
@@ -6,9 +6,8 @@ put on their informers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cached_property
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, ref
 
 from stowplan.framework import World
@@ -22,6 +21,7 @@ from stowplan.objects.storage import (
 from stowplan.plugins.volume_claims import class_name
 
 T = TypeVar("T", bound=Object)
+M = TypeVar("M")
 
 MIGRATED_PLUGINS = "storage.alpha.kubernetes.io/migrated-plugins"
 
@@ -46,76 +46,131 @@ def volume_limits(csi_node: CSINode | None) -> dict[str, int]:
 
 
 class VolumeIndex:
-    """A world's storage objects by what they are looked up by. Each part is made when asked for."""
+    """A world's storage objects by what they are looked up by.
+
+    Each part is made when it is asked for, and again when an object of its kind has changed.
+    """
+
+    @classmethod
+    def of(cls, world: World) -> VolumeIndex:
+        """The index that is kept for a world."""
+        index = _INDEXES.get(world)
+        if index is None:
+            index = _INDEXES[world] = cls(world)
+        return index
 
     def __init__(self, world: World) -> None:
-        self.version = world.version
         # Weak, because the index is kept for as long as its world lives.
         self._world = ref(world)
+        self._version = -1
+        self._objects: dict[type[Object], Sequence[Object]] = {}
+        self._seen: set[type[Object]] = set()
+        self._parts: dict[str, tuple[Sequence[Object], Any]] = {}
 
-    def _all(self, kind: type[T]) -> Iterator[T]:
+    def all(self, kind: type[T]) -> Sequence[T]:
+        """Every object of a kind, in order of arrival; the same list until one has changed."""
         world = self._world()
-        assert world is not None, "an index is used only by a reader of its world"
-        return world.all(kind)
+        assert world is not None, "an index is used by readers of its world"
+        if self._version != world.version:
+            self._version = world.version
+            self._seen.clear()
+        if kind not in self._seen:
+            self._seen.add(kind)
+            objects = list(world.all(kind))
+            # Objects are frozen, so most are compared by identity alone.
+            if self._objects.get(kind) != objects:
+                self._objects[kind] = objects
+        found: Any = self._objects[kind]
+        kept: Sequence[T] = found
+        return kept
 
-    @cached_property
-    def unclaimed_of_class(self) -> dict[str, list[PersistentVolume]]:
-        """Storage class ("" for none) -> its volumes without a claim, in order of arrival."""
-        found: dict[str, list[PersistentVolume]] = {}
-        for volume in self._all(PersistentVolume):
-            if volume.spec.claim_ref is None:
-                found.setdefault(class_name(volume), []).append(volume)
-        return found
+    def part(self, name: str, kind: type[T], make: Callable[[Sequence[T]], M]) -> M:
+        """What `make` makes of all objects of a kind; the same until one has changed."""
+        objects = self.all(kind)
+        part = self._parts.get(name)
+        if part is None or part[0] is not objects:
+            part = self._parts[name] = objects, make(objects)
+        made: M = part[1]
+        return made
 
-    @cached_property
-    def claimed_of_class(self) -> dict[tuple[str, str], list[PersistentVolume]]:
+    @property
+    def unclaimed(self) -> Mapping[str, Sequence[PersistentVolume]]:
+        """Storage class ("" for none) -> its volumes without a claim."""
+        return self.part("unclaimed", PersistentVolume, _unclaimed)
+
+    @property
+    def claimed(self) -> Mapping[tuple[str, str], Sequence[PersistentVolume]]:
         """(storage class, claim as `NAMESPACE/NAME`) -> the volumes that name the claim."""
-        found: dict[tuple[str, str], list[PersistentVolume]] = {}
-        for volume in self._all(PersistentVolume):
-            claim = volume.spec.claim_ref
-            if claim is not None:
-                key = class_name(volume), f"{claim.namespace}/{claim.name}"
-                found.setdefault(key, []).append(volume)
-        return found
+        return self.part("claimed", PersistentVolume, _claimed)
 
-    @cached_property
-    def capacities_of_class(self) -> dict[str, list[CSIStorageCapacity]]:
-        """Storage class -> what its driver can still provision, in order of arrival."""
-        found: dict[str, list[CSIStorageCapacity]] = {}
-        for capacity in self._all(CSIStorageCapacity):
-            found.setdefault(capacity.storage_class_name, []).append(capacity)
-        return found
+    @property
+    def capacities(self) -> Mapping[str, Sequence[CSIStorageCapacity]]:
+        """Storage class -> what its driver can still provision."""
+        return self.part("capacities", CSIStorageCapacity, _capacities)
 
-    @cached_property
-    def migrating(self) -> dict[str, list[str]]:
+    @property
+    def migrating(self) -> Mapping[str, Sequence[str]]:
         """In-tree plugin -> the nodes on which a CSI driver took it over."""
-        found: dict[str, list[str]] = {}
-        for csi_node in self._all(CSINode):
-            for plugin in migrated_plugins(csi_node):
-                found.setdefault(plugin, []).append(csi_node.name)
-        return found
+        return self.part("migrating", CSINode, _migrating)
 
-    @cached_property
-    def limits(self) -> dict[str, dict[str, int]]:
+    @property
+    def limits(self) -> Mapping[str, Mapping[str, int]]:
         """Node -> `volume_limits` of it; nodes without any are out."""
-        limits = {csi_node.name: volume_limits(csi_node) for csi_node in self._all(CSINode)}
-        return {name: counts for name, counts in limits.items() if counts}
+        return self.part("limits", CSINode, _limits)
 
-    @cached_property
-    def attachments_of_node(self) -> dict[str, list[VolumeAttachment]]:
+    @property
+    def attachments(self) -> Mapping[str, Sequence[VolumeAttachment]]:
         """Node -> what is attached to it, or being attached."""
-        found: dict[str, list[VolumeAttachment]] = {}
-        for attachment in self._all(VolumeAttachment):
-            found.setdefault(attachment.spec.node_name, []).append(attachment)
-        return found
+        return self.part("attachments", VolumeAttachment, _attachments)
 
 
-_INDEX: WeakKeyDictionary[World, VolumeIndex] = WeakKeyDictionary()
+_INDEXES: WeakKeyDictionary[World, VolumeIndex] = WeakKeyDictionary()
 
 
-def index_of(world: World) -> VolumeIndex:
-    """The index of a world as it is now."""
-    index = _INDEX.get(world)
-    if index is None or index.version != world.version:
-        index = _INDEX[world] = VolumeIndex(world)
-    return index
+def _unclaimed(volumes: Sequence[PersistentVolume]) -> dict[str, list[PersistentVolume]]:
+    found: dict[str, list[PersistentVolume]] = {}
+    for volume in volumes:
+        if volume.spec.claim_ref is None:
+            found.setdefault(class_name(volume), []).append(volume)
+    return found
+
+
+def _claimed(volumes: Sequence[PersistentVolume]) -> dict[tuple[str, str], list[PersistentVolume]]:
+    found: dict[tuple[str, str], list[PersistentVolume]] = {}
+    for volume in volumes:
+        claim = volume.spec.claim_ref
+        if claim is not None:
+            key = class_name(volume), f"{claim.namespace}/{claim.name}"
+            found.setdefault(key, []).append(volume)
+    return found
+
+
+def _capacities(
+    capacities: Sequence[CSIStorageCapacity],
+) -> dict[str, list[CSIStorageCapacity]]:
+    found: dict[str, list[CSIStorageCapacity]] = {}
+    for capacity in capacities:
+        found.setdefault(capacity.storage_class_name, []).append(capacity)
+    return found
+
+
+def _migrating(csi_nodes: Sequence[CSINode]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for csi_node in csi_nodes:
+        for plugin in migrated_plugins(csi_node):
+            found.setdefault(plugin, []).append(csi_node.name)
+    return found
+
+
+def _limits(csi_nodes: Sequence[CSINode]) -> dict[str, dict[str, int]]:
+    limits = {csi_node.name: volume_limits(csi_node) for csi_node in csi_nodes}
+    return {name: counts for name, counts in limits.items() if counts}
+
+
+def _attachments(
+    attachments: Sequence[VolumeAttachment],
+) -> dict[str, list[VolumeAttachment]]:
+    found: dict[str, list[VolumeAttachment]] = {}
+    for attachment in attachments:
+        found.setdefault(attachment.spec.node_name, []).append(attachment)
+    return found

@@ -84,6 +84,8 @@ class VolumeRestrictions:
     def pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
         """Count the uses of the pod's ReadWriteOncePod claims. Refuses a pod whose claim is not
         there; Skip where neither rule can refuse a node."""
+        if not pod.spec.volumes:
+            return SKIP
         uses = uses_of(pod.spec)
         names = set()
         for name in uses.named_claims:
@@ -157,7 +159,7 @@ class VolumeRestrictions:
     def signature(self, pod: Pod) -> object:
         """The claims that the pod names, and its disks."""
         uses = uses_of(pod.spec)
-        names = tuple(uses.named_claims)
+        names = uses.named_claims
         disks = tuple(
             (v.gce_persistent_disk, v.aws_elastic_block_store, v.iscsi, v.rbd) for v in uses.disks
         )

@@ -68,13 +68,15 @@ class VolumeFault(ValueError):
 
 
 class BoundVolume(msgspec.Struct, frozen=True):
-    """The volume of a bound claim.
+    """The volume of a bound claim. need: how explanations name both.
 
     plugin: the in-tree plugin that a CSI driver may have taken over on a node; there
     `migrated_reach` counts, or `fault` ends the attempt.
     """
 
-    reach: Reach
+    need: str
+    exists: bool = True
+    reach: Reach = None
     plugin: str = ""
     migrated_reach: Reach = None
     fault: str = ""
@@ -88,11 +90,19 @@ class Provision(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """The outcome on one node. conflicts: bits; 0 where the node can serve every claim."""
+    """The outcome on one node. conflicts: bits; 0 where the node can serve every claim.
+
+    why: a text for each conflict, need before have.
+    """
 
     conflicts: int = 0
     static: tuple[tuple[PersistentVolumeClaim, PersistentVolume], ...] = ()
     dynamic: tuple[Provision, ...] = ()
+    why: tuple[str, ...] = ()
+
+    def but(self, conflict: int, why: str) -> Found:
+        """The outcome with one conflict more, so that nothing is bound."""
+        return Found(self.conflicts | conflict, why=(*self.why, why))
 
 
 class Supply(msgspec.Struct, frozen=True):
@@ -104,7 +114,10 @@ class Supply(msgspec.Struct, frozen=True):
     capacity_reaches: tuple[Reach, ...]
 
     def capacity_at(self, node: Node) -> CSIStorageCapacity | None:
-        """The first of the capacities that is for the node."""
+        """The first of the capacities that is for the node.
+
+        Differs: the original takes any of them, in the order of a Go map. Only scores see which.
+        """
         for capacity, reach in zip(self.capacities or (), self.capacity_reaches, strict=True):
             if is_reached(reach, node.labels):
                 return capacity
@@ -134,25 +147,27 @@ class VolumeSearch:
         self._supplies = {claim.key: self._supply(claim) for claim in self.delayed}
         self.faults: list[str] = []
 
-    def _bound_volume(self, claim: PersistentVolumeClaim) -> BoundVolume | None:
-        """What counts of a bound claim's volume, None when the volume is not there."""
+    def _bound_volume(self, claim: PersistentVolumeClaim) -> BoundVolume:
+        """What counts of a bound claim's volume."""
+        need = f"claim {claim.name}: needs volume {claim.spec.volume_name}"
         volume = self._world.find(PersistentVolume, claim.spec.volume_name)
         if volume is None:
-            return None
+            return BoundVolume(need, exists=False)
         reach = reach_of_volume(volume)
         plugin = plugin_of(volume.spec)
         if plugin is None or not plugin.is_migrated:
-            return BoundVolume(reach)
+            return BoundVolume(need, reach=reach)
         try:
-            migrated_reach = reach_of_volume(translated(volume, plugin))
+            there = reach_of_volume(translated(volume, plugin))
         except TranslationError as error:
-            return BoundVolume(reach, plugin.name, fault=f"could not translate pv: {error}")
-        return BoundVolume(reach, plugin.name, migrated_reach)
+            fault = f"could not translate pv: {error}"
+            return BoundVolume(need, reach=reach, plugin=plugin.name, fault=fault)
+        return BoundVolume(need, reach=reach, plugin=plugin.name, migrated_reach=there)
 
     def _candidates_of(self, claim: PersistentVolumeClaim) -> Candidates:
         name = class_name(claim)
-        naming = self._index.claimed_of_class.get((name, claim.key), ())
-        return candidates(claim, naming, self._index.unclaimed_of_class.get(name, ()))
+        naming = self._index.claimed.get((name, claim.key), ())
+        return candidates(claim, naming, self._index.unclaimed.get(name, ()))
 
     def _supply(self, claim: PersistentVolumeClaim) -> Supply:
         # A claim whose class is not there is bound immediately, so it never comes here.
@@ -167,7 +182,7 @@ class VolumeSearch:
         wanted = value(size)
         capacities = tuple(
             capacity
-            for capacity in self._index.capacities_of_class.get(storage_class.name, ())
+            for capacity in self._index.capacities.get(storage_class.name, ())
             if _has_room(capacity, wanted)
         )
         return Supply(True, reach, capacities, tuple(map(reach_of_capacity, capacities)))
@@ -176,37 +191,41 @@ class VolumeSearch:
 
     def on_node(self, node: Node) -> Found:
         """Look at one node; raises VolumeFault."""
-        conflicts = self._bound_conflict(node)
-        if any(c.metadata.annotations[SELECTED_NODE] != node.name for c in self._selected):
-            return Found(conflicts | NO_VOLUME)
-        volumes = self._matches(node)
-        matches = list(zip(self._to_match, volumes, strict=True))
+        found = self._bound_on(node)
+        for claim in self._selected:
+            selected = claim.metadata.annotations[SELECTED_NODE]
+            if selected != node.name:
+                why = f"claim {claim.name}: needs node {selected}, which it was promised to"
+                return found.but(NO_VOLUME, why)
+        matches = list(zip(self._to_match, self._matches(node), strict=True))
         static = tuple((claim, volume) for claim, volume in matches if volume is not None)
-        unmatched = (claim for claim, volume in matches if volume is None)
         dynamic: list[Provision] = []
+        unmatched = (claim for claim, volume in matches if volume is None)
         for claim in (*self._selected, *unmatched):
             supply = self._supplies[claim.key]
-            if not supply.provisions or not is_reached(supply.reach, node.labels):
-                return Found(conflicts | NO_VOLUME)
+            if not supply.provisions:
+                return found.but(NO_VOLUME, f"{_need(claim)}; its class makes none")
+            if not is_reached(supply.reach, node.labels):
+                return found.but(NO_VOLUME, f"{_need(claim)}; its class makes none here")
             capacity = supply.capacity_at(node)
             if capacity is None and supply.capacities is not None:
-                return Found(conflicts | NO_SPACE)
+                return found.but(NO_SPACE, f"{_need(claim)}; its driver has no room here")
             dynamic.append(Provision(claim, capacity))
-        return Found(conflicts, static, tuple(dynamic))
+        return Found(found.conflicts, static, tuple(dynamic), found.why)
 
-    def _bound_conflict(self, node: Node) -> int:
+    def _bound_on(self, node: Node) -> Found:
         """What the first bound claim that the node cannot serve makes wrong."""
         for volume in self.bound:
-            if volume is None:
-                return VOLUME_MISSING
+            if not volume.exists:
+                return Found().but(VOLUME_MISSING, f"{volume.need}, which does not exist")
             reach = volume.reach
             if volume.plugin and self._is_migrated(volume.plugin, node.name):
                 if volume.fault:
                     raise VolumeFault(volume.fault)
                 reach = volume.migrated_reach
             if not is_reached(reach, node.labels):
-                return NODE_CONFLICT
-        return 0
+                return Found().but(NODE_CONFLICT, f"{volume.need}, which this node cannot reach")
+        return Found()
 
     def _is_migrated(self, plugin: str, node_name: str) -> bool:
         return plugin in migrated_plugins(self._world.find(CSINode, node_name))
@@ -275,10 +294,10 @@ class VolumeSearch:
         return outside | full
 
     def _bound_column(self, nodes: NodeTable, rows: Rows) -> Ints:
-        """int64 (n_rows,): what bound claims make wrong, as `_bound_conflict` says."""
+        """int64 (n_rows,): what bound claims make wrong, as `_bound_on` says."""
         codes = np.zeros(count(rows), dtype=np.int64)
         for volume in self.bound:
-            if volume is None:
+            if not volume.exists:
                 codes[codes == 0] = VOLUME_MISSING
                 break
             reached = reach_column(volume.reach, nodes, rows)
@@ -351,6 +370,12 @@ def _is_taken(offered: Ints, chosen: Sequence[Ints]) -> Bools:
     for choice in chosen:
         taken |= (offered == choice) & (offered != UNMATCHED)
     return taken
+
+
+def _need(claim: PersistentVolumeClaim) -> str:
+    """What a claim without a volume needs, for explanations."""
+    size, name = requested_size(claim), class_name(claim) or "none"
+    return f"claim {claim.name}: needs {size or 'any size'} of class {name}, no free volume fits"
 
 
 def _best(found: Candidates, node: Node, taken: set[str]) -> PersistentVolume | None:

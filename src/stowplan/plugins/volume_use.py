@@ -12,9 +12,13 @@ from collections import Counter
 from collections.abc import Hashable, Iterator
 from typing import TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.columns.growing import grown
 from stowplan.framework import NodeTable, PodInfo
 from stowplan.objects.volume import Volume
-from stowplan.plugins.volume_claims import uses_of
+from stowplan.plugins.volume_claims import VolumeUses, uses_of
 
 K = TypeVar("K", bound=Hashable)
 
@@ -38,7 +42,9 @@ class VolumeUse:
 
     pods: row -> its pods with volumes that rules read, in no particular order. claims:
     `NAMESPACE/NAME` -> how many volumes of the pods on all rows name the claim. disks: in-tree
-    disk -> rows -> how many volumes there may be this disk.
+    disk -> rows -> how many volumes there may be this disk. attachable: int64 (n_rows_max,): how
+    many volumes of a row's pods a CSI driver may have to attach. delicate: rows -> pods there with
+    volumes that may turn out not to be countable.
     """
 
     @classmethod
@@ -54,54 +60,73 @@ class VolumeUse:
         self.pods: dict[int, list[PodInfo]] = {}
         self.claims: Counter[str] = Counter()
         self.disks: dict[DiskKey, Counter[int]] = {}
+        self.attachable: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self.delicate: Counter[int] = Counter()
 
     def pod_added(self, row: int, info: PodInfo) -> None:
         """A pod came to a row."""
-        if not info.pod.spec.volumes:
+        uses = _uses_of(info)
+        if uses is None:
             return
-        uses = uses_of(info.pod.spec)
-        if uses.disks or uses.attachable:
-            self.pods.setdefault(row, []).append(info)
+        self.pods.setdefault(row, []).append(info)
+        self.attachable[row] += len(uses.attachable)
+        if uses.is_delicate:
+            self.delicate[row] += 1
         for name in uses.named_claims:
             self.claims[f"{info.pod.namespace}/{name}"] += 1
-        for key in _keys(info):
+        for key in _keys(uses):
             self.disks.setdefault(key, Counter())[row] += 1
 
     def pod_removed(self, row: int, info: PodInfo) -> None:
         """A pod left a row."""
-        if not info.pod.spec.volumes:
+        uses = _uses_of(info)
+        if uses is None:
             return
-        uses = uses_of(info.pod.spec)
-        if uses.disks or uses.attachable:
-            pods = self.pods[row]
-            del pods[next(i for i, other in enumerate(pods) if other.uid == info.uid)]
-            if not pods:
-                del self.pods[row]
+        pods = self.pods[row]
+        del pods[next(i for i, other in enumerate(pods) if other.uid == info.uid)]
+        if not pods:
+            del self.pods[row]
+        self.attachable[row] -= len(uses.attachable)
+        if uses.is_delicate:
+            _count_down(self.delicate, row)
         for name in uses.named_claims:
             _count_down(self.claims, f"{info.pod.namespace}/{name}")
-        for key in _keys(info):
+        for key in _keys(uses):
             _count_down(self.disks[key], row)
             if not self.disks[key]:
                 del self.disks[key]
 
     def row_added(self, row: int) -> None:
         """A node arrived; its pods are announced next."""
+        self.attachable = grown(self.attachable, (row + 1,))
+        self.attachable[row] = 0
 
     def row_moved(self, source: int, target: int) -> None:
         """The node of row `source` now stands on `target`, which is empty."""
+        self.attachable[target] = self.attachable[source]
         moved = self.pods.pop(source, None)
         if moved is None:
             return
         self.pods[target] = moved
-        for key in {key for info in moved for key in _keys(info)}:
+        if source in self.delicate:
+            self.delicate[target] = self.delicate.pop(source)
+        for key in {key for info in moved for key in _keys(uses_of(info.pod.spec))}:
             self.disks[key][target] = self.disks[key].pop(source)
 
     def row_dropped(self, row: int) -> None:
         """The last row ended, empty."""
 
 
-def _keys(info: PodInfo) -> Iterator[DiskKey]:
-    return (key for volume in uses_of(info.pod.spec).disks for key in disk_keys(volume))
+def _uses_of(info: PodInfo) -> VolumeUses | None:
+    """What the rules read of a pod's volumes, None where that is nothing."""
+    if not info.pod.spec.volumes:
+        return None
+    uses = uses_of(info.pod.spec)
+    return uses if uses.disks or uses.attachable else None
+
+
+def _keys(uses: VolumeUses) -> Iterator[DiskKey]:
+    return (key for volume in uses.disks for key in disk_keys(volume))
 
 
 def _count_down(counts: Counter[K], key: K) -> None:

@@ -76,6 +76,8 @@ class VolumeZone:
     def pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
         """Read the volumes' labels. Refuses a claim without a volume, unless it waits for the
         first pod; Skip where no volume says where it is."""
+        if not pod.spec.volumes:
+            return SKIP
         found: list[Topology] = []
         for name in uses_of(pod.spec).named_claims:
             topologies = self._topologies_of_claim(pod, name, snapshot.world)
@@ -165,7 +167,7 @@ class VolumeZone:
 
     def signature(self, pod: Pod) -> object:
         """The claims that the pod names."""
-        names = tuple(uses_of(pod.spec).named_claims)
+        names = uses_of(pod.spec).named_claims
         return (pod.namespace, names) if names else ()
 
 

@@ -1,4 +1,4 @@
-"""The scheduling queue: which pending pod is tried next, and when one that failed is tried again."""
+"""The scheduling queue: which pod is tried next, and when one that failed is tried again."""
 
 from stowplan.queue.entry import SECOND, QueueEntry
 from stowplan.queue.hints import Hints, Worth

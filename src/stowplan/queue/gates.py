@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from stowplan.framework.runtime import Framework
-from stowplan.framework.status import Status
+from stowplan.framework.status import OK, Status
 from stowplan.objects.pod import Pod
 from stowplan.queue.entry import QueueEntry
 
@@ -39,11 +39,13 @@ class Gates:
         The gate that has kept it out so far is asked first. One that refuses joins the plugins
         that refused the pod, and stays among them when it opens.
         """
-        gates = self._by_profile.get(entry.pod.spec.scheduler_name, ())
+        pod = entry.pod
+        gates = self._by_profile.get(pod.spec.scheduler_name, ())
         if entry.gated_by:
             gates = tuple(sorted(gates, key=lambda gate: gate[0] != entry.gated_by))
         for name, ask in gates:
-            if not ask(entry.pod).is_success:
+            status = ask(pod)
+            if status is not OK and not status.is_success:
                 entry.gated_by = name
                 entry.refused_by |= {name}
                 return False

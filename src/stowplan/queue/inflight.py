@@ -1,23 +1,23 @@
 """InFlight: pods being scheduled, and what happened meanwhile.
 
-A pod that is refused while an event arrives must not be parked as if nothing had happened. So a
-log is kept: each pod that was popped, each event, in the order of time. What stands behind a
-pod's own entry happened while it was in flight. Entries at the head that no pod needs any more
-are dropped.
+A pod that is refused while an event arrives must not be parked as if nothing had happened. So it
+is kept in which order pods were popped and events arrived: what arrived after a pod was popped
+happened while it was in flight. Events that are older than every pod in flight are forgotten.
 
 Source: kube-scheduler v1.36, backend/queue/active_queue.go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections import deque
 from typing import Any
 
 import msgspec
 
 from stowplan.framework.clusterevents import ClusterEvent
 
-_DROPPED_MAX = 256
+_FORGOTTEN_MAX = 256
 
 
 class Happening(msgspec.Struct, frozen=True, gc=False):
@@ -28,18 +28,23 @@ class Happening(msgspec.Struct, frozen=True, gc=False):
     new: Any
 
 
-class InFlight:
-    """The log, with the place of each pod in it."""
+Log = list[tuple[int, str | Happening]]
+"""Places in time, and the pod (its uid) or the event that is there."""
 
-    __slots__ = ("_dropped", "_head", "_log", "_place")
+
+class InFlight:
+    """Pods by uid, each with its place in time, and the events with theirs."""
+
+    __slots__ = ("_events", "_moments", "_now", "_order", "_place")
 
     def __init__(self) -> None:
-        # A pod is in the log as its uid. Places count from the beginning of time: the entry of
-        # place p stands at p - self._dropped. Before self._head nobody looks any more.
-        self._log: list[str | Happening] = []
+        # A place in time is the number of pods and events before it. _moments are those of
+        # _events, ascending. In _order a pod that is done stays until it comes up.
+        self._now = 0
         self._place: dict[str, int] = {}
-        self._dropped = 0
-        self._head = 0
+        self._order: deque[tuple[int, str]] = deque()
+        self._events: list[Happening] = []
+        self._moments: list[int] = []
 
     def __len__(self) -> int:
         return len(self._place)
@@ -47,52 +52,59 @@ class InFlight:
     def __contains__(self, uid: str) -> bool:
         return uid in self._place
 
-    def start(self, uid: str) -> None:
-        """A pod has been popped; it must not be in flight already."""
-        self._place[uid] = self._dropped + len(self._log)
-        self._log.append(uid)
+    def start(self, uid: str) -> bool:
+        """A pod has been popped; False, and nothing done, when it is in flight already."""
+        if uid in self._place:
+            return False
+        self._now = now = self._now + 1
+        self._place[uid] = now
+        self._order.append((now, uid))
+        return True
 
     def note(self, event: ClusterEvent, old: Any, new: Any) -> None:
         """Something has happened; forgotten at once where no pod is in flight."""
         if self._place:
-            self._log.append(Happening(event, old, new))
+            self._now += 1
+            self._events.append(Happening(event, old, new))
+            self._moments.append(self._now)
 
     def since(self, uid: str) -> list[Happening]:
         """What has happened since a pod in flight was popped, oldest first."""
-        behind = self._log[self._place[uid] + 1 - self._dropped :]
-        return [entry for entry in behind if isinstance(entry, Happening)]
+        return self._events[bisect_right(self._moments, self._place[uid]) :]
 
     def done(self, uid: str) -> bool:
         """The attempt is over; False for a pod that was not in flight."""
-        if self._place.pop(uid, None) is None:
+        place = self._place
+        if place.pop(uid, None) is None:
             return False
-        log, place = self._log, self._place
+        order = self._order
         if not place:
-            self._dropped += len(log)
-            log.clear()
-            self._head = 0
+            order.clear()
+            if self._events:
+                self._events.clear()
+                self._moments.clear()
             return True
-        head = self._head
-        while not self._is_pod_in_flight(head):
-            head += 1
-        self._head = head
-        if head > _DROPPED_MAX and head * 2 > len(log):
-            del log[:head]
-            self._dropped += head
-            self._head = 0
+        while place.get(order[0][1]) != order[0][0]:
+            order.popleft()
+        if self._events:
+            self._forget(bisect_right(self._moments, order[0][0]))
         return True
 
     def pods(self) -> list[str]:
         """The uids of the pods in flight, the one popped first at the head."""
         return list(self._place)
 
-    def log(self) -> Iterator[str | Happening]:
-        """The log: a uid where a pod was popped, what happened in between; oldest first."""
-        for place, entry in enumerate(self._log[self._head :], start=self._head):
-            if isinstance(entry, Happening) or self._is_pod_in_flight(place):
-                yield entry
+    def log(self) -> list[str | Happening]:
+        """Pods, as their uids, and events in the order of time, from the oldest pod on."""
+        if not self._place:
+            return []
+        pods: Log = [(place, uid) for uid, place in self._place.items()]
+        first = bisect_right(self._moments, pods[0][0])
+        events: Log = list(zip(self._moments[first:], self._events[first:], strict=True))
+        return [what for _, what in sorted(pods + events, key=lambda entry: entry[0])]
 
-    def _is_pod_in_flight(self, index: int) -> bool:
-        """True where the log has the uid of a pod whose latest place this is."""
-        entry = self._log[index]
-        return isinstance(entry, str) and self._place.get(entry) == index + self._dropped
+    def _forget(self, n_events: int) -> None:
+        """Drop the oldest events, unless they are too few to be worth moving the rest."""
+        if n_events > _FORGOTTEN_MAX and n_events * 2 > len(self._events):
+            del self._events[:n_events]
+            del self._moments[:n_events]

@@ -21,6 +21,9 @@ class Nominator(Nominations):
         super().__init__()
         self._listed = listed
 
+    def __len__(self) -> int:
+        return len(self._node_of)
+
     def nominate(self, pod: Pod, node: str | None = None) -> None:
         """Nominate a pod in place of what was before.
 

@@ -14,40 +14,40 @@ from stowplan.queue.entry import QueueEntry
 
 
 class Parked:
-    """Entries by key, in order of arrival.
+    """Entries in order of arrival.
 
-    The plugins of an entry must not change while it is in here.
+    The plugins of an entry must not change while it is in here. entries: by key, to read.
     """
 
-    __slots__ = ("_by_key", "_by_plugin")
+    __slots__ = ("_by_plugin", "entries")
 
     def __init__(self) -> None:
-        self._by_key: dict[str, QueueEntry] = {}
+        self.entries: dict[str, QueueEntry] = {}
         self._by_plugin: dict[str, dict[str, QueueEntry]] = {}
 
     def __len__(self) -> int:
-        return len(self._by_key)
+        return len(self.entries)
 
     def __contains__(self, key: str) -> bool:
-        return key in self._by_key
+        return key in self.entries
 
     def __iter__(self) -> Iterator[QueueEntry]:
-        return iter(self._by_key.values())
+        return iter(self.entries.values())
 
     def put(self, entry: QueueEntry) -> None:
         """Add an entry, in place of one with the same key."""
         self.take(entry.key)
-        self._by_key[entry.key] = entry
+        self.entries[entry.key] = entry
         for plugin in entry.refusers:
             self._by_plugin.setdefault(plugin, {})[entry.key] = entry
 
     def get(self, key: str) -> QueueEntry | None:
         """The entry of a key."""
-        return self._by_key.get(key)
+        return self.entries.get(key)
 
     def take(self, key: str) -> QueueEntry | None:
         """Remove the entry of a key and return it."""
-        entry = self._by_key.pop(key, None)
+        entry = self.entries.pop(key, None)
         if entry is not None:
             for plugin in entry.refusers:
                 del self._by_plugin[plugin][key]
@@ -62,8 +62,8 @@ class Parked:
 
     def older_than(self, moment: int) -> list[QueueEntry]:
         """The entries that arrived or failed before `moment`."""
-        return [entry for entry in self._by_key.values() if entry.added_at < moment]
+        return [entry for entry in self.entries.values() if entry.added_at < moment]
 
     def oldest(self) -> int | None:
         """When the entry that has waited longest arrived or failed; None while there is none."""
-        return min((int(entry.added_at) for entry in self._by_key.values()), default=None)
+        return min((int(entry.added_at) for entry in self.entries.values()), default=None)

@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from typing import Any
 
-from stowplan.columns.podterms import Role, terms_of
+from stowplan.columns.podterms import terms_of
 from stowplan.framework.clusterevents import (
     ASSIGNED_POD_ADD,
     FORCE_ACTIVATE,
@@ -99,6 +99,7 @@ class SchedulingQueue:
         self.in_flight = InFlight()
         self.nominator = Nominator(listed)
         self.hints = hints if self.options.hints else hints.always()
+        self._tracks = self.options.hints
         self.cycle = 0
         self.move_cycle = -1
         self.discarded: list[QueueEntry] = []
@@ -154,7 +155,7 @@ class SchedulingQueue:
         not parked, the old one stays as it is.
         """
         ready = self._activate(QueueEntry(pod, now, pod.key), now)
-        if ready:
+        if ready and (pod.status.nominated_node_name or len(self.nominator)):
             self.nominator.nominate(pod)
         return ready
 
@@ -165,7 +166,7 @@ class SchedulingQueue:
         the place of the old. A pod that is not known is added.
         """
         events = pod_changes(old, new)
-        if self.options.hints and new.uid in self.in_flight:
+        if self._tracks and new.uid in self.in_flight:
             for event in events:
                 self.in_flight.note(event, old, new)
             return events
@@ -204,12 +205,9 @@ class SchedulingQueue:
             self.discarded = []
         while (entry := self.active.pop() or self.backoff.pop_early()) is not None:
             entry.attempts += 1
-            if self.options.hints:
-                uid = entry.pod.uid
-                if uid in self.in_flight:
-                    self.discarded.append(entry)
-                    continue
-                self.in_flight.start(uid)
+            if self._tracks and not self.in_flight.start(entry.pod.metadata.uid or entry.key):
+                self.discarded.append(entry)
+                continue
             self.cycle += 1
             entry.cycle = self.cycle
             return entry
@@ -240,12 +238,11 @@ class SchedulingQueue:
             entry.refused_by = frozenset(refused_by)
             entry.pending_on = frozenset(pending_on)
             entry.pod = entry.pod if pod is None else pod
-            entry.gated_by = ""
             place = self._present(entry.key)
             if place:
                 return f"Pod {entry.key} is already present in {place}"
             self._count_failure(entry, now)
-            if self.options.hints:
+            if self._tracks:
                 self._requeue(entry, self._worth_of_flight(entry, uid), now)
             elif self.move_cycle >= (entry.cycle if cycle is None else cycle):
                 self._back_off(entry)
@@ -270,7 +267,7 @@ class SchedulingQueue:
         old, new: the object before and after, None where there was or is none. only: which parked
         pods to look at; it does not hold for those in flight.
         """
-        if self.options.hints and not self.hints.concern(event):
+        if self._tracks and not self.hints.concern(event):
             return
         entries = self._candidates(event)
         if only is not None:
@@ -282,14 +279,14 @@ class SchedulingQueue:
 
         The older entry point; since hints decide, `move` with ASSIGNED_POD_ADD does more.
         """
-        if not self.options.hints or self.hints.concern(ASSIGNED_POD_ADD):
+        if not self._tracks or self.hints.concern(ASSIGNED_POD_ADD):
             self._move(self._across_nodes(pod), ASSIGNED_POD_ADD, None, pod, now)
 
     def assigned_pod_updated(self, old: Pod, new: Pod, event: ClusterEvent, now: int) -> None:
         """A bound pod has changed; as above, but smaller requests may help every pod."""
         if matches(_SCALE_DOWN, event):
             self.move(event, old, new, now)
-        elif not self.options.hints or self.hints.concern(event):
+        elif not self._tracks or self.hints.concern(event):
             self._move(self._across_nodes(new), event, old, new, now)
 
     def activate(self, pods: Iterable[Pod], now: int) -> None:
@@ -334,7 +331,7 @@ class SchedulingQueue:
 
     def _count_failure(self, entry: QueueEntry, now: int) -> None:
         # Before hints the queue did not tell errors from refusals.
-        if entry.refusers or not self.options.hints:
+        if entry.refusers or not self._tracks:
             entry.refusals += 1
             entry.errors = 0
         else:
@@ -357,7 +354,7 @@ class SchedulingQueue:
 
     def _candidates(self, event: ClusterEvent) -> list[QueueEntry]:
         """The parked entries that an event may move, in a fixed order."""
-        if event.is_wildcard or not self.options.hints:
+        if event.is_wildcard or not self._tracks:
             return list(self.parked)
         return self.parked.refused_by(self.hints.listeners(event))
 
@@ -372,7 +369,7 @@ class SchedulingQueue:
                 self.parked.take(entry.key)
                 self._requeue(entry, worth, now)
         self.move_cycle = self.cycle
-        if self.options.hints:
+        if self._tracks:
             self.in_flight.note(event, old, new)
 
     def _update_parked(
@@ -383,7 +380,7 @@ class SchedulingQueue:
         Differs: without pop from backoff the original goes on when the pod is in backoff, and may
         then hold it twice.
         """
-        if not self.options.hints:
+        if not self._tracks:
             if is_updated(old, entry.pod):
                 self.parked.take(entry.key)
                 if self._requeue(entry, Worth.AFTER_BACKOFF, now) is Place.ACTIVE:
@@ -426,8 +423,10 @@ class SchedulingQueue:
             return False
         if entry.initial_attempt is None:
             entry.initial_attempt = now
-        self.parked.take(key)
-        self.backoff.take(key)
+        if key in self.parked.entries:
+            self.parked.take(key)
+        elif key in self.backoff:
+            self.backoff.take(key)
         self.active.put(entry)
         return True
 
@@ -442,7 +441,7 @@ def _looks_across(entry: QueueEntry, pod: Pod, namespace_labels: Mapping[str, st
     """True when topology spreading refused the entry, or it wants to be near pods like `pod`."""
     if CROSS_NODE_PLUGIN in entry.refused_by and pod.namespace == entry.pod.namespace:
         return True
-    wanted = terms_of(entry.pod).of(Role.REQUIRED_AFFINITY)
+    wanted = terms_of(entry.pod).required_affinity
     return any(weighted.term.matches(pod, namespace_labels) for weighted in wanted)
 
 

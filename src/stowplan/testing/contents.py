@@ -65,10 +65,7 @@ def _labels(table: NodeTable) -> Iterator[tuple[str, Any]]:
 
 
 def _items(table: NodeTable, incidence: Any) -> list[list[Any]]:
-    return [
-        [incidence.vocabulary.values[item] for item in items if item >= 0]
-        for items in incidence.items[table.all_rows].tolist()
-    ]
+    return [incidence.of_row(row) for row in range(table.n_nodes)]
 
 
 def _ports(table: NodeTable) -> Iterator[tuple[str, Any]]:

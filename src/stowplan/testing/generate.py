@@ -31,6 +31,7 @@ from stowplan.objects.pod import (
     PodSpec,
     PodStatus,
     ResourceRequirements,
+    RestartRule,
     Toleration,
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
@@ -45,7 +46,14 @@ from stowplan.objects.selectors import (
     PreferredSchedulingTerm,
 )
 from stowplan.testing.dice import Dice, chance, number, pick, some
-from stowplan.testing.generate_world import APPS, NAMESPACES, ZONES, volumes, world_objects
+from stowplan.testing.generate_world import (
+    APPS,
+    NAMESPACES,
+    ZONES,
+    ephemeral_claims,
+    volumes,
+    world_objects,
+)
 from stowplan.testing.make import HOSTNAME, REGION, ZONE
 
 _VALUES = {
@@ -66,11 +74,11 @@ _IMAGES = {
     "cuda:12": 3_000_000_000,
     "tiny:1": 1_000_000,
 }
-_FEATURES = ("GuaranteedQoSPodCPUResize", "UserNamespacesHostNetworkSupport")
+_FEATURES = ("UserNamespacesHostNetworkSupport", "RestartAllContainersOnContainerExits")
 _OFFERED: dict[str, tuple[Quantity, ...]] = {
-    "cpu": ("4", "2", "500m", "7.5", "0"),
-    "memory": ("8Gi", "1Gi", "1500M", "300Mi", "0"),
-    "pods": ("110", "2", "1", "0"),
+    "cpu": ("16", "8", "16", "7.5", "2", "500m", "0"),
+    "memory": ("64Gi", "8Gi", "64Gi", "20Gi", "1500M", "300Mi", "0"),
+    "pods": ("110", "110", "110", "110", "2", "1", "0"),
 }
 _OFFERED_SOMETIMES: dict[str, tuple[Quantity, ...]] = {
     "nvidia.com/gpu": ("4", "1", "0"),
@@ -115,12 +123,11 @@ def scene(dice: Dice, *, n_nodes: int = 8, n_pods: int = 12, n_pending: int = 6)
     """
     names = [f"n{i}" for i in range(n_nodes)]
     homes = [*names, "n-unseen"]
-    return Scene(
-        nodes=tuple(node(dice, name) for name in names),
-        pods=tuple(pod(dice, f"p{i}", on=pick(dice, homes)) for i in range(n_pods)),
-        pending=tuple(pending_pod(dice, f"q{i}", homes) for i in range(n_pending)),
-        objects=world_objects(dice, names),
-    )
+    nodes = tuple(node(dice, name) for name in names)
+    pods = tuple(pod(dice, f"p{i}", on=pick(dice, homes)) for i in range(n_pods))
+    pending = tuple(pending_pod(dice, f"q{i}", homes) for i in range(n_pending))
+    objects = (*world_objects(dice, homes), *ephemeral_claims(dice, (*pods, *pending)))
+    return Scene(nodes, pods, pending, objects)
 
 
 # Nodes.
@@ -181,6 +188,7 @@ def pending_pod(dice: Dice, name: str, node_names: Sequence[str]) -> Pod:
 def pod(dice: Dice, name: str, *, on: str = "") -> Pod:
     """A pod that is bound to the node `on`, or to none."""
     containers = tuple(_container(dice, f"c{i}") for i in range(number(dice, 1, 2)))
+    in_user_namespace = chance(dice, 8)
     spec = PodSpec(
         node_name=on,
         containers=containers,
@@ -196,8 +204,8 @@ def pod(dice: Dice, name: str, *, on: str = "") -> Pod:
         scheduling_gates=(PodSchedulingGate(name="later"),) if chance(dice, 10) else (),
         resource_claims=_resource_claims(dice),
         volumes=volumes(dice),
-        host_network=chance(dice, 12),
-        host_users=False if chance(dice, 12) else None,
+        host_network=in_user_namespace or chance(dice, 12),
+        host_users=False if in_user_namespace else None,
     )
     return Pod(
         metadata=ObjectMeta(
@@ -226,6 +234,9 @@ def _container(dice: Dice, name: str) -> Container:
         image=pick(dice, ("", "nginx", "nginx:latest", "cuda:12", "tool:2", "nowhere:1")),
         resources=ResourceRequirements(requests=_requests(dice)),
         ports=(_port(dice),) if chance(dice, 4) else (),
+        restart_policy_rules=(RestartRule(action="RestartAllContainers"),)
+        if chance(dice, 16)
+        else (),
     )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from stowplan.objects.meta import Object, ObjectMeta
+from stowplan.objects.meta import Object, ObjectMeta, OwnerReference
+from stowplan.objects.pod import Pod
 from stowplan.objects.selectors import (
     LabelSelector,
     NodeSelector,
@@ -53,13 +54,16 @@ NAMESPACES = ("default", "prod")
 APPS = ("web", "db", "cache")
 ZONES = ("a", "b", "c")
 DRIVER = "csi.example.com"
-CLAIMS = ("bound", "bound-too", "waiting", "eager", "missing")
+CLAIMS = ("bound", "bound-too", "waiting", "waiting-too", "bound", "eager", "missing")
+_BOUND = {"pv.kubernetes.io/bind-completed": "yes"}
+_SELECTED_NODE = "volume.kubernetes.io/selected-node"
+_NO_PROVISIONER = "kubernetes.io/no-provisioner"
 _DISKS = ("disk-1", "disk-2")
 
 
 def volumes(dice: Dice) -> tuple[Volume, ...]:
     """The volumes of a pod: usually none."""
-    if not chance(dice, 4):
+    if not chance(dice, 3):
         return ()
     claim, disk = pick(dice, CLAIMS), pick(dice, _DISKS)
     return pick(
@@ -93,9 +97,30 @@ def world_objects(dice: Dice, node_names: Sequence[str]) -> tuple[Object, ...]:
     return (
         *_namespaces(),
         *_classes(),
-        *(each for namespace in NAMESPACES for each in _claims(dice, namespace)),
+        *(each for namespace in NAMESPACES for each in _claims(dice, namespace, node_names)),
         *_drivers(dice, node_names),
         *_selecting(dice),
+    )
+
+
+def ephemeral_claims(dice: Dice, pods: Iterable[Pod]) -> tuple[Object, ...]:
+    """The claims that were made for the ephemeral volumes of these pods; a few are not yet."""
+    return tuple(
+        PersistentVolumeClaim(
+            metadata=ObjectMeta(
+                name=f"{pod.name}-{volume.name}",
+                namespace=pod.namespace,
+                uid=f"{pod.uid}-{volume.name}",
+                owner_references=(
+                    OwnerReference(kind="Pod", name=pod.name, uid=pod.uid, controller=True),
+                ),
+            ),
+            spec=_claim_spec("waits", ""),
+            status=PhaseStatus(phase="Pending"),
+        )
+        for pod in pods
+        for volume in pod.spec.volumes
+        if volume.ephemeral is not None and not chance(dice, 4)
     )
 
 
@@ -105,24 +130,31 @@ def _namespaces() -> Iterator[Object]:
 
 
 def _classes() -> Iterator[Object]:
-    for name, mode in (("waits", "WaitForFirstConsumer"), ("eager", "Immediate")):
+    late = "WaitForFirstConsumer"
+    for name, mode in (("waits", late), ("local", late), ("eager", "Immediate")):
         yield StorageClass(
-            metadata=ObjectMeta(name=name), provisioner=DRIVER, volume_binding_mode=mode
+            metadata=ObjectMeta(name=name),
+            provisioner=_NO_PROVISIONER if name == "local" else DRIVER,
+            volume_binding_mode=mode,
         )
 
 
-def _claims(dice: Dice, namespace: str) -> Iterator[Object]:
+def _claims(dice: Dice, namespace: str, node_names: Sequence[str]) -> Iterator[Object]:
     for name in ("bound", "bound-too"):
         volume = f"{namespace}-{name}"
+        alone = chance(dice, 3)
         yield _volume(dice, volume, namespace, name)
         yield PersistentVolumeClaim(
-            metadata=ObjectMeta(name=name, namespace=namespace, uid=volume),
-            spec=_claim_spec("waits", volume),
+            metadata=ObjectMeta(name=name, namespace=namespace, uid=volume, annotations=_BOUND),
+            spec=_claim_spec("waits", volume, "ReadWriteOncePod" if alone else "ReadWriteOnce"),
             status=PhaseStatus(phase="Bound"),
         )
-    for name, storage_class in (("waiting", "waits"), ("eager", "eager")):
+    for name, storage_class in (("waiting", "local"), ("waiting-too", "waits"), ("eager", "eager")):
+        chosen = {_SELECTED_NODE: pick(dice, node_names)} if chance(dice, 4) else {}
         yield PersistentVolumeClaim(
-            metadata=ObjectMeta(name=name, namespace=namespace, uid=f"{namespace}-{name}"),
+            metadata=ObjectMeta(
+                name=name, namespace=namespace, uid=f"{namespace}-{name}", annotations=chosen
+            ),
             spec=_claim_spec(storage_class, ""),
             status=PhaseStatus(phase="Pending"),
         )
@@ -131,16 +163,16 @@ def _claims(dice: Dice, namespace: str) -> Iterator[Object]:
         spec=PVSpec(
             capacity={"storage": "10Gi"},
             access_modes=("ReadWriteOnce",),
-            storage_class_name="waits",
+            storage_class_name="local",
             node_affinity=_in_zone(pick(dice, ZONES)),
         ),
         status=PhaseStatus(phase="Available"),
     )
 
 
-def _claim_spec(storage_class: str, volume: str) -> PVCSpec:
+def _claim_spec(storage_class: str, volume: str, mode: str = "ReadWriteOnce") -> PVCSpec:
     return PVCSpec(
-        access_modes=("ReadWriteOnce",),
+        access_modes=(mode,),
         resources=VolumeResources(requests={"storage": "5Gi"}),
         storage_class_name=storage_class,
         volume_name=volume,

@@ -24,7 +24,7 @@ from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.selectors import node_selector_error, node_selector_matches
 from stowplan.plugins.hints.pods import has_a_node, own_update, queue_if
-from stowplan.plugins.node_selection import is_selected, required_selector
+from stowplan.plugins.node_selection import required_selector
 
 Suits = Callable[[Pod, Node], bool]
 """Whether a rule lets a pod onto a node, all else aside."""
@@ -89,7 +89,7 @@ def _selects(pod: Pod, node: Node) -> bool | None:
     if required is None:
         return True
     if node_selector_matches(required, node.labels, node.name):
-        return is_selected(pod, node.labels, node.name)
+        return True
     return None if node_selector_error(required) else False
 
 

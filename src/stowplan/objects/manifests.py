@@ -1,0 +1,475 @@
+"""Manifests: parsed YAML or JSON documents to typed objects, each once.
+
+A document is an object or a list of objects. What a manifest leaves out the API server fills in
+before a scheduler sees the object; where a rule reads it, it is filled in here as well, which
+leaves an object that the API server has stored as it is.
+
+Source: Kubernetes v1.36, the defaults of core/v1 (requests from limits, ports of pods on the
+host's network, a node's allocatable amounts, the name label of a namespace).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from stowplan.objects.codec import DecodeError, convert
+from stowplan.objects.meta import NamespacedObject, Object, Value
+from stowplan.objects.node import Node
+from stowplan.objects.pod import Container, ContainerStatus, Pod, PodCondition, PodSpec
+from stowplan.objects.quantity import Quantity, QuantityError, value
+from stowplan.objects.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
+from stowplan.objects.volume import PVCTemplate
+from stowplan.objects.workload import (
+    DaemonSet,
+    Deployment,
+    Job,
+    Namespace,
+    PodDisruptionBudget,
+    PriorityClass,
+    ReplicaSet,
+    ReplicationController,
+    Service,
+    StatefulSet,
+)
+
+T = TypeVar("T", bound=Object)
+
+NAMESPACE_LABEL = "kubernetes.io/metadata.name"
+Workload = Deployment | ReplicaSet | StatefulSet | DaemonSet | Job | ReplicationController
+
+
+# What a controller reads of its own object and scheduling does not.
+
+
+class Ordinals(Value, frozen=True):
+    """`spec.ordinals` of a StatefulSet."""
+
+    start: int = 0
+
+
+class StatefulSetDetails(Value, frozen=True):
+    """`spec` of a StatefulSet, the rest of it."""
+
+    ordinals: Ordinals = Ordinals()
+    volume_claim_templates: tuple[PVCTemplate, ...] = ()
+
+
+class StatefulSetRest(Value, frozen=True):
+    """A StatefulSet, the rest of it."""
+
+    spec: StatefulSetDetails = StatefulSetDetails()
+
+
+class JobProgress(Value, frozen=True):
+    """`status` of a Job."""
+
+    succeeded: int = 0
+    completed_indexes: str = ""
+    conditions: tuple[PodCondition, ...] = ()
+
+
+class JobRest(Value, frozen=True):
+    """A Job, the rest of it."""
+
+    status: JobProgress = JobProgress()
+
+
+class Kind(NamedTuple):
+    """A kind that scheduling reads: its API groups, its type, and the type of the rest."""
+
+    groups: tuple[str, ...]
+    type: type[Object]
+    rest: type[Value] | None = None
+
+
+_APPS = ("apps", "extensions")
+_STORAGE = ("storage.k8s.io",)
+
+KINDS: Mapping[str, Kind] = {
+    "Pod": Kind(("",), Pod),
+    "Node": Kind(("",), Node),
+    "Namespace": Kind(("",), Namespace),
+    "Service": Kind(("",), Service),
+    "ReplicationController": Kind(("",), ReplicationController),
+    "PersistentVolume": Kind(("",), PersistentVolume),
+    "PersistentVolumeClaim": Kind(("",), PersistentVolumeClaim),
+    "Deployment": Kind(_APPS, Deployment),
+    "ReplicaSet": Kind(_APPS, ReplicaSet),
+    "DaemonSet": Kind(_APPS, DaemonSet),
+    "StatefulSet": Kind(_APPS, StatefulSet, StatefulSetRest),
+    "Job": Kind(("batch",), Job, JobRest),
+    "StorageClass": Kind(_STORAGE, StorageClass),
+    "CSINode": Kind(_STORAGE, CSINode),
+    "CSIDriver": Kind(_STORAGE, CSIDriver),
+    "CSIStorageCapacity": Kind(_STORAGE, CSIStorageCapacity),
+    "VolumeAttachment": Kind(_STORAGE, VolumeAttachment),
+    "PodDisruptionBudget": Kind(("policy",), PodDisruptionBudget),
+    "PriorityClass": Kind(("scheduling.k8s.io",), PriorityClass),
+}
+"""Kind -> how it is read. Other kinds, and these names in other groups, are ignored."""
+
+
+class Entry(NamedTuple):
+    """An object, where it was found, and what only its controller reads."""
+
+    value: Object
+    place: str
+    rest: Value | None = None
+
+
+class Inventory:
+    """The objects of some documents, in their order, and how many of which kind were ignored."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.ignored: Counter[str] = Counter()
+        self._by_kind: dict[type[Object], dict[str, Entry]] = {}
+        self._specs: dict[bytes, PodSpec] = {}
+
+    def add_document(self, tree: Any, place: str) -> None:
+        """Take in a document; raises DecodeError naming the object and the path in it.
+
+        place: file and document, for the error of somebody who brings an object again.
+        """
+        for item, path in _items(tree):
+            kind = KINDS.get(item["kind"])
+            if kind is None or _group(item, path) not in kind.groups:
+                self.ignored[_full_kind(item, path)] += 1
+                continue
+            found = _typed(item, kind.type, path)
+            rest = None if kind.rest is None else _typed(item, kind.rest, path)
+            self.add(self._finished(found, rest), place, rest)
+
+    def add(self, found: Object, place: str, rest: Value | None = None) -> None:
+        """Take in an object; raises DecodeError when there is one of its kind and name."""
+        entry = Entry(found, place, rest)
+        entries = self._by_kind.setdefault(type(found), {})
+        first = entries.setdefault(_key(found), entry)
+        if first is not entry:
+            what = f"got it again, wanted it once (it is in {first.place} already)"
+            raise DecodeError(what, title(found))
+        self.entries.append(entry)
+
+    def all(self, kind: type[T]) -> Iterator[T]:
+        """Every object of a kind, in order."""
+        found = self._by_kind.get(kind, {}).values()
+        return (entry.value for entry in found if isinstance(entry.value, kind))
+
+    def find(self, kind: type[T], key: str) -> T | None:
+        """The object of a kind by key, None when there is none."""
+        entry = self._by_kind.get(kind, {}).get(key)
+        return entry.value if entry is not None and isinstance(entry.value, kind) else None
+
+    def _finished(self, found: Object, rest: Value | None) -> Object:
+        """The object checked and with what the API server would fill in."""
+        if isinstance(found, Pod) and not found.name and found.metadata.generate_name:
+            name = f"{found.metadata.generate_name}{len(self.entries)}"
+            found = replace(found, metadata=replace(found.metadata, name=name))
+        if not found.name:
+            raise DecodeError("got nothing, wanted a name", f"{title(found)}: metadata.name")
+        for path, name, q in (*_quantities(found), *_claimed(rest)):
+            _check_quantity(q, f"{title(found)}: {_at(path, name)}")
+        if isinstance(found, Workload):
+            return self._with_template(found)
+        if isinstance(found, Pod):
+            spec = self._shared(with_defaults(found.spec))
+            return found if spec is found.spec else replace(found, spec=spec)
+        if isinstance(found, Node) and not found.status.allocatable:
+            status = replace(found.status, allocatable=found.status.capacity)
+            return replace(found, status=status)
+        return labelled(found) if isinstance(found, Namespace) else found
+
+    def _with_template(self, found: Workload) -> Workload:
+        template = found.spec.template
+        spec = with_defaults(template.spec)
+        if spec is template.spec:
+            return found
+        template = replace(template, spec=spec)
+        changed: Workload = replace(found, spec=replace(found.spec, template=template))
+        return changed
+
+    def _shared(self, spec: PodSpec) -> PodSpec:
+        """The spec, or an equal one that was here before: what is derived of it is kept with it."""
+        if spec.node_name:
+            return spec
+        return self._specs.setdefault(msgspec.msgpack.encode(spec), spec)
+
+
+def title(found: Object) -> str:
+    """An object as errors name it: `Pod default/web`."""
+    key = _key(found) if found.name else found.metadata.generate_name
+    return f"{type(found).__name__} {key}" if key else type(found).__name__
+
+
+def _key(found: Object) -> str:
+    return found.key if isinstance(found, NamespacedObject) else found.name
+
+
+# Documents.
+
+
+def _items(tree: Any, path: str = "", listed: Mapping[str, str] | None = None) -> Iterator[Any]:
+    """(object, path) of every object of a document, those of lists one by one.
+
+    listed: kind and apiVersion for an object of a typed list that does not say.
+    """
+    if not isinstance(tree, dict):
+        raise DecodeError(f"got {shown(tree)}, wanted an object with apiVersion and kind", path)
+    tree = {**(listed or {}), **{k: v for k, v in tree.items() if v is not None}}
+    kind = tree.get("kind", "")
+    if not isinstance(kind, str) or not kind:
+        got = shown(kind) if kind else "nothing"
+        raise DecodeError(f"got {got}, wanted a kind such as Pod", _join(path, "kind"))
+    if kind not in KINDS and kind.endswith("List") and "items" in tree:
+        items = tree["items"]
+        if not isinstance(items, list):
+            raise DecodeError(f"got {shown(items)}, wanted a list", _join(path, "items"))
+        version = tree.get("apiVersion", "")
+        inner = {"kind": kind.removesuffix("List"), "apiVersion": version} if kind != "List" else {}
+        for index, item in enumerate(items):
+            yield from _items(item, _join(path, f"items[{index}]"), inner)
+    elif kind != "List":
+        yield tree, path
+
+
+def _group(tree: Mapping[str, Any], path: str) -> str:
+    version = tree.get("apiVersion", "")
+    if not isinstance(version, str) or not version:
+        got = shown(version) if version else "nothing"
+        raise DecodeError(f"got {got}, wanted a version such as v1", _join(path, "apiVersion"))
+    return version.rpartition("/")[0]
+
+
+def _full_kind(tree: Mapping[str, Any], path: str) -> str:
+    group = _group(tree, path)
+    return f"{tree['kind']}.{group}" if group else str(tree["kind"])
+
+
+def _typed(tree: Mapping[str, Any], kind: type[Any], path: str) -> Any:
+    """`codec.convert` with an error that names the object and shows what it holds."""
+    try:
+        return convert(tree, kind)
+    except DecodeError as problem:
+        inner, what = _complaint(problem, tree)
+        raise DecodeError(what, f"{_untyped_title(tree, path)}: {inner}") from None
+
+
+def _untyped_title(tree: Mapping[str, Any], path: str) -> str:
+    meta = tree.get("metadata")
+    parts = [meta.get(k) for k in ("namespace", "name")] if isinstance(meta, dict) else []
+    name = "/".join(part for part in parts if isinstance(part, str) and part)
+    return f"{tree['kind']} {name}" if name else _join(path, str(tree["kind"]))
+
+
+_EXPECTED = re.compile(r"Expected `(?P<wanted>[^`]*)`, got `(?P<got>[^`]*)`")
+_STEP = re.compile(r"\.(?P<field>[^.\[]+)|\[(?P<index>\d+)\]|\[(?P<any>\.\.\.)\]")
+_WANTED = {
+    "str": "a text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a mapping",
+    "int | float | str": "a quantity",
+}
+_TITLES: Mapping[type, str] = {
+    str: "str",
+    int: "int",
+    float: "float",
+    bool: "bool",
+    list: "array",
+    dict: "object",
+}
+
+
+def _complaint(problem: DecodeError, tree: Any) -> tuple[str, str]:
+    """(path, what was got and wanted) of a decoder's error."""
+    found = _EXPECTED.match(problem.what)
+    path, got = _resolved(problem.path, tree, found["got"] if found else "str")
+    if found is None:
+        return path, f"got {shown(got)}, wanted a time such as 2026-01-31T12:00:00Z"
+    wanted = found["wanted"].removesuffix(" | null")
+    return path, f"got {shown(got)}, wanted {_WANTED.get(wanted, wanted)}"
+
+
+def _resolved(path: str, tree: Any, got: str) -> tuple[str, Any]:
+    """A decoder's path, with the key that it leaves out, and the value there.
+
+    got: the type that the decoder met, by its name for it.
+    """
+    resolved = ""
+    for step in _STEP.finditer(path):
+        if step["field"]:
+            resolved = _join(resolved, step["field"])
+            tree = tree[step["field"]]
+        elif step["index"]:
+            resolved += f"[{step['index']}]"
+            tree = tree[int(step["index"])]
+        else:
+            key = next(k for k, v in tree.items() if _TITLES.get(type(v)) == got)
+            resolved, tree = _at(resolved, key), tree[key]
+    return resolved, tree
+
+
+def _join(path: str, field: str) -> str:
+    return f"{path}.{field}" if path else field
+
+
+def _at(path: str, key: str) -> str:
+    """The path of an entry of a mapping."""
+    return _join(path, key) if re.fullmatch(r"[\w-]+", key) else f"{path}[{key!r}]"
+
+
+def shown(got: Any) -> str:
+    """A value as a complaint prints it: short, and in the spelling of a file."""
+    if isinstance(got, dict | list):
+        return "a mapping" if isinstance(got, dict) else "a list"
+    if got is None or isinstance(got, bool):
+        return {None: "null", True: "true", False: "false"}[got]
+    text = repr(got)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+# Quantities.
+
+Named = tuple[str, str, Quantity]
+
+
+def _quantities(found: Object) -> Iterator[Named]:
+    """(path, name, quantity) of all quantities of an object that rules may read."""
+    match found:
+        case Node():
+            yield from _each("status.allocatable", found.status.allocatable)
+            yield from _each("status.capacity", found.status.capacity)
+        case Pod():
+            yield from _of_spec(found.spec, "spec")
+            yield from _of_status(found)
+        case _ if isinstance(found, Workload):
+            yield from _of_spec(found.spec.template.spec, "spec.template.spec")
+        case PersistentVolume():
+            yield from _each("spec.capacity", found.spec.capacity)
+        case PersistentVolumeClaim():
+            yield from _each("spec.resources.requests", found.spec.resources.requests)
+        case CSIStorageCapacity():
+            sizes = {"capacity": found.capacity, "maximumVolumeSize": found.maximum_volume_size}
+            yield from _each("", {name: q for name, q in sizes.items() if q is not None})
+
+
+def _each(path: str, amounts: Mapping[str, Quantity]) -> Iterator[Named]:
+    return ((path, name, q) for name, q in amounts.items())
+
+
+def _of_spec(spec: PodSpec, path: str) -> Iterator[Named]:
+    lists = {"containers": spec.containers, "initContainers": spec.init_containers}
+    for field, containers in lists.items():
+        for index, container in enumerate(containers):
+            inside = f"{path}.{field}[{index}].resources"
+            yield from _each(f"{inside}.requests", container.resources.requests)
+            yield from _each(f"{inside}.limits", container.resources.limits)
+    yield from _each(f"{path}.overhead", spec.overhead)
+    if spec.resources is not None:
+        yield from _each(f"{path}.resources.requests", spec.resources.requests)
+        yield from _each(f"{path}.resources.limits", spec.resources.limits)
+
+    for index, volume in enumerate(spec.volumes):
+        claim = volume.ephemeral.volume_claim_template if volume.ephemeral else None
+        if claim is not None:
+            inside = f"{path}.volumes[{index}].ephemeral.volumeClaimTemplate.spec"
+            yield from _each(f"{inside}.resources.requests", claim.spec.resources.requests)
+
+
+def _claimed(rest: Value | None) -> Iterator[Named]:
+    templates = rest.spec.volume_claim_templates if isinstance(rest, StatefulSetRest) else ()
+    for index, claim in enumerate(templates):
+        path = f"spec.volumeClaimTemplates[{index}].spec.resources.requests"
+        yield from _each(path, claim.spec.resources.requests)
+
+
+def _of_status(pod: Pod) -> Iterator[Named]:
+    status = pod.status
+    yield from _each("status.allocatedResources", status.allocated_resources)
+    if status.resources is not None:
+        yield from _each("status.resources.requests", status.resources.requests)
+    yield from _of_reports("status.containerStatuses", status.container_statuses)
+    yield from _of_reports("status.initContainerStatuses", status.init_container_statuses)
+
+
+def _of_reports(path: str, reports: Iterable[ContainerStatus]) -> Iterator[Named]:
+    for index, report in enumerate(reports):
+        inside = f"{path}[{index}]"
+        yield from _each(f"{inside}.allocatedResources", report.allocated_resources)
+        if report.resources is not None:
+            yield from _each(f"{inside}.resources.requests", report.resources.requests)
+
+
+def _check_quantity(q: Quantity, path: str) -> None:
+    try:
+        is_negative = value(q) < 0
+    except QuantityError as problem:
+        wanted = str(problem).partition("wanted ")[2]
+        raise DecodeError(f"got {shown(q)}, wanted a quantity: {wanted}", path) from None
+    if is_negative:
+        raise DecodeError(f"got {shown(q)}, wanted a quantity from 0 up", path)
+
+
+# What the API server fills in.
+
+
+def labelled(namespace: Namespace) -> Namespace:
+    """The namespace with its name as a label."""
+    labels = {**namespace.labels, NAMESPACE_LABEL: namespace.name}
+    if labels == namespace.labels:
+        return namespace
+    return replace(namespace, metadata=replace(namespace.metadata, labels=labels))
+
+
+def with_defaults(spec: PodSpec) -> PodSpec:
+    """The spec with what is left out; the same object when nothing is."""
+    changes: dict[str, Any] = {}
+    fill = _with_host_ports if spec.host_network else _with_requests
+    for field in ("containers", "init_containers"):
+        before: tuple[Container, ...] = getattr(spec, field)
+        after = tuple(fill(container) for container in before)
+        if any(a is not b for a, b in zip(after, before, strict=True)):
+            changes[field] = after
+    resources = spec.resources
+    if resources is not None:
+        asked = {name for c in spec.containers for name in _with_requests(c).resources.requests}
+        requests = {k: q for k, q in resources.limits.items() if k not in asked}
+        requests |= resources.requests
+        if requests != resources.requests:
+            changes["resources"] = replace(resources, requests=requests)
+    return replace(spec, **changes) if changes else spec
+
+
+def _with_requests(container: Container) -> Container:
+    """Where a container has a limit and no request, the request is the limit."""
+    resources = container.resources
+    missing = {k: q for k, q in resources.limits.items() if k not in resources.requests}
+    if not missing:
+        return container
+    requests = {**resources.requests, **missing}
+    return replace(container, resources=replace(resources, requests=requests))
+
+
+def _with_host_ports(container: Container) -> Container:
+    """On the host's network every container port is a host port too."""
+    container = _with_requests(container)
+    if all(port.host_port for port in container.ports):
+        return container
+    ports = tuple(replace(p, host_port=p.host_port or p.container_port) for p in container.ports)
+    return replace(container, ports=ports)

@@ -1,0 +1,113 @@
+"""What becomes of an attempt that failed: back to the queue, and told to the user.
+
+Source: kube-scheduler v1.36, schedule_one.go handleSchedulingFailure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from stowplan.framework.diagnosis import one_node
+from stowplan.framework.status import Status
+from stowplan.messages.effects import PatchStatus, RecordEvent
+from stowplan.objects.pod import Pod
+from stowplan.queue import QueueEntry
+from stowplan.scheduler.context import Context
+
+NOTE_BYTES_MAX = 1024
+UNSCHEDULABLE = "Unschedulable"
+SCHEDULER_ERROR = "SchedulerError"
+
+
+class Failures:
+    """Takes failed attempts back."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def attempt_failed(
+        self,
+        entry: QueueEntry,
+        message: str,
+        *,
+        reason: str,
+        refused_by: Iterable[str] = (),
+        pending_on: Iterable[str] = (),
+        nominated_node: str | None = "",
+    ) -> None:
+        """Put the pod back, say why, and keep, set or clear ("") its nomination.
+
+        reason: of the PodScheduled condition. A pod that is gone, bound or another one of the same
+        name by now is only let go.
+        """
+        context = self._context
+        pod = context.known.get(entry.key)
+        if pod is None or pod.uid != entry.uid or pod.node_name:
+            context.queue.done(entry.uid)
+            return
+        context.queue.put_back(
+            entry, context.now, refused_by=refused_by, pending_on=pending_on, pod=pod
+        )
+        context.queue.nominator.nominate(pod, nominated_node)
+        self.tell(pod, "Warning", "FailedScheduling", "Scheduling", message)
+        if is_news(pod, reason, message, nominated_node):
+            context.emit(
+                PatchStatus(
+                    context.next_id(),
+                    context.term,
+                    pod.uid,
+                    pod.namespace,
+                    pod.name,
+                    reason,
+                    message,
+                    nominated_node,
+                )
+            )
+
+    def refused_on_node(self, entry: QueueEntry, status: Status) -> None:
+        """A refusal after a node was chosen: as if the cluster had that node only."""
+        if not status.is_rejected:
+            self.attempt_failed(entry, status.message, reason=SCHEDULER_ERROR)
+            return
+        diagnosis = one_node(status)
+        self.attempt_failed(
+            entry,
+            diagnosis.text(),
+            reason=UNSCHEDULABLE,
+            refused_by=diagnosis.plugins,
+            pending_on=diagnosis.pending,
+        )
+
+    def tell(self, pod: Pod, kind: str, reason: str, action: str, note: str) -> None:
+        """Record an event about a pod."""
+        self._context.emit(
+            RecordEvent(
+                pod.uid,
+                pod.namespace,
+                pod.name,
+                pod.spec.scheduler_name,
+                kind,
+                reason,
+                action,
+                shortened(note),
+            )
+        )
+
+
+def shortened(note: str) -> str:
+    """At most NOTE_BYTES_MAX bytes; what is cut ends in " ..."."""
+    encoded = note.encode()
+    if len(encoded) <= NOTE_BYTES_MAX:
+        return note
+    suffix = " ..."
+    return encoded[: NOTE_BYTES_MAX - len(suffix)].decode(errors="ignore") + suffix
+
+
+def is_news(pod: Pod, reason: str, message: str, nominated_node: str | None) -> bool:
+    """True when the pod's status does not say so already."""
+    if nominated_node is not None and nominated_node != pod.status.nominated_node_name:
+        return True
+    condition = next((c for c in pod.status.conditions if c.type == "PodScheduled"), None)
+    if condition is None:
+        return True
+    return (condition.status, condition.reason, condition.message) != ("False", reason, message)

@@ -1,0 +1,1 @@
+"""Where files are read and time passes: clusters, traces, workloads, replays."""

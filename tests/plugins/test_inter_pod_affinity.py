@@ -1,0 +1,641 @@
+"""InterPodAffinity: who may be near whom, first ones, namespaces, scores, and what if."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stowplan.columns import NodeInfo, NodeTable, PodInfo
+from stowplan.columns.nodetable import table_of
+from stowplan.columns.podcounts import PodSelection
+from stowplan.columns.podterms import AffinityTerm, terms_of
+from stowplan.framework import OK, CycleState, Snapshot, Status, World
+from stowplan.objects.codec import convert
+from stowplan.objects.meta import ObjectMeta
+from stowplan.objects.node import Node
+from stowplan.objects.pod import Affinity, Pod, PodAffinity, PodAffinityTerm
+from stowplan.objects.selectors import LabelSelector, label_selector_matches
+from stowplan.objects.workload import Namespace
+from stowplan.plugins import inter_pod_affinity as module
+from stowplan.plugins.inter_pod_affinity import (
+    FilterState,
+    InterPodAffinity,
+    InterPodAffinityArgs,
+    PairScores,
+    RequiredTerms,
+)
+from stowplan.testing import affinity, draw, pod, term
+from tests.plugins.clusters import Walks, is_found
+
+HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+BOTH = Walks(InterPodAffinity)
+FAR = f"UnschedulableAndUnresolvable: {InterPodAffinity.NO_AFFINITY.message}"
+HATED = f"Unschedulable: {InterPodAffinity.REJECTED_BY_POD.message}"
+HATING = f"Unschedulable: {InterPodAffinity.REJECTED_BY_EXISTING.message}"
+
+NODES = """
+    node  zone
+    a1    a
+    a2    a
+    b1    b
+    far   -
+"""
+
+WORLD = (
+    Namespace(metadata=ObjectMeta(name="default", labels={"team": "x"})),
+    Namespace(metadata=ObjectMeta(name="prod", labels={"team": "y"})),
+    Namespace(metadata=ObjectMeta(name="bare")),
+)
+
+
+def snapshot_of(text: str, *more: Pod, world: tuple[Any, ...] = WORLD) -> Snapshot:
+    """The nodes above, the pods of `text` and further ones with a node."""
+    table = draw(NODES + text).table
+    for one in more:
+        table.add_pod(one)
+    return Snapshot(table, World(world))
+
+
+def refusals(one: Pod, snapshot: Snapshot, walks: Walks = BOTH) -> dict[str, str]:
+    """Node -> why it refuses the pod; the same by both walks."""
+    found = []
+    for framework in (walks.rows, walks.each):
+        state = CycleState()
+        outcome = framework.run_pre_filter(one, snapshot, state)
+        if not outcome.status.is_success:
+            return {"": f"{outcome.status.code.title}: {outcome.status.message}"}
+        nodes = snapshot.nodes
+        answers = framework.filters_apart(one, nodes, nodes.all_rows, state)
+        verdicts = answers.get(InterPodAffinity.name)
+        codes = [0] * nodes.n_nodes if verdicts is None else verdicts.codes.tolist()
+        statuses = [verdicts.explain(code) if verdicts and code else OK for code in codes]
+        found.append(
+            {
+                name: f"{status.code.title}: {status.message}"
+                for name, status in zip(nodes.names, statuses, strict=True)
+                if not status.is_success
+            }
+        )
+    assert found[0] == found[1]
+    return found[0]
+
+
+def scores(
+    one: Pod, snapshot: Snapshot, walks: Walks = BOTH
+) -> tuple[dict[str, int], dict[str, int]] | None:
+    """Node -> raw and normalised score, the same by both walks; None where it is not scored."""
+    found = []
+    for framework in (walks.rows, walks.each):
+        state, rows = CycleState(), np.arange(snapshot.nodes.n_nodes)
+        assert framework.run_pre_score(one, snapshot, rows, state).is_success
+        result = framework.run_scores(one, snapshot.nodes, rows, state)
+        if InterPodAffinity.name not in result.raw:
+            found.append(None)
+            continue
+        names = snapshot.nodes.names
+        raw = dict(zip(names, result.raw[InterPodAffinity.name].tolist(), strict=True))
+        found.append((raw, dict(zip(names, result.total.tolist(), strict=True))))
+    assert found[0] == found[1]
+    return found[0]
+
+
+ONE_WEB = """
+    pod  on  labels
+    web  a1  app=web
+"""
+WEB_HERE, WEB_IN_ZONE = term("app=web", HOST), term("app=web", ZONE)
+FAR_FROM_ALL = dict.fromkeys(["a1", "a2", "b1", "far"], FAR)
+
+
+@pytest.mark.parametrize(
+    ("near", "apart", "refused"),
+    [
+        ([WEB_IN_ZONE], [], {"b1": FAR, "far": FAR}),
+        ([WEB_HERE], [], {"a2": FAR, "b1": FAR, "far": FAR}),
+        ([WEB_HERE, WEB_IN_ZONE], [], {"a2": FAR, "b1": FAR, "far": FAR}),
+        ([WEB_IN_ZONE, term("tier", ZONE)], [], FAR_FROM_ALL),
+        ([term("", ZONE)], [], {"b1": FAR, "far": FAR}),
+        ([term(None, ZONE)], [], FAR_FROM_ALL),
+        ([], [WEB_IN_ZONE], {"a1": HATED, "a2": HATED}),
+        ([], [WEB_HERE], {"a1": HATED}),
+        ([], [term("app=db", HOST)], {}),
+        ([], [term(None, HOST)], {}),
+        ([WEB_IN_ZONE], [WEB_HERE], {"a1": HATED, "b1": FAR, "far": FAR}),
+    ],
+)
+def test_required_terms(
+    near: list[PodAffinityTerm], apart: list[PodAffinityTerm], refused: dict[str, str]
+) -> None:
+    new = pod("new", affinity=affinity(near=near, apart=apart))
+    assert refusals(new, snapshot_of(ONE_WEB)) == refused
+
+
+def test_placed_pods_keep_others_away() -> None:
+    hater = pod("hater", on="a1", affinity=affinity(apart=[term("app=web", ZONE)]))
+    lonely = pod("lonely", on="far", affinity=affinity(apart=[term("app=web", ZONE)]))
+    snapshot = snapshot_of("", hater, lonely)
+    assert refusals(pod("new", labels={"app": "web"}), snapshot) == {"a1": HATING, "a2": HATING}
+    assert refusals(pod("new", labels={"app": "db"}), snapshot) == {}
+    assert refusals(pod("new", namespace="prod", labels={"app": "web"}), snapshot) == {}
+
+
+def test_the_first_of_its_kind_may_go_anywhere_with_the_label() -> None:
+    wish = affinity(near=[term("app=web", ZONE)])
+    first = pod("new", labels={"app": "web"}, affinity=wish)
+    assert refusals(first, snapshot_of("")) == {"far": FAR}
+    # One that does not want itself waits for others.
+    assert len(refusals(pod("new", affinity=wish), snapshot_of(""))) == 4
+    # A pod that matches, but where no label makes it count, leaves the way open.
+    elsewhere = pod("web", on="far", labels={"app": "web"})
+    assert refusals(first, snapshot_of("", elsewhere)) == {"far": FAR}
+    # Pods that match one term of two are no company, and do not end the rule either.
+    two = affinity(near=[term("app=web", ZONE), term("tier=front", ZONE)])
+    pair = pod("new", labels={"app": "web", "tier": "front"}, affinity=two)
+    assert refusals(pair, snapshot_of(ONE_WEB)) == {"far": FAR}
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "selector", "reached"),
+    [
+        ((), None, "default"),
+        (("prod",), None, "prod"),
+        ((), "", "default prod bare unknown"),
+        ((), "team=y", "prod"),
+        (("bare",), "team=y", "bare prod"),
+        # The original asks the selector again, about no labels at all.
+        ((), "team notin (y)", "default prod bare unknown"),
+        ((), "!team", "default prod bare unknown"),
+        ((), "team", "default prod"),
+        ((), "team=z", ""),
+    ],
+)
+def test_namespaces_of_the_pods_own_terms(
+    namespaces: tuple[str, ...], selector: str | None, reached: str
+) -> None:
+    wanted = term("app=web", HOST, namespaces=namespaces, namespace_selector=selector)
+    new = pod("new", affinity=affinity(apart=[wanted]))
+    for namespace in ("default", "prod", "bare", "unknown"):
+        there = pod("web", namespace=namespace, on="b1", labels={"app": "web"})
+        want = {"b1": HATED} if namespace in reached.split() else {}
+        assert refusals(new, snapshot_of("", there)) == want, namespace
+
+
+@pytest.mark.parametrize(
+    ("selector", "reached"),
+    [
+        (None, "default"),
+        ("", "default prod bare unknown"),
+        ("team=y", "prod"),
+        ("team notin (y)", "default bare unknown"),
+        ("!team", "bare unknown"),
+    ],
+)
+def test_namespaces_of_the_terms_of_placed_pods(selector: str | None, reached: str) -> None:
+    wanted = term("app=web", HOST, namespace_selector=selector)
+    hater = pod("hater", on="b1", affinity=affinity(apart=[wanted]))
+    snapshot = snapshot_of("", hater)
+    for namespace in ("default", "prod", "bare", "unknown"):
+        new = pod("new", namespace=namespace, labels={"app": "web"})
+        want = {"b1": HATING} if namespace in reached.split() else {}
+        assert refusals(new, snapshot) == want, namespace
+
+
+def test_a_relabelled_namespace_counts_at_once() -> None:
+    wanted = term("app=web", HOST, namespace_selector="team=y")
+    new = pod("new", affinity=affinity(apart=[wanted]))
+    there = pod("web", namespace="bare", on="b1", labels={"app": "web"})
+    snapshot = snapshot_of("", there)
+    assert refusals(new, snapshot) == {}
+    snapshot.world.put(Namespace(metadata=ObjectMeta(name="bare", labels={"team": "y"})))
+    assert refusals(new, snapshot) == {"b1": HATED}
+
+
+MALFORMED = PodAffinityTerm(
+    label_selector=convert({"matchExpressions": [{"key": "a", "operator": "Near"}]}, LabelSelector),
+    topology_key=HOST,
+)
+
+
+def test_a_malformed_selector_refuses_the_pod() -> None:
+    text = '"Near" is not a valid label selector operator'
+    one = pod("new", affinity=affinity(near=[MALFORMED]))
+    assert refusals(one, snapshot_of("")) == {
+        "": f"UnschedulableAndUnresolvable: parsing pod: requiredAffinityTerms: {text}"
+    }
+    two = pod("new", affinity=affinity(near=[MALFORMED], prefer_apart=[(1, MALFORMED)]))
+    assert refusals(two, snapshot_of("")) == {
+        "": "UnschedulableAndUnresolvable: parsing pod: "
+        f"[requiredAffinityTerms: {text}, preferredAntiAffinityTerms: {text}]"
+    }
+
+
+def test_a_malformed_group_of_a_placed_pod_counts_as_absent() -> None:
+    wish = affinity(near=[MALFORMED], prefer_near=[(3, MALFORMED)], apart=[term("app=web", HOST)])
+    snapshot = snapshot_of("", pod("odd", on="b1", affinity=wish))
+    assert refusals(pod("new", labels={"app": "web"}), snapshot) == {"b1": HATING}
+    assert scores(pod("new", labels={"app": "web"}), snapshot) is None
+
+
+@pytest.mark.parametrize(
+    ("near", "apart", "raw", "final"),
+    [
+        ([(5, WEB_IN_ZONE)], [], [5, 5, 0, 0], [100, 100, 0, 0]),
+        ([(5, WEB_HERE), (3, WEB_IN_ZONE)], [], [8, 3, 0, 0], [100, 37, 0, 0]),
+        ([], [(7, WEB_HERE)], [-7, 0, 0, 0], [0, 100, 100, 100]),
+        ([(7, WEB_HERE)], [(7, WEB_HERE)], [0, 0, 0, 0], [0, 0, 0, 0]),
+    ],
+)
+def test_own_preferences(near: Any, apart: Any, raw: list[int], final: list[int]) -> None:
+    new = pod("new", affinity=affinity(prefer_near=near, prefer_apart=apart))
+    found = scores(new, snapshot_of(ONE_WEB))
+    names = ("a1", "a2", "b1", "far")
+    assert found == (dict(zip(names, raw, strict=True)), dict(zip(names, final, strict=True)))
+
+
+def test_preferences_of_placed_pods() -> None:
+    web = term("app=web", ZONE)
+    snapshot = snapshot_of(
+        "",
+        pod("fan", on="a1", affinity=affinity(prefer_near=[(5, web)])),
+        pod("foe", on="b1", affinity=affinity(prefer_apart=[(2, web)])),
+        pod("bound", on="b1", affinity=affinity(near=[web])),
+    )
+    new = pod("new", labels={"app": "web"})
+    found = scores(new, snapshot)
+    assert found is not None
+    assert found[0] == {"a1": 5, "a2": 5, "b1": -1, "far": 0}
+    hard = Walks(InterPodAffinity, {"hardPodAffinityWeight": 10})
+    found = scores(new, snapshot, hard)
+    assert found is not None
+    assert found[0] == {"a1": 5, "a2": 5, "b1": 8, "far": 0}
+    soft = Walks(InterPodAffinity, {"hardPodAffinityWeight": 0})
+    found = scores(new, snapshot, soft)
+    assert found is not None
+    assert found[0] == {"a1": 5, "a2": 5, "b1": -2, "far": 0}
+    assert scores(pod("new", labels={"app": "db"}), snapshot) is None
+
+
+def test_when_scoring_is_skipped() -> None:
+    ignoring = Walks(InterPodAffinity, {"ignorePreferredTermsOfExistingPods": True})
+    snapshot = snapshot_of(
+        ONE_WEB, pod("fan", on="a1", affinity=affinity(prefer_near=[(5, term("app=web", ZONE))]))
+    )
+    new = pod("new", labels={"app": "web"})
+    assert scores(new, snapshot) is not None
+    assert scores(new, snapshot, ignoring) is None
+    # Whoever prefers something itself is scored by the others' preferences, too.
+    other = pod("new", labels={"app": "web"}, affinity=affinity(prefer_near=[(1, term("x", HOST))]))
+    assert scores(other, snapshot, ignoring) == scores(new, snapshot)
+    # A preference of weight 0 that is met, and two that cancel out, are not skipped.
+    for near, apart in ((0, 0), (4, 4)):
+        wish = affinity(
+            prefer_near=[(near, term("app=web", HOST))],
+            prefer_apart=[(apart, term("app=web", HOST))],
+        )
+        assert scores(pod("new", affinity=wish), snapshot_of(ONE_WEB)) is not None
+    wish = affinity(prefer_near=[(1, term("app=web", "no-such-label"))])
+    assert scores(pod("new", affinity=wish), snapshot_of(ONE_WEB)) is None
+
+
+def hater_on(node: str) -> Pod:
+    return pod("hater", on=node, affinity=affinity(apart=[term("", ZONE)]))
+
+
+@pytest.mark.parametrize(
+    ("wish", "there", "skips"),
+    [
+        (None, [], True),
+        (affinity(prefer_near=[(1, term("", ZONE))]), [], True),
+        (affinity(near=[term("", ZONE)]), [], False),
+        (affinity(apart=[term(None, ZONE)]), [], False),
+        (None, [hater_on("a1")], False),
+        (None, [hater_on("far")], True),
+    ],
+)
+def test_filter_is_skipped_where_nothing_is_required(
+    wish: Affinity | None, there: list[Pod], skips: bool
+) -> None:
+    state = CycleState()
+    new, snapshot = pod("new", affinity=wish), snapshot_of(ONE_WEB, *there)
+    assert BOTH.rows.run_pre_filter(new, snapshot, state).status.is_success
+    assert (InterPodAffinity.name in state.skip_filter) is skips
+
+
+def test_arguments() -> None:
+    assert [str(p) for p in InterPodAffinityArgs(101).problems("args")] == [
+        "args.hardPodAffinityWeight: got 101, wanted 0 to 100"
+    ]
+    assert not [*InterPodAffinityArgs(0).problems("args"), *InterPodAffinityArgs(100).problems("a")]
+
+
+def test_explanations() -> None:
+    new = pod("new", affinity=affinity(near=[term("app=db", ZONE)], apart=[term("app=web", HOST)]))
+    db = pod("db", on="a2", labels={"app": "db"})
+    snapshot = snapshot_of(
+        ONE_WEB, db, pod("hater", on="a2", affinity=affinity(apart=[term("", HOST)]))
+    )
+    rule, state = InterPodAffinity(InterPodAffinityArgs()), CycleState()
+    assert rule.pre_filter(new, snapshot, state) == OK
+    assert {node.name: [*rule.explain(new, node, state)] for node in snapshot.nodes.infos()} == {
+        "a1": [f"{HOST}: needs no pod of its anti-affinity, 1 in 'a1'"],
+        "a2": [f"{HOST}: needs no pod with an anti-affinity to it, 1 in 'a2'"],
+        "b1": [f"{ZONE}: needs a pod of its affinity, 0 in 'b'"],
+        "far": [f"{ZONE}: needs a pod of its affinity, the node has no such label"],
+    }
+
+
+# The oracle: every node and every pod is looked at, every term asked, as the original does.
+
+Pairs = dict[tuple[str, str], int]
+
+
+def is_about(
+    wanted: PodAffinityTerm, owner: str, target: Pod, labels: Mapping[str, str], names: set[str]
+) -> bool:
+    """owner: the namespace of the pod with the term. names: namespaces that were looked up."""
+    own = {owner} if not wanted.namespaces and wanted.namespace_selector is None else set()
+    reaches = target.namespace in {*own, *wanted.namespaces, *names} or label_selector_matches(
+        wanted.namespace_selector, labels
+    )
+    return reaches and label_selector_matches(wanted.label_selector, target.labels)
+
+
+def looked_up(wanted: PodAffinityTerm, world: World) -> set[str]:
+    selector = wanted.namespace_selector
+    return {n.name for n in world.all(Namespace) if label_selector_matches(selector, n.labels)}
+
+
+def groups(one: Pod) -> tuple[PodAffinity, PodAffinity]:
+    wish = one.spec.affinity or Affinity()
+    return wish.pod_affinity or PodAffinity(), wish.pod_anti_affinity or PodAffinity()
+
+
+def namespace_labels(one: Pod, world: World) -> Mapping[str, str]:
+    found = world.find(Namespace, one.namespace)
+    return found.labels if found else {}
+
+
+def scanned(one: Pod, snapshot: Snapshot) -> tuple[Pairs, Pairs, Pairs]:
+    """Counts per pair: all own affinity terms matched, own anti-affinity, that of the others."""
+    world, (near, apart) = snapshot.world, groups(one)
+    affinities: Pairs = Counter()
+    antis: Pairs = Counter()
+    existing: Pairs = Counter()
+    for node in snapshot.nodes.infos():
+        for info in node.pods:
+            there = info.pod
+            matched = [
+                is_about(t, one.namespace, there, {}, looked_up(t, world)) for t in near.required
+            ]
+            for wanted in near.required if all(matched) else ():
+                count_on(node, wanted, affinities)
+            for wanted in apart.required:
+                if is_about(wanted, one.namespace, there, {}, looked_up(wanted, world)):
+                    count_on(node, wanted, antis)
+            for wanted in groups(there)[1].required:
+                if is_about(wanted, there.namespace, one, namespace_labels(one, world), set()):
+                    count_on(node, wanted, existing)
+    return dict(affinities), dict(antis), dict(existing)
+
+
+def count_on(node: NodeInfo, wanted: PodAffinityTerm, counts: Pairs) -> None:
+    if wanted.topology_key in node.labels:
+        counts[wanted.topology_key, node.labels[wanted.topology_key]] += 1
+
+
+def scanned_scores(one: Pod, snapshot: Snapshot) -> Pairs:
+    """The score of every pair that some preference is met in, with a hard weight of 1."""
+    world, (near, apart) = snapshot.world, groups(one)
+    found: Pairs = {}
+    for node in snapshot.nodes.infos():
+        for info in node.pods:
+            for wanted, weight in preferences(one, info.pod, near, apart, world):
+                if wanted.topology_key in node.labels:
+                    pair = wanted.topology_key, node.labels[wanted.topology_key]
+                    found[pair] = found.get(pair, 0) + weight
+    return found
+
+
+def preferences(
+    one: Pod, there: Pod, near: PodAffinity, apart: PodAffinity, world: World
+) -> Iterator[tuple[PodAffinityTerm, int]]:
+    for sign, own, theirs in ((1, near, groups(there)[0]), (-1, apart, groups(there)[1])):
+        for weighted in own.preferred:
+            wanted = weighted.pod_affinity_term
+            if is_about(wanted, one.namespace, there, {}, looked_up(wanted, world)):
+                yield wanted, sign * weighted.weight
+        for weighted in theirs.preferred:
+            wanted = weighted.pod_affinity_term
+            if is_about(wanted, there.namespace, one, namespace_labels(one, world), set()):
+                yield wanted, sign * weighted.weight
+    for wanted in groups(there)[0].required:
+        if is_about(wanted, there.namespace, one, namespace_labels(one, world), set()):
+            yield wanted, 1
+
+
+def kept_counts(state: CycleState) -> tuple[Pairs, Pairs, Pairs]:
+    kept = state.find(InterPodAffinity.name)
+    if not isinstance(kept, FilterState):
+        return {}, {}, {}
+    return kept.affinity.by_pair(), kept.anti.by_pair(), kept.existing_anti.by_pair()
+
+
+def kept_scores(state: CycleState) -> Pairs:
+    kept = state.find("PreScoreInterPodAffinity")
+    if not isinstance(kept, PairScores):
+        return {}
+    return {
+        (key, value): int(found[item])
+        for key, (column, found) in kept.by_key.items()
+        for item, value in enumerate(column.vocabulary.values)
+        if found[item]
+    }
+
+
+selectors = st.sampled_from(["app=a", "app in (a,b)", "app notin (a)", "app", "!app", "", None])
+namespace_selectors = st.sampled_from([None, None, "", "team=x", "team notin (x)", "!team"])
+terms = st.builds(
+    term,
+    selectors,
+    st.sampled_from([HOST, ZONE, "disk"]),
+    namespaces=st.lists(st.sampled_from(["n", "prod"]), max_size=1),
+    namespace_selector=namespace_selectors,
+)
+several = st.lists(terms, max_size=2)
+weighted = st.lists(st.tuples(st.integers(0, 3), terms), max_size=2)
+wishes = st.none() | st.builds(
+    affinity, near=several, apart=several, prefer_near=weighted, prefer_apart=weighted
+)
+pod_labels = st.sampled_from([{}, {"app": "a"}, {"app": "b"}])
+
+
+@st.composite
+def cases(draw_one: st.DrawFn) -> tuple[Pod, Snapshot]:
+    """A pending pod, and up to four nodes with up to five pods."""
+    labels = st.fixed_dictionaries(
+        {}, optional={ZONE: st.sampled_from("ab"), "disk": st.sampled_from(["", "ssd"])}
+    )
+    nodes = [
+        Node(metadata=ObjectMeta(name=name, labels={HOST: name, **draw_one(labels)}))
+        for name in ("n1", "n2", "n3", "n4")[: draw_one(st.integers(1, 4))]
+    ]
+
+    def one_pod(name: str, on: str) -> Pod:
+        namespace = draw_one(st.sampled_from(["n", "prod", "unknown"]))
+        return pod(
+            name,
+            namespace=namespace,
+            on=on,
+            labels=draw_one(pod_labels),
+            affinity=draw_one(wishes),
+        )
+
+    homes = draw_one(st.lists(st.sampled_from([node.name for node in nodes]), max_size=5))
+    pods = [one_pod(f"p{i}", home) for i, home in enumerate(homes)]
+    teams = draw_one(st.sampled_from([{}, {"team": "x"}]))
+    world = World(
+        [
+            Namespace(metadata=ObjectMeta(name="n", labels={"team": "x"})),
+            Namespace(metadata=ObjectMeta(name="prod", labels=teams)),
+        ]
+    )
+    return one_pod("new", ""), Snapshot(table_of(nodes, pods), world)
+
+
+def states(case: tuple[Pod, Snapshot]) -> tuple[InterPodAffinity, CycleState]:
+    rule, state = InterPodAffinity(InterPodAffinityArgs()), CycleState()
+    assert rule.pre_filter(*case, state).code in (0, 5)
+    assert rule.pre_score(*case, state).code in (0, 5)
+    return rule, state
+
+
+def counts_differ(case: tuple[Pod, Snapshot]) -> bool:
+    """True when what is kept by delta is not what a scan of everything finds."""
+    _, state = states(case)
+    wanted = {pair: n for pair, n in scanned_scores(*case).items() if n}
+    return kept_counts(state) != scanned(*case) or kept_scores(state) != wanted
+
+
+def walks_differ(case: tuple[Pod, Snapshot]) -> bool:
+    one, snapshot = case
+    rule, state = states(case)
+    nodes = snapshot.nodes
+    rows = np.arange(nodes.n_nodes)[::-1].copy()
+    if isinstance(state.find(InterPodAffinity.name), FilterState):
+        codes = rule.filter_column(one, nodes, rows, state).tolist()
+        column = [rule.filter_status(code) if code else OK for code in codes]
+        if column != [rule.filter(one, nodes.info(row), state) for row in rows.tolist()]:
+            return True
+    if isinstance(state.find("PreScoreInterPodAffinity"), PairScores):
+        column_scores = rule.score_column(rows, state).tolist()
+        return column_scores != [rule.score(nodes.info(row), state) for row in rows.tolist()]
+    return False
+
+
+def what_if_differs(case: tuple[Pod, Snapshot]) -> bool:
+    """True when taking every pod off and putting all but one back counts wrong."""
+    one, snapshot = case
+    rule, state = states(case)
+    if not isinstance(state.find(InterPodAffinity.name), FilterState):
+        return False
+    trial, nodes = state.clone(), snapshot.nodes
+    everybody = [
+        (nodes.info(row), info) for row in range(nodes.n_nodes) for info in nodes.pods[row]
+    ]
+    for node, info in everybody:
+        rule.remove_pod(one, info, node, trial)
+    if kept_counts(trial) != ({}, {}, {}):
+        return True
+    for node, info in everybody[1:]:
+        rule.add_pod(one, info, node, trial)
+    left = table_of(nodes.nodes, [info.pod for _, info in everybody[1:]])
+    without = scanned(one, Snapshot(left, snapshot.world))
+    if kept_counts(trial) != without or kept_counts(state) != scanned(*case):
+        return True
+    fresh = verdicts(rule, one, Snapshot(left, snapshot.world))
+    return fresh != [rule.filter(one, nodes.info(row), trial) for row in range(nodes.n_nodes)]
+
+
+def verdicts(rule: InterPodAffinity, one: Pod, snapshot: Snapshot) -> list[Status]:
+    state = CycleState()
+    if rule.pre_filter(one, snapshot, state).is_skip:
+        return [OK] * snapshot.nodes.n_nodes
+    return [rule.filter(one, node, state) for node in snapshot.nodes.infos()]
+
+
+@given(cases())
+def test_kept_counts_are_those_of_a_scan(case: tuple[Pod, Snapshot]) -> None:
+    assert not counts_differ(case)
+
+
+@given(cases())
+def test_both_walks_agree(case: tuple[Pod, Snapshot]) -> None:
+    assert not walks_differ(case)
+
+
+@given(cases())
+def test_what_if_counts_like_a_scan(case: tuple[Pod, Snapshot]) -> None:
+    assert not what_if_differs(case)
+
+
+RIGHT_TERMS, RIGHT_SELECTION = module.required_terms, module.resolved
+
+
+def without_the_second_question(wanted: AffinityTerm, world: World) -> PodSelection:
+    """Wrong: a namespace selector is not asked about no labels."""
+    if wanted.requirements is None or wanted.namespace_requirements is None:
+        return RIGHT_SELECTION(wanted, world)
+    names = module.namespaces_of(world).admitted(wanted.namespace_requirements)
+    return PodSelection(wanted.requirements, wanted.namespaces | names)
+
+
+def one_term_is_enough(one: Pod, world: World) -> RequiredTerms:
+    """Wrong: pods that match the first of the affinity terms are company."""
+    right, own = RIGHT_TERMS(one, world), terms_of(one).required_affinity
+    near = RIGHT_SELECTION(own[0].term, world) if own else right.near
+    return RequiredTerms(right.affinity, near, right.anti, right.namespace_labels)
+
+
+class ForgetsAffinityOfAdded(InterPodAffinity):
+    """Wrong: AddPod and RemovePod count anti-affinity only."""
+
+    def _change(self, pod: Pod, info: PodInfo, node: NodeInfo, state: CycleState, by: int) -> None:
+        kept = state.read(self.name, FilterState)
+        for key, selection in kept.required.anti:
+            if selection.takes(info.pod):
+                kept.anti.change(key, node.labels, by)
+
+
+class FirstRefusesFirst(InterPodAffinity):
+    """Wrong: the column asks the placed pods before the pod itself."""
+
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Any, state: CycleState) -> Any:
+        kept = state.read(self.name, FilterState)
+        codes = super().filter_column(pod, nodes, rows, state)
+        for key in kept.existing_anti.keys():  # noqa: SIM118
+            codes[kept.existing_anti.counted(key, rows)] = module.EXISTING_ANTI_AFFINITY
+        return codes
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "fault"),
+    [
+        ("required_terms", one_term_is_enough, counts_differ),
+        ("resolved", without_the_second_question, counts_differ),
+        ("InterPodAffinity", FirstRefusesFirst, walks_differ),
+        ("InterPodAffinity", ForgetsAffinityOfAdded, what_if_differs),
+    ],
+)
+def test_wrong_variants_are_caught(
+    name: str, wrong: Any, fault: Callable[[Any], bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = sys.modules[__name__] if name == "InterPodAffinity" else module
+    monkeypatch.setattr(place, name, wrong)
+    assert is_found(cases(), fault)

@@ -1,0 +1,696 @@
+"""PodTopologySpread: domains, skew, inclusion policies, defaults, scores, and what if."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stowplan.columns import NodeInfo, NodeTable
+from stowplan.columns.nodetable import table_of
+from stowplan.framework import OK, CycleState, Snapshot, Status, World
+from stowplan.objects.codec import convert
+from stowplan.objects.meta import ObjectMeta, OwnerReference
+from stowplan.objects.node import Node, Taint
+from stowplan.objects.pod import Pod, TopologySpreadConstraint
+from stowplan.objects.selectors import LabelSelector, label_selector_matches
+from stowplan.objects.taints import HARD_EFFECTS, is_tolerated
+from stowplan.objects.workload import ReplicaSet, ReplicationController, Service, StatefulSet
+from stowplan.plugins import pod_topology_spread as module
+from stowplan.plugins.node_selection import is_selected
+from stowplan.plugins.pod_topology_spread import (
+    FilterState,
+    PodTopologySpread,
+    PodTopologySpreadArgs,
+    ScoreState,
+)
+from stowplan.testing import draw, pod, spread
+from tests.plugins.clusters import Walks, is_found
+
+HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+BOTH = Walks(PodTopologySpread)
+SKEWED = f"Unschedulable: {PodTopologySpread.REJECTED.message}"
+BARE = f"UnschedulableAndUnresolvable: {PodTopologySpread.NO_LABEL.message}"
+PRE_SCORE = "PreScorePodTopologySpread"
+
+# Two of the app in zone a, one in b, none in c.
+CLUSTER = """
+    node  zone  taints
+    a1    a     -
+    a2    a     -
+    b1    b     -
+    c1    c     gpu:NoSchedule
+    bare  -     -
+
+    pod   on    labels
+    one   a1    app=web,track=1
+    two   a2    app=web,track=2
+    three b1    app=web,track=1
+    other c1    app=db
+"""
+
+
+def snapshot_of(text: str = CLUSTER, *more: Pod, world: Iterable[Any] = ()) -> Snapshot:
+    table = draw(text).table
+    for one in more:
+        table.add_pod(one)
+    return Snapshot(table, World(world))
+
+
+def rule_alone() -> PodTopologySpread:
+    """The plugin with its defaults."""
+    found = Walks(PodTopologySpread).rows.members[PodTopologySpread.name].plugin
+    assert isinstance(found, PodTopologySpread)
+    return found
+
+
+def web(*constraints: TopologySpreadConstraint, **more: Any) -> Pod:
+    return pod("new", labels={"app": "web", "track": "1"}, spread=constraints, **more)
+
+
+def refusals(one: Pod, snapshot: Snapshot, walks: Walks = BOTH) -> dict[str, str]:
+    """Node -> why it refuses the pod; the same by both walks."""
+    found = []
+    for framework in (walks.rows, walks.each):
+        state = CycleState()
+        outcome = framework.run_pre_filter(one, snapshot, state)
+        assert outcome.status.is_success, outcome
+        nodes = snapshot.nodes
+        answers = framework.filters_apart(one, nodes, nodes.all_rows, state)
+        verdicts = answers.get(PodTopologySpread.name)
+        codes = [0] * nodes.n_nodes if verdicts is None else verdicts.codes.tolist()
+        statuses = [verdicts.explain(code) if verdicts and code else OK for code in codes]
+        found.append(
+            {
+                name: f"{status.code.title}: {status.message}"
+                for name, status in zip(nodes.names, statuses, strict=True)
+                if not status.is_success
+            }
+        )
+    assert found[0] == found[1]
+    return found[0]
+
+
+def scores(
+    one: Pod, snapshot: Snapshot, walks: Walks = BOTH, rows: Sequence[int] | None = None
+) -> tuple[dict[str, int], dict[str, int]] | None:
+    """Node -> raw and normalised score, the same by both walks; None where it is not scored."""
+    nodes, found = snapshot.nodes, []
+    asked = np.arange(nodes.n_nodes) if rows is None else np.array(rows, dtype=np.int64)
+    for framework in (walks.rows, walks.each):
+        state = CycleState()
+        status = framework.run_pre_score(one, snapshot, asked, state)
+        assert status.is_success, status
+        result = framework.run_scores(one, nodes, asked, state)
+        if PodTopologySpread.name not in result.raw:
+            found.append(None)
+            continue
+        names = [nodes.names[row] for row in asked.tolist()]
+        raw = dict(zip(names, result.raw[PodTopologySpread.name].tolist(), strict=True))
+        found.append((raw, dict(zip(names, result.total.tolist(), strict=True))))
+    assert found[0] == found[1]
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("constraint", "refused"),
+    [
+        (spread("app=web", ZONE), "a1 a2 b1"),
+        (spread("app=web", ZONE, max_skew=2), "a1 a2"),
+        (spread("app=web", ZONE, max_skew=3), ""),
+        (spread("app=db", ZONE), ""),
+        (spread("app=db", ZONE, max_skew=0), "c1"),
+        (spread("app=web", HOST), "a1 a2 b1"),
+        # Too few domains: the emptiest counts as empty, which it is here anyway.
+        (spread("app=web", ZONE, max_skew=2, min_domains=4), "a1 a2"),
+        (spread("track=1", ZONE, match_label_keys=["app"]), "a1 a2 b1"),
+        (spread("app=web", ZONE, match_label_keys=["track"]), "a1 a2 b1"),
+        (spread("app=web", ZONE, match_label_keys=["nothing"]), "a1 a2 b1"),
+        # Tainted c is out, and so b is the emptiest.
+        (spread("app=web", ZONE, node_taints_policy="Honor"), "a1 a2"),
+        (spread("app=web", ZONE, node_taints_policy="Honor", min_domains=3), "a1 a2 b1"),
+        # An empty selector counts nobody, but the pod itself matches it.
+        (spread("", ZONE), ""),
+        (spread("", ZONE, max_skew=0), "a1 a2 b1 c1"),
+        (spread(None, ZONE, max_skew=0), ""),
+        (spread(None, ZONE, max_skew=0, match_label_keys=["app"]), ""),
+    ],
+)
+def test_one_constraint(constraint: TopologySpreadConstraint, refused: str) -> None:
+    want = dict.fromkeys(refused.split(), SKEWED)
+    if constraint.topology_key == ZONE:
+        want["bare"] = BARE
+    assert refusals(web(constraint), snapshot_of()) == want
+
+
+def test_the_nodes_that_a_pod_may_use_are_the_domains() -> None:
+    chosen = {"node_selector": {ZONE: "a"}}
+    assert refusals(web(spread("app=web", ZONE), **chosen), snapshot_of()) == {"bare": BARE}
+    ignoring = spread("app=web", ZONE, node_affinity_policy="Ignore")
+    assert set(refusals(web(ignoring, **chosen), snapshot_of())) == {"a1", "a2", "b1", "bare"}
+    # No domain at all: the emptiest counts as empty.
+    nowhere = web(spread("app=web", ZONE), node_selector={ZONE: "z"})
+    assert refusals(nowhere, snapshot_of()) == {"bare": BARE}
+    # Only a pod that the API refuses asks for 0 domains; then there is no bound.
+    none = web(spread("app=web", ZONE, max_skew=0, min_domains=0), node_selector={ZONE: "z"})
+    assert refusals(none, snapshot_of()) == {"bare": BARE}
+
+
+def test_the_first_constraint_that_refuses_gives_the_reason() -> None:
+    snapshot = snapshot_of()
+    both = [spread("app=web", HOST), spread("app=web", ZONE, max_skew=2)]
+    # Nodes without one of the keys are no domains, so for the hosts too only c1 is empty.
+    assert refusals(web(*both), snapshot) == {
+        "a1": SKEWED, "a2": SKEWED, "b1": SKEWED, "bare": BARE,
+    }  # fmt: skip
+    crowded = pod("more", on="bare", labels={"app": "web"})
+    snapshot.nodes.add_pod(crowded)
+    # A pod on a node that is no domain does not count there either.
+    assert refusals(web(*both), snapshot)["bare"] == BARE
+    assert refusals(web(spread("app=web", HOST)), snapshot)["bare"] == SKEWED
+
+
+def test_who_is_counted() -> None:
+    constraint = spread("app=web", ZONE, max_skew=1)
+    assert "c1" not in refusals(web(constraint), snapshot_of())
+    elsewhere = pod("x", namespace="prod", on="c1", labels={"app": "web"})
+    going = going_away(pod("y", on="c1", labels={"app": "web"}))
+    snapshot = snapshot_of(CLUSTER, elsewhere, going)
+    assert set(refusals(web(constraint), snapshot)) == {"a1", "a2", "b1", "bare"}
+    snapshot.nodes.add_pod(pod("z", on="c1", labels={"app": "web"}))
+    assert set(refusals(web(constraint), snapshot)) == {"a1", "a2", "bare"}
+    # A pod that is not counted itself adds nothing.
+    stranger = pod("new", labels={"app": "db"}, spread=[constraint])
+    assert set(refusals(stranger, snapshot)) == {"bare"}
+
+
+def going_away(one: Pod) -> Pod:
+    moment = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+    meta = msgspec.structs.replace(one.metadata, deletion_timestamp=moment)
+    return msgspec.structs.replace(one, metadata=meta)
+
+
+MALFORMED = msgspec.structs.replace(
+    spread("app=web", ZONE),
+    label_selector=convert({"matchExpressions": [{"key": "a", "operator": "Near"}]}, LabelSelector),
+)
+
+
+def test_a_malformed_selector_is_an_error() -> None:
+    text = 'topology spread constraints: "Near" is not a valid label selector operator'
+    rule = rule_alone()
+    status = rule.pre_filter(web(MALFORMED), snapshot_of(), CycleState())
+    assert (status.code.title, status.message) == (
+        "Error",
+        f"get constraints from pod: obtaining pod's hard {text}",
+    )
+    soft = msgspec.structs.replace(MALFORMED, when_unsatisfiable="ScheduleAnyway")
+    assert rule.pre_filter(web(soft), snapshot_of(), CycleState()).is_skip
+    status = rule.pre_score(web(soft), snapshot_of(), slice(0, 5), CycleState())
+    assert (status.code.title, status.message) == (
+        "Error",
+        f"calculating preScoreState: obtaining pod's soft {text}",
+    )
+
+
+def test_scores() -> None:
+    soft = spread("app=web", ZONE, hard=False)
+    names = ("a1", "a2", "b1", "c1", "bare")
+    raw, final = scores(web(soft), snapshot_of()) or ({}, {})
+    # Three zones weigh ln 5 = 1.61 a pod: 3.2, 1.6 and 0. The node without the label gets 0.
+    assert raw == dict(zip(names, (3, 3, 2, 0, 0), strict=True))
+    assert final == dict(zip(names, (0, 0, 33, 100, 0), strict=True))
+    # Among candidates in two zones only, ln 4 = 1.39.
+    raw, final = scores(web(soft), snapshot_of(), rows=[0, 2]) or ({}, {})
+    assert (raw, final) == ({"a1": 3, "b1": 1}, {"a1": 33, "b1": 100})
+    wide = spread("app=web", HOST, hard=False, max_skew=4)
+    raw, _ = scores(web(wide), snapshot_of()) or ({}, {})
+    # ln 7 = 1.95 a pod, and 3 for a skew of 4.
+    assert raw == dict(zip(names, (5, 5, 5, 3, 3), strict=True))
+    assert scores(web(spread("app=web", ZONE)), snapshot_of()) is None
+    raw, final = scores(web(spread("app=zzz", ZONE, hard=False)), snapshot_of()) or ({}, {})
+    assert final == dict(zip(names, (100, 100, 100, 100, 0), strict=True))
+
+
+def test_a_score_of_minus_one_counts_as_none() -> None:
+    flat = spread("app=web", ZONE, hard=False, max_skew=0)
+    assert scores(web(flat), snapshot_of(), rows=[3]) == ({"c1": -1}, {"c1": 0})
+
+
+SERVICE = convert({"metadata": {"name": "s"}, "spec": {"selector": {"app": "web"}}}, Service)
+
+
+def owned(one: Pod, kind: str, version: str = "apps/v1", controller: bool = True) -> Pod:
+    owner = OwnerReference(api_version=version, kind=kind, name="o", controller=controller)
+    meta = msgspec.structs.replace(one.metadata, owner_references=(owner,))
+    return msgspec.structs.replace(one, metadata=meta)
+
+
+def test_system_defaults_need_a_service_or_a_controller() -> None:
+    assert scores(web(), snapshot_of()) is None
+    raw, _ = scores(web(), snapshot_of(world=[SERVICE])) or ({}, {})
+    # Host: ln 7 a pod and 2; zone: ln 6 (the node without a zone is a domain, too) and 4.
+    assert raw == {"a1": 12, "a2": 12, "b1": 10, "c1": 6, "bare": 2}
+    assert scores(pod("new", labels={"app": "x"}), snapshot_of(world=[SERVICE])) is None
+    foreign = pod("new", namespace="prod", labels={"app": "web"})
+    assert scores(foreign, snapshot_of(world=[SERVICE])) is None
+    assert refusals(web(), snapshot_of(world=[SERVICE])) == {}
+
+
+SET = {"metadata": {"name": "o"}, "spec": {"selector": {"matchLabels": {"track": "1"}}}}
+OLD = {"metadata": {"name": "o"}, "spec": {"selector": {"track": "1"}}}
+BAD = {"metadata": {"name": "o"}, "spec": {"selector": {"matchExpressions": [{"key": "a"}]}}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "world", "counted"),
+    [
+        ("ReplicaSet", "apps/v1", [convert(SET, ReplicaSet)], 2),
+        ("StatefulSet", "apps/v1", [convert(SET, StatefulSet)], 2),
+        ("ReplicationController", "v1", [convert(OLD, ReplicationController)], 2),
+        ("ReplicaSet", "apps/v1", [convert(SET, ReplicaSet), SERVICE], 2),
+        ("ReplicationController", "v1", [convert(OLD, ReplicationController), SERVICE], 2),
+        ("ReplicaSet", "v1", [convert(SET, ReplicaSet)], None),
+        ("ReplicaSet", "apps/v1", [convert(SET, StatefulSet)], None),
+        ("ReplicaSet", "apps/v1", [convert(BAD, ReplicaSet)], None),
+        ("Job", "batch/v1", [SERVICE], 3),
+        ("ReplicaSet", "apps/v1", [SERVICE], 3),
+    ],
+)
+def test_what_default_constraints_count(
+    kind: str, version: str, world: list[Any], counted: int | None
+) -> None:
+    rule = rule_alone()
+    snapshot, state = snapshot_of(world=world), CycleState()
+    status = rule.pre_score(owned(web(), kind, version), snapshot, slice(0, 5), state)
+    assert status.is_skip is (counted is None)
+    if counted is not None:
+        kept = state.read(PRE_SCORE, ScoreState)
+        assert sum(int(kept.constraints[0].counts(snapshot.nodes).sum()) for _ in "x") == counted
+    assert rule.pre_score(
+        owned(web(), kind, version, False), snapshot_of(), slice(0, 5), state
+    ).is_skip
+
+
+def test_a_changed_service_counts_at_once() -> None:
+    snapshot = snapshot_of(world=[SERVICE])
+    assert scores(web(), snapshot) is not None
+    snapshot.world.drop(Service, "default/s")
+    assert scores(web(), snapshot) is None
+
+
+RACK = {"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "ScheduleAnyway"}
+
+
+def test_listed_defaults() -> None:
+    listed = {
+        "defaultingType": "List",
+        "defaultConstraints": [
+            {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule"},
+            RACK,
+        ],
+    }
+    walks = Walks(PodTopologySpread, listed)
+    snapshot = snapshot_of(world=[SERVICE])
+    assert set(refusals(web(), snapshot, walks)) == {"a1", "a2", "b1", "bare"}
+    # Unlike the system's, listed constraints leave nodes without a label unscored.
+    found = scores(web(), snapshot, walks)
+    assert found is not None
+    assert set(found[1].values()) == {0}
+    assert refusals(web(), snapshot_of(), walks) == {}
+    # A pod with constraints of its own, of whatever kind, takes no default.
+    soft = web(spread("app=web", ZONE, hard=False))
+    assert refusals(soft, snapshot, walks) == {}
+
+
+def test_a_zone_without_a_name_and_no_zone_are_one_domain_for_the_system() -> None:
+    text = """
+        node  zone  labels
+        n1    -     topology.kubernetes.io/zone=
+        n2    -     -
+
+        pod   on    labels
+        p1    n1    app=web
+        p2    n2    app=web
+    """
+    raw, _ = scores(web(), snapshot_of(text, world=[SERVICE])) or ({}, {})
+    # n1: host ln 4 + 2, zone 2 ln 3 + 4; n2 has no zone of its own: host only.
+    assert raw == {"n1": 10, "n2": 3}
+
+
+@pytest.mark.parametrize(
+    ("args", "problems"),
+    [
+        ({}, []),
+        ({"defaultingType": "List"}, []),
+        ({"defaultingType": ""}, []),
+        ({"defaultingType": "Some"}, ['x.defaultingType: got "Some", wanted List or System']),
+        (
+            {"defaultConstraints": [RACK]},
+            ['x.defaultingType: got "System", wanted List, as defaultConstraints are given'],
+        ),
+        (
+            {"defaultingType": "List", "defaultConstraints": [{"labelSelector": {}}]},
+            [
+                "x.defaultConstraints[0].maxSkew: got 0, wanted 1 or more",
+                "x.defaultConstraints[0].topologyKey: wanted a label key",
+                "x.defaultConstraints[0].whenUnsatisfiable: wanted DoNotSchedule or ScheduleAnyway",
+                "x.defaultConstraints[0].labelSelector: got a selector, "
+                "wanted none: the selector is deduced for each pod",
+            ],
+        ),
+        (
+            {
+                "defaultingType": "List",
+                "defaultConstraints": [RACK, {**RACK, "maxSkew": 2}],
+            },
+            [
+                "x.defaultConstraints[1]: got {rack, ScheduleAnyway} again, "
+                "wanted each topologyKey and whenUnsatisfiable once"
+            ],
+        ),
+    ],
+)  # fmt: skip
+def test_arguments(args: dict[str, Any], problems: list[str]) -> None:
+    decoded = convert(args, PodTopologySpreadArgs)
+    assert [str(problem) for problem in decoded.problems("x")] == problems
+
+
+def test_a_key_that_is_no_label_is_a_problem() -> None:
+    entry = {**RACK, "topologyKey": "a b"}
+    args = {"defaultingType": "List", "defaultConstraints": [entry]}
+    (problem,) = convert(args, PodTopologySpreadArgs).problems("x")
+    assert (problem.path, problem.got) == ("x.defaultConstraints[0].topologyKey", '"a b"')
+
+
+def test_explanations() -> None:
+    rule, state = rule_alone(), CycleState()
+    new, snapshot = web(spread("app=web", ZONE)), snapshot_of()
+    assert rule.pre_filter(new, snapshot, state) == OK
+    found = {node.name: [*rule.explain(new, node, state)] for node in snapshot.nodes.infos()}
+    assert found["a1"] == [
+        f"{ZONE}: needs skew 1 or less, would be 3 in 'a' (2 pods there, 0 in the emptiest domain)"
+    ]
+    assert found["bare"] == [f"{ZONE}: needs the label, the node has none"]
+    assert found["c1"] == []
+
+
+# What if.
+
+
+def changed(new: Pod, there: Pod, *, come: bool = True) -> tuple[dict[str, int], ...]:
+    """The domains of the pod's constraints after `there` came to c1, or left it."""
+    rule, state = rule_alone(), CycleState()
+    snapshot = snapshot_of()
+    assert rule.pre_filter(new, snapshot, state) == OK
+    trial, node = state.clone(), snapshot.nodes.info(snapshot.nodes.row("c1"))
+    (rule.add_pod if come else rule.remove_pod)(new, msgspec_info(there), node, trial)
+    assert counts(state) != counts(trial) or counts(state) == counts(state.clone())
+    return tuple(counts(trial))
+
+
+def msgspec_info(one: Pod) -> Any:
+    return table_of([Node(metadata=ObjectMeta(name="x"))], [on(one, "x")]).pods[0][0]
+
+
+def on(one: Pod, node: str) -> Pod:
+    return msgspec.structs.replace(one, spec=msgspec.structs.replace(one.spec, node_name=node))
+
+
+def counts(state: CycleState) -> list[dict[str, int]]:
+    kept = state.find(PodTopologySpread.name)
+    return [d.by_value() for d in kept.domains] if isinstance(kept, FilterState) else []
+
+
+def test_pods_that_come_and_go() -> None:
+    zone = spread("app=web", ZONE)
+    coming = pod("x", labels={"app": "web"})
+    assert changed(web(zone), coming) == ({"a": 2, "b": 1, "c": 1},)
+    assert changed(web(zone), pod("x", labels={"app": "db"})) == ({"a": 2, "b": 1, "c": 0},)
+    elsewhere = pod("x", namespace="prod", labels={"app": "web"})
+    assert changed(web(zone), elsewhere) == ({"a": 2, "b": 1, "c": 0},)
+    honest = spread("app=web", ZONE, node_taints_policy="Honor")
+    assert changed(web(honest), coming) == ({"a": 2, "b": 1},)
+    # Unlike the first count this one takes in pods that are going, and an empty selector.
+    assert changed(web(zone), going_away(coming)) == ({"a": 2, "b": 1, "c": 1},)
+    assert changed(web(spread("", ZONE)), coming) == ({"a": 0, "b": 0, "c": 1},)
+    assert changed(web(spread("app=db", ZONE)), pod("other", labels={"app": "db"}), come=False) == (
+        {"a": 0, "b": 0, "c": 0},
+    )
+
+
+# The oracle: every node and every pod is looked at, as the original does.
+
+
+def own(one: Pod, action: str) -> list[TopologySpreadConstraint]:
+    return [c for c in one.spec.topology_spread_constraints if c.when_unsatisfiable == action]
+
+
+def selects(constraint: TopologySpreadConstraint, one: Pod, labels: dict[str, str]) -> bool:
+    keys = constraint.match_label_keys if constraint.label_selector is not None else ()
+    return label_selector_matches(constraint.label_selector, labels) and all(
+        labels.get(key) == one.labels[key] for key in keys if key in one.labels
+    )
+
+
+def n_counted(constraint: TopologySpreadConstraint, one: Pod, node: NodeInfo) -> int:
+    selector = constraint.label_selector
+    keys = [key for key in constraint.match_label_keys if key in one.labels]
+    if selector == LabelSelector() and not keys:
+        return 0
+    return sum(
+        info.pod.namespace == one.namespace
+        and info.pod.metadata.deletion_timestamp is None
+        and selects(constraint, one, info.pod.labels)
+        for info in node.pods
+    )
+
+
+def included(constraint: TopologySpreadConstraint, one: Pod, node: NodeInfo) -> bool:
+    repelling = (t for t in node.taints if t.effect in HARD_EFFECTS)
+    tolerated = all(is_tolerated(t, one.tolerations) for t in repelling)
+    return (
+        constraint.node_affinity_policy == "Ignore" or is_selected(one, node.labels, node.name)
+    ) and (constraint.node_taints_policy != "Honor" or tolerated)
+
+
+def scanned(one: Pod, snapshot: Snapshot, action: str) -> list[dict[str, int]]:
+    """The domains of each constraint."""
+    constraints = own(one, action)
+    found: list[dict[str, int]] = [Counter() for _ in constraints]
+    for node in snapshot.nodes.infos():
+        if not all(c.topology_key in node.labels for c in constraints):
+            continue
+        for constraint, domains in zip(constraints, found, strict=True):
+            if included(constraint, one, node):
+                domains[node.labels[constraint.topology_key]] += n_counted(constraint, one, node)
+    return [dict(domains) for domains in found]
+
+
+def judged(one: Pod, node: NodeInfo, domains: list[dict[str, int]]) -> Status:
+    for constraint, found in zip(own(one, "DoNotSchedule"), domains, strict=True):
+        if constraint.topology_key not in node.labels:
+            return PodTopologySpread.NO_LABEL
+        fewest = 1 if constraint.min_domains is None else constraint.min_domains
+        least = 0 if len(found) < fewest else min(found.values())
+        mine = selects(constraint, one, one.labels)
+        if found.get(node.labels[constraint.topology_key], 0) + mine - least > constraint.max_skew:
+            return PodTopologySpread.REJECTED
+    return OK
+
+
+def scored(one: Pod, snapshot: Snapshot) -> list[int]:
+    """The raw score of every node, all of them candidates."""
+    constraints = own(one, "ScheduleAnyway")
+    domains = scanned(one, snapshot, "ScheduleAnyway")
+    nodes = [*snapshot.nodes.infos()]
+    valid = [n for n in nodes if all(c.topology_key in n.labels for c in constraints)]
+    found = []
+    for node in nodes:
+        total = 0.0
+        for constraint, sums in zip(constraints, domains, strict=True) if node in valid else ():
+            key = constraint.topology_key
+            at_host = key == HOST
+            size = len(valid) if at_host else len({n.labels[key] for n in valid})
+            here = n_counted(constraint, one, node) if at_host else sums.get(node.labels[key], 0)
+            total += here * math.log(size + 2) + (constraint.max_skew - 1)
+        found.append(math.floor(total + 0.5))
+    return found
+
+
+constraints = st.builds(
+    spread,
+    st.sampled_from(["app=a", "app in (a,b)", "app notin (a)", "app", "app", "", None]),
+    st.sampled_from([HOST, ZONE, "disk"]),
+    max_skew=st.sampled_from([0, 1, 2]),
+    hard=st.sampled_from([True, True, False]),
+    min_domains=st.sampled_from([None, 2, 3]),
+    match_label_keys=st.sampled_from([[], [], ["app"]]),
+    node_affinity_policy=st.sampled_from([None, "Ignore", "Honor"]),
+    node_taints_policy=st.sampled_from([None, "Ignore", "Honor"]),
+)
+pod_labels = st.sampled_from([{}, {"app": "a"}, {"app": "b"}])
+
+
+@st.composite
+def cases(draw_one: st.DrawFn) -> tuple[Pod, Snapshot]:
+    """A pending pod, and up to four nodes with up to eight pods."""
+    labels = st.fixed_dictionaries(
+        {}, optional={ZONE: st.sampled_from("ab"), "disk": st.sampled_from(["", "ssd"])}
+    )
+    taints = st.sampled_from([(), (), (Taint(key="t", effect="NoSchedule"),)])
+    nodes = []
+    for name in ("n1", "n2", "n3", "n4")[: draw_one(st.integers(1, 4))]:
+        meta = ObjectMeta(name=name, labels={HOST: name, **draw_one(labels)})
+        made = Node(metadata=meta)
+        spec = msgspec.structs.replace(made.spec, taints=draw_one(taints))
+        nodes.append(msgspec.structs.replace(made, spec=spec))
+    homes = draw_one(st.lists(st.sampled_from([node.name for node in nodes]), max_size=8))
+    pods = []
+    for i, home in enumerate(homes):
+        namespace = draw_one(st.sampled_from(["n", "n", "other"]))
+        one = pod(f"p{i}", namespace=namespace, on=home, labels=draw_one(pod_labels))
+        pods.append(going_away(one) if draw_one(st.integers(0, 9)) == 0 else one)
+    new = pod(
+        "new",
+        namespace="n",
+        labels=draw_one(pod_labels),
+        node_selector=draw_one(st.sampled_from([None, None, {ZONE: "a"}])),
+        tolerations=draw_one(st.sampled_from([[], ["t"]])),
+        spread=draw_one(st.lists(constraints, max_size=3)),
+    )
+    return new, Snapshot(table_of(nodes, pods))
+
+
+def states(case: tuple[Pod, Snapshot]) -> tuple[PodTopologySpread, CycleState]:
+    rule, state = rule_alone(), CycleState()
+    assert rule.pre_filter(*case, state).code in (0, 5)
+    assert rule.pre_score(*case, case[1].nodes.all_rows, state).code in (0, 5)
+    return rule, state
+
+
+def answers_differ(case: tuple[Pod, Snapshot]) -> bool:
+    """True when counts, verdicts or scores are not what a scan of everything gives."""
+    one, snapshot = case
+    rule, state = states(case)
+    nodes = snapshot.nodes
+    rows = np.arange(nodes.n_nodes)[::-1].copy()
+    infos = [nodes.info(row) for row in rows.tolist()]
+    domains = scanned(one, snapshot, "DoNotSchedule")
+    if counts(state) != domains:
+        return True
+    if domains:
+        codes = rule.filter_column(one, rows, state).tolist()
+        column = [rule.filter_status(code) if code else OK for code in codes]
+        each = [rule.filter(one, node, state) for node in infos]
+        if column != each or each != [judged(one, node, domains) for node in infos]:
+            return True
+    if not own(one, "ScheduleAnyway"):
+        return False
+    want = scored(one, snapshot)[::-1]
+    each_score = [rule.score(node, state) for node in infos]
+    return each_score != want or rule.score_column(nodes, rows, state).tolist() != want
+
+
+def what_if_differs(case: tuple[Pod, Snapshot]) -> bool:
+    """True when emptying the first node, and filling it again, counts wrong.
+
+    Pods that are going and empty selectors are left out: they count differently then.
+    """
+    one, snapshot = case
+    if any(c.label_selector == LabelSelector() for c in own(one, "DoNotSchedule")):
+        return False
+    rule, state = states(case)
+    nodes = snapshot.nodes
+    everybody = [info for pods in nodes.pods for info in pods]
+    if not counts(state) or any(i.pod.metadata.deletion_timestamp for i in everybody):
+        return False
+    first, trial = nodes.info(0), state.clone()
+    for info in nodes.pods[0]:
+        rule.remove_pod(one, info, first, trial)
+    left = table_of(nodes.nodes, [i.pod for i in everybody if i not in nodes.pods[0]])
+    if counts(trial) != scanned(one, Snapshot(left), "DoNotSchedule"):
+        return True
+    emptied = [judged(one, node, counts(trial)) for node in left.infos()]
+    if [rule.filter(one, node, trial) for node in left.infos()] != emptied:
+        return True
+    for info in nodes.pods[0]:
+        rule.add_pod(one, info, first, trial)
+    return counts(trial) != counts(state) or counts(state) != scanned(
+        one, snapshot, "DoNotSchedule"
+    )
+
+
+@given(cases())
+def test_answers_are_those_of_a_scan(case: tuple[Pod, Snapshot]) -> None:
+    assert not answers_differ(case)
+
+
+@given(cases())
+def test_what_if_counts_like_a_scan(case: tuple[Pod, Snapshot]) -> None:
+    assert not what_if_differs(case)
+
+
+def sums_with_strangers(rows_with_keys: Any) -> Any:
+    """Wrong: nodes that lack another constraint's key are domains all the same."""
+
+    def wrong(constraints: Sequence[Any], nodes: NodeTable) -> Any:
+        return rows_with_keys(constraints[:1], nodes)
+
+    return wrong
+
+
+class FirstReasonLast(PodTopologySpread):
+    """Wrong: of several constraints the last one gives the reason."""
+
+    def filter_column(self, pod: Pod, rows: Any, state: CycleState) -> Any:
+        kept = state.read(self.name, FilterState)
+        turned = FilterState(kept.constraints[::-1], kept.domains[::-1])
+        other = CycleState()
+        other.write(self.name, turned)
+        return super().filter_column(pod, rows, other)
+
+
+class StaleMinimum(module.Domains):
+    """Wrong: what a clone changed does not bear on the emptiest domain."""
+
+    def least(self) -> int:
+        return int(self.sums[self.present].min(initial=module.INT32_MAX))
+
+
+class RoundsToEven(PodTopologySpread):
+    """Wrong: the column cuts the score off instead of rounding it."""
+
+    def score_column(self, nodes: NodeTable, rows: Any, state: CycleState) -> Any:
+        right = module.rounded
+        module.rounded = lambda values: values.astype(np.int64)
+        try:
+            return super().score_column(nodes, rows, state)
+        finally:
+            module.rounded = right
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "fault"),
+    [
+        ("rows_with_keys", sums_with_strangers(module.rows_with_keys), answers_differ),
+        ("PodTopologySpread", FirstReasonLast, answers_differ),
+        ("PodTopologySpread", RoundsToEven, answers_differ),
+        ("Domains", StaleMinimum, what_if_differs),
+    ],
+)
+def test_wrong_variants_are_caught(
+    name: str, wrong: Any, fault: Callable[[Any], bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = sys.modules[__name__] if name == "PodTopologySpread" else module
+    monkeypatch.setattr(place, name, wrong)
+    assert is_found(cases(), fault)

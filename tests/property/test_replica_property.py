@@ -1,0 +1,69 @@
+"""A Replica that follows now and then is equal to its source each time it has."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stowplan.columns import NodeTable, Replica
+from stowplan.columns.audit import validate
+from stowplan.testing import contents, differences
+from stowplan.testing.history import Step
+from stowplan.testing.strategies import histories
+from tests.property.wrong import assert_caught
+
+LONG = histories(24)
+LOOKS = st.lists(st.integers(0, 24), max_size=6)
+
+
+def followed(make: type[Replica], steps: list[Step], looks: list[int]) -> None:
+    """Follow after the steps whose numbers `looks` has, and after the last."""
+    source = NodeTable()
+    replica = make(source)
+    places = sorted({0, *(look for look in looks if look < len(steps)), len(steps)})
+    for start, stop in pairwise(places):
+        before, generation = source.n_nodes, source.journal.generation
+        for step in steps[start:stop]:
+            step.apply(source)
+        touched = source.journal.since(generation)
+        assert touched is not None
+        n_copied = replica.follow()
+        assert n_copied <= len(touched)
+        assert source.n_nodes <= before + n_copied
+        wrong = differences(contents(replica.table), contents(source))
+        assert not wrong, wrong
+        validate(replica.table)
+
+
+@given(LONG, LOOKS)
+def test_a_replica_equals_its_source(steps: list[Step], looks: list[int]) -> None:
+    followed(Replica, steps, looks)
+
+
+class KeepsDroppedRows(Replica):
+    """Forgets that rows end: what stood on them stays known."""
+
+    def follow(self) -> int:
+        dropped = self._copy.names[self.source.n_nodes :]
+        n_copied = super().follow()
+        for name in dropped:
+            self._copy._row_of.setdefault(name, len(self._copy.names))
+            self._copy.names.append(name)
+        return n_copied
+
+
+class CopiesNumbersOnly(Replica):
+    """Takes over sums and counts, and forgets the labels."""
+
+    def follow(self) -> int:
+        known = {name: self._copy.labels.column("disk").codes.copy() for name in ("disk",)}
+        n_copied = super().follow()
+        codes = self._copy.labels.column("disk").codes
+        codes[: len(known["disk"])] = known["disk"][: len(codes)]
+        return n_copied
+
+
+@pytest.mark.parametrize("wrong", [KeepsDroppedRows, CopiesNumbersOnly])
+def test_control_wrong_replicas(wrong: type[Replica]) -> None:
+    assert_caught(lambda steps, looks: followed(wrong, steps, looks), LONG, LOOKS)
