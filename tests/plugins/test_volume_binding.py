@@ -13,10 +13,10 @@ from stowplan.framework import ConfigError, CycleState
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim
-from stowplan.plugins import volume_binding
+from stowplan.plugins import volume_binding, volume_search
 from stowplan.plugins.utilization_shape import UtilizationShapePoint
 from stowplan.plugins.volume_binding import REASONS, VolumeBinding, VolumeBindingArgs
-from stowplan.plugins.volume_matching import Candidates
+from stowplan.plugins.volume_matching import Candidates, candidates
 from stowplan.plugins.volume_search import (
     NO_SPACE,
     NO_VOLUME,
@@ -40,9 +40,9 @@ from tests.plugins.volume_cases import (
     case,
     cases,
     claim,
-    claims,
     csi_driver,
     csi_node,
+    fails,
     framework_of,
     is_caught,
     node,
@@ -51,7 +51,6 @@ from tests.plugins.volume_cases import (
     refusals,
     storage_class,
     volume,
-    volumes,
     within,
 )
 
@@ -380,31 +379,38 @@ def mib(sizes: dict[str, Any]) -> int:
 
 
 simple_affinities = st.sampled_from(
-    (None, within(ZONE, "a"), within(ZONE, "a", "b"), within(BETA_ZONE, "b"), within(HOST, "n1"))
+    (
+        None,
+        None,
+        within(ZONE, "a"),
+        within(ZONE, "a", "b"),
+        within(BETA_ZONE, "b"),
+        within(HOST, "n1"),
+    )
 )
 
 
-@given(st.data())
-def test_matching_is_the_slow_loop(data: st.DataObject) -> None:
+def compare_matching(data: st.DataObject) -> None:
+    """Bindings and verdicts of a drawn case against the slow loop."""
     homes = [data.draw(nodes(name)) for name in NODES[:3]]
     there = [
         volume(
             name,
-            data.draw(st.sampled_from(("wait", "local"))),
-            of=data.draw(st.sampled_from(("", "", "", "c0", "c1"))),
+            data.draw(st.sampled_from(("wait", "local", "local", "local"))),
+            of=data.draw(st.sampled_from(("", "", "", "", "c0", "c1"))),
             size=data.draw(st.sampled_from(("1Gi", "5Gi", "5120Mi", "10Gi"))),
             affinity=data.draw(simple_affinities),
-            labels=data.draw(st.sampled_from(({}, {"tier": "x"}))),
-            phase=data.draw(st.sampled_from(("Available", "Available", "Bound"))),
+            labels=data.draw(st.sampled_from(({"tier": "x"}, {"tier": "x"}, {}))),
+            phase=data.draw(st.sampled_from(("Available",) * 5 + ("Bound",))),
         )
         for name in VOLUMES
     ]
     wanted = [
         claim(
             name,
-            data.draw(st.sampled_from(("wait", "local"))),
+            data.draw(st.sampled_from(("wait", "local", "local", "local"))),
             size=data.draw(st.sampled_from(("1Gi", "5Gi", "10Gi"))),
-            modes=data.draw(st.sampled_from((["ReadWriteOnce"], ["ReadOnlyMany"]))),
+            modes=data.draw(st.sampled_from((["ReadWriteOnce"],) * 5 + (["ReadOnlyMany"],))),
             selector=data.draw(st.sampled_from((None, {"matchLabels": {"tier": "x"}}))),
         )
         for name in ("c0", "c1", "c2")
@@ -423,6 +429,20 @@ def test_matching_is_the_slow_loop(data: st.DataObject) -> None:
         assert fits == (home.name not in refused_by)
         if fits:
             assert bindings(asked_for, home.name).get("static", []) == static
+
+
+@given(st.data())
+def test_matching_is_the_slow_loop(data: st.DataObject) -> None:
+    compare_matching(data)
+
+
+def test_wrong_matching_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def in_order_of_arrival(*given: Any) -> Candidates:
+        found = candidates(*given)
+        return Candidates(found.prebound, tuple(sorted(found.others, key=lambda v: v.name)))
+
+    monkeypatch.setattr(volume_search, "candidates", in_order_of_arrival)
+    assert fails(compare_matching)
 
 
 # Scores, behind their gate.
@@ -499,19 +519,3 @@ def test_signature_is_the_claims() -> None:
     made = {"ephemeral": {"volumeClaimTemplate": {}}}
     assert rule.signature(pod(made, name="a")) != rule.signature(pod(made, name="b"))
     assert rule.signature(pod()) == rule.signature(pod({"emptyDir": {}}))
-
-
-@given(claims("c"), volumes("p"))
-def test_two_claims_never_share_a_volume(
-    one: PersistentVolumeClaim, there: PersistentVolume
-) -> None:
-    """Whatever the claim and the volume, a pod that uses the claim twice binds the volume once."""
-    asked_for = case(pod("c", "c"), TWO, [WAIT, LOCAL, one, there])
-    state, framework = CycleState(), framework_of(VolumeBinding)
-    outcome = framework.run_pre_filter(asked_for.pod, asked_for.snapshot, state)
-    if not outcome.status.is_success or refusals(VolumeBinding, asked_for):
-        return
-    rule: VolumeBinding = framework.members["VolumeBinding"].plugin
-    for name in ("n1", "n2"):
-        static = rule.bindings(state, name).get("static", [])
-        assert len(static) == len({bound for _, bound in static})

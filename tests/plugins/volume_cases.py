@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
-from hypothesis import Phase, find, settings
+from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import NoSuchExample
 
@@ -239,15 +239,32 @@ def refusals(plugin: type[Any], asked_for: Case, **gates: bool) -> dict[str, str
     }
 
 
-def is_caught(wrong: type[Any], **gates: bool) -> bool:
+# The first example found will do, however large.
+BRIEF = settings(max_examples=examples(2000), phases=[Phase.generate])
+
+
+def is_caught(wrong: type[Any], kinds: str = "claims", **gates: bool) -> bool:
     """True when a drawn cluster shows that the walks of a plugin disagree."""
-    # The first one found will do, however large.
-    brief = settings(max_examples=examples(2000), phases=[Phase.generate])
     try:
-        find(cases(), lambda drawn: not agree(wrong, drawn, **gates), settings=brief)
+        find(cases(kinds), lambda drawn: not agree(wrong, drawn, **gates), settings=BRIEF)
     except NoSuchExample:
         return False
     return True
+
+
+def fails(statement: Callable[[st.DataObject], None]) -> bool:
+    """True when what is drawn shows that a statement about it does not hold."""
+
+    @BRIEF
+    @given(st.data())
+    def holds(data: st.DataObject) -> None:
+        statement(data)
+
+    try:
+        holds()
+    except (AssertionError, LookupError, StopIteration):
+        return True
+    return False
 
 
 # Drawn: few values of everything, so that claims, volumes and nodes meet.
@@ -320,11 +337,20 @@ DISKS = (
 )  # fmt: skip
 
 
+KINDS = {
+    "claims": ("claim",) * 6 + ("disk", "disk", "ephemeral"),
+    "disks": ("claim",) + ("disk",) * 4,
+}
+"""What a test is about -> kinds of volumes to draw from."""
+
+
 @st.composite
-def pods(draw: st.DrawFn, name: str = "pod", on: str = "", least: int = 0) -> Pod:
+def pods(
+    draw: st.DrawFn, name: str = "pod", on: str = "", least: int = 0, kinds: str = "claims"
+) -> Pod:
     volumes: list[Tree] = []
     for i in range(draw(st.integers(least, 3))):
-        kind = draw(st.sampled_from(("claim",) * 6 + ("disk", "disk", "ephemeral")))
+        kind = draw(st.sampled_from(KINDS[kinds]))
         if kind == "claim":
             volumes.append(using(draw(st.sampled_from(CLAIMS))))
         elif kind == "disk":
@@ -418,28 +444,28 @@ def worlds(draw: st.DrawFn, ephemeral: Iterable[tuple[str, str]] = ()) -> list[O
     for name in NODES:
         if draw(st.booleans()):
             limits = {
-                driver.replace(".", "_"): draw(st.sampled_from((None, 0, 1, 2)))
+                driver.replace(".", "_"): draw(st.sampled_from((None, 0, 1, 1, 2)))
                 for driver in DRIVERS
-                if draw(st.booleans())
+                if not draw(one_in_four)
             }
             found.append(csi_node(name, draw(st.sampled_from(("", AWS))), **limits))
     for i in range(draw(st.integers(0, 3))):
         where = draw(st.sampled_from(("a", "b", "", None)))
         sizes_there = draw(st.sampled_from(({"capacity": "5Gi"}, {"maximumVolumeSize": "1Gi"}, {})))
         found.append(capacity(f"k{i}", "wait", where, **sizes_there))
-    for i in range(draw(st.integers(0, 2))):
+    for i in range(draw(st.integers(0, 4))):
         to = draw(st.sampled_from((*VOLUMES, None)))
         found.append(attachment(f"a{i}", draw(st.sampled_from(NODES)), to))
     return found
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> Case:
+def cases(draw: st.DrawFn, kinds: str = "claims") -> Case:
     """A pending pod with volumes, up to four nodes with up to four pods, and storage."""
     names = NODES[: draw(st.integers(1, len(NODES)))]
-    pending = draw(pods(least=1))
+    pending = draw(pods(least=1, kinds=kinds))
     homes = draw(st.lists(st.sampled_from(names), max_size=4))
-    there = [draw(pods(f"p{i}", home)) for i, home in enumerate(homes)]
+    there = [draw(pods(f"p{i}", home, kinds=kinds)) for i, home in enumerate(homes)]
     ephemeral = [
         (f"{one.name}-{v.name}", one.uid)
         for one in (pending, *there)

@@ -40,9 +40,9 @@ class LeavesTaintsBehind(NodeTable):
     """The last row takes another's place without its taints."""
 
     def _close_gap(self, row: int) -> None:
-        vacated = self.taints.items[row].copy()
+        vacated = self.taints.of_row(row)
         super()._close_gap(row)
-        self.taints.items[row] = vacated
+        self.taints.write(row, vacated)
 
 
 class KeepsOldAmounts(NodeTable):

@@ -6,12 +6,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from stowplan.columns import NodeTable, Overlay, PodInfo
-from stowplan.columns.overlay import Placed
-from stowplan.testing import contents
-from stowplan.testing.history import Step
-from stowplan.testing.strategies import histories, pods
+from stowplan.testing import Scene, contents
+from stowplan.testing.strategies import clusters, pods
 from tests.property.wrong import assert_caught
 
 
@@ -40,11 +39,9 @@ class Told:
         return [sorted(names) for names in self.pods]
 
 
-def tried(make: Callable[[NodeTable], Overlay], steps: list[Step], data: Any) -> None:
+def tried(make: Callable[[NodeTable], Overlay], scene: Scene, data: Any) -> None:
     """Try placing, taking and rolling back; nothing of it may remain, nor after each rollback."""
-    table = NodeTable()
-    for step in steps:
-        step.apply(table)
+    table = scene.table()
     told = Told()
     table.watch(told)
     before, believed = contents(table), told.believed()
@@ -70,27 +67,31 @@ def tried(make: Callable[[NodeTable], Overlay], steps: list[Step], data: Any) ->
     assert told.believed() == believed
 
 
-@given(histories(), st.data())
-def test_what_was_tried_leaves_no_trace(steps: list[Step], data: Any) -> None:
-    tried(Overlay, steps, data)
+CROWDED = clusters(n_nodes_max=2, n_pods_max=6, n_pending_max=1)
 
 
-class InOrder(Overlay):
-    """Undoes the first change first."""
+@given(CROWDED, st.data())
+def test_what_was_tried_leaves_no_trace(scene: Scene, data: Any) -> None:
+    tried(Overlay, scene, data)
+
+
+class LeavesOne(Overlay):
+    """Undoes one change too few."""
 
     def rollback(self, mark: int) -> None:
-        self._ledger[mark:] = reversed(self._ledger[mark:])
-        super().rollback(mark)
+        super().rollback(mark + 1)
 
 
-class FreesAllPorts(Overlay):
-    """Undoes a placement with every port of the pod, also those that others hold."""
+class PutsBackLast(Overlay):
+    """Puts a pod that was taken back at the end of its row."""
 
-    def place(self, info: PodInfo, row: int) -> None:
-        super().place(info, row)
-        self._ledger[-1] = Placed(row, frozenset(info.footprint.ports))
+    def take(self, uid: str, row: int) -> PodInfo:
+        info = super().take(uid, row)
+        change = replace(self._ledger[-1], index=len(self.table.pods[row]))
+        self._ledger[-1] = change
+        return info
 
 
-@pytest.mark.parametrize("wrong", [InOrder, FreesAllPorts])
+@pytest.mark.parametrize("wrong", [LeavesOne, PutsBackLast])
 def test_control_wrong_overlays(wrong: type[Overlay]) -> None:
-    assert_caught(lambda steps, data: tried(wrong, steps, data), histories(), st.data())
+    assert_caught(lambda scene, data: tried(wrong, scene, data), CROWDED, st.data())

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from stowplan import config
 from stowplan.assembly.in_tree import DEFAULT_PLUGINS, registry
 from stowplan.assembly.plugin_files import installed_plugins
 from stowplan.cycle import CycleDecider
-from stowplan.framework import FeatureGates, Framework, PluginUse, Registry
+from stowplan.framework import FeatureGates, Framework, PluginUse, Profile, Registry
 from stowplan.framework.runtime import frameworks
+from stowplan.plugins.fit import NodeResourcesFit
 from stowplan.queue import QueueOptions
 from stowplan.scheduler.machine import Machine, MachineOptions
 
@@ -44,7 +46,24 @@ def frameworks_for(
     configuration: config.Configuration, full: Registry, gates: FeatureGates | None = None
 ) -> dict[str, Framework]:
     """A framework per scheduler name; raises ContractError."""
-    return frameworks(configuration.profiles, full, gates or FeatureGates())
+    profiles = {
+        name: _leaving_to_extenders(profile, configuration.ignored_resources())
+        for name, profile in configuration.profiles.items()
+    }
+    return frameworks(profiles, full, gates or FeatureGates())
+
+
+def _leaving_to_extenders(profile: Profile, ignored: tuple[str, ...]) -> Profile:
+    """The profile with NodeResourcesFit passing over the resources that extenders look after.
+
+    They stand in for the configured ones, as in the original.
+    """
+    name = NodeResourcesFit.name
+    if not ignored or name not in profile.plugin_names():
+        return profile
+    args = profile.args.get(name, NodeResourcesFit.Args())
+    args = msgspec.structs.replace(args, ignored_resources=ignored)
+    return msgspec.structs.replace(profile, args={**profile.args, name: args})
 
 
 def machine_for(

@@ -15,6 +15,9 @@ from stowplan.cli import options
 
 MARK = re.compile(r"\b(?P<kind>Differs|Unproved): ?(?P<text>.*)")
 
+QUOTED = re.compile(r"""(?<!\"\")["'`(|]\s*$""")
+"""What stands before the word where it is only spoken of, and no mark."""
+
 
 class Mark(msgspec.Struct, frozen=True):
     """A place where the code confesses. kind: Differs (on purpose) or Unproved."""
@@ -30,8 +33,7 @@ def marks_of(module: str, source: str) -> Iterator[Mark]:
     lines = source.splitlines()
     for number, line in enumerate(lines, start=1):
         found = MARK.search(line)
-        # A mark opens a sentence in prose; in code the word stands inside quotes.
-        if found is None or re.search(r"[\"'`(|]\s*$", line[: found.start()]):
+        if found is None or QUOTED.search(line[: found.start()]):
             continue
         comment = line.lstrip().startswith("#")
         first, closed, _ = found["text"].partition('"""')

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from stowplan.framework.plugin import PermitWait, PostFilterResult, RestrictTo
@@ -123,3 +123,22 @@ def _about(offered: tuple[str, ...], values: tuple[Any, ...]) -> str:
     return (f" of pod {pod.key!r}" if pod is not None else "") + (
         f" on node {name!r}" if name is not None else ""
     )
+
+
+def constructed(plugin: type[Any], given: Mapping[str, Any], *, in_tree: bool) -> Any:
+    """An object of a plugin class, which may ask for any of `given`; raises ContractError."""
+    names = parameters_of(plugin)
+    unknown = [name for name in names if name not in given]
+    if unknown:
+        raise ContractError(
+            f"plugin {plugin.name!r}: the constructor asks for {unknown[0]!r}; "
+            f"on offer are {', '.join(given)}"
+        )
+    try:
+        return plugin(**{name: given[name] for name in names})
+    except Exception as failure:
+        if in_tree or isinstance(failure, ContractError):
+            raise
+        raise ContractError(
+            f"plugin {plugin.name!r}: the constructor raised {type(failure).__name__}: {failure}"
+        ) from failure

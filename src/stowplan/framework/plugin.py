@@ -181,8 +181,10 @@ class PreScore(Protocol):
 class Score(Protocol):
     """How well does this node suit the pod, among those that passed?"""
 
-    def score(self, pod: Pod, node: NodeInfo, state: CycleState) -> int:
+    def score(self, pod: Pod, node: NodeInfo, state: CycleState, nodes: NodeTable) -> int:
         """Any int64; after `normalize_score`, where there is one, 0 to SCORE_MAX.
+
+        nodes: all nodes, for what cannot be said of one alone.
 
         The result times the plugin's weight is added to the node's total.
         Misuse: returning a fraction; scores are whole numbers.

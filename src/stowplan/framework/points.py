@@ -30,7 +30,7 @@ OFFERED: dict[str, tuple[str, ...]] = {
     "filter_status": ("code", "pod", "nodes", "state"),
     "post_filter": ("pod", "snapshot", "diagnosis", "state"),
     "pre_score": ("pod", "snapshot", "rows", "state"),
-    "score": ("pod", "node", "state"),
+    "score": ("pod", "node", "state", "nodes"),
     "score_column": ("pod", "nodes", "rows", "state"),
     "normalize_score": ("scores", "pod", "nodes", "rows", "state"),
     "reserve": ("pod", "node_name", "state"),

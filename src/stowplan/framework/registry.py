@@ -67,4 +67,6 @@ class Registry(Mapping[str, Entry]):
             raise ContractError(f"{where}: `Args` is {args!r}, wanted a msgspec.Struct class")
         check_signatures(plugin, where)
         weight = getattr(plugin, "weight", 1)
+        if not isinstance(weight, int) or weight < 1:
+            raise ContractError(f"{where}: `weight` is {weight!r}, wanted a whole number above 0")
         self._entries[name] = Entry(name, plugin, points, args, weight, in_tree)

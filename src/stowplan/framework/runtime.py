@@ -7,7 +7,6 @@ protocols in `plugin`; this module is where it happens.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -15,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns import NodeInfo, NodeTable, Rows
-from stowplan.framework.binding import Call, asks_for, bound, parameters_of
+from stowplan.framework.binding import constructed
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.gates import FeatureGates
+from stowplan.framework.member import Member
 from stowplan.framework.plugin import (
     SCORE_MAX,
     PermitWait,
@@ -25,7 +25,7 @@ from stowplan.framework.plugin import (
     QueuedPod,
     RestrictTo,
 )
-from stowplan.framework.points import EXTENSION_POINTS, OFFERED
+from stowplan.framework.points import EXTENSION_POINTS
 from stowplan.framework.problems import ContractError
 from stowplan.framework.profile import Profile
 from stowplan.framework.registry import Registry
@@ -42,9 +42,9 @@ Ints = NDArray[np.int64]
 class Handle:
     """What a plugin may hold on to: the gates, what all profiles share, and its framework."""
 
-    def __init__(self, gates: FeatureGates, shared: Shared) -> None:
+    def __init__(self, gates: FeatureGates, shared: Shared | None = None) -> None:
         self.gates = gates
-        self.shared = shared
+        self.shared = Shared() if shared is None else shared
         self._framework: Framework | None = None
 
     @property
@@ -53,38 +53,6 @@ class Handle:
         if self._framework is None:
             raise ContractError("handle.framework is not there yet in a plugin's constructor")
         return self._framework
-
-
-class Member:
-    """A plugin of a profile with its methods bound; a method it lacks is None."""
-
-    __slots__ = ("calls", "column_wants_rows", "in_tree", "name", "plugin", "rejected", "weight")
-
-    def __init__(
-        self, name: str, plugin: Any, weight: int, *, in_tree: bool, columns: bool = True
-    ) -> None:
-        """columns: False leaves the column walk out, so that nodes are asked one by one."""
-        self.name = name
-        self.plugin = plugin
-        self.weight = weight
-        self.in_tree = in_tree
-        self.calls: dict[str, Call | None] = {
-            method: bound(plugin, method, in_tree=in_tree) for method in OFFERED
-        }
-        if not columns:
-            self.calls["filter_column"] = self.calls["score_column"] = None
-        self.column_wants_rows = {
-            method: asks_for(plugin, method, "rows")
-            for method in ("filter_column", "score_column")
-            if self.calls[method] is not None
-        }
-        self.rejected: Status | None = getattr(plugin, "REJECTED", None)
-
-    def call(self, method: str, *values: Any) -> Any:
-        """Call a method that the plugin is known to have."""
-        function = self.calls[method]
-        assert function is not None, (self.name, method)
-        return function(*values)
 
 
 class PreFilterOutcome(msgspec.Struct, frozen=True):
@@ -137,7 +105,8 @@ class Framework:
         for name in profile.plugin_names():
             entry = registry[name]
             args = profile.args.get(name)
-            plugin = _constructed(entry.plugin, entry.args() if args is None else args, handle)
+            given = {"args": entry.args() if args is None else args, "handle": handle}
+            plugin = constructed(entry.plugin, given, in_tree=entry.in_tree)
             self.members[name] = Member(
                 name, plugin, weights.get(name, 1), in_tree=entry.in_tree, columns=columns
             )
@@ -229,7 +198,7 @@ class Framework:
                 asked = everything[places]
             if places.shape[0] == 0:
                 break
-            verdicts.record(index, self._ask(member, pod, nodes, asked, state), places)
+            verdicts.record(index, member.verdicts(pod, nodes, asked, state), places)
         self._count_nominated(pod, snapshot, state, verdicts)
         return verdicts
 
@@ -237,14 +206,14 @@ class Framework:
         self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
     ) -> dict[str, PluginVerdicts]:
         """Every filter's own answer for `rows`, whatever the others say."""
-        return {m.name: self._ask(m, pod, nodes, rows, state) for m in self._filters(state)}
+        return {m.name: m.verdicts(pod, nodes, rows, state) for m in self._filters(state)}
 
     def scores_apart(
         self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
     ) -> dict[str, Ints]:
         """Every scorer's own raw scores of `rows`, before normalising and weighing."""
         return {
-            m.name: self._score(m, pod, nodes, rows, state)
+            m.name: m.scores(pod, nodes, rows, state)
             for m in self.at("score")
             if m.name not in state.skip_score
         }
@@ -336,11 +305,8 @@ class Framework:
         for member in self.at("score"):
             if member.name in state.skip_score:
                 continue
-            scores = self._score(member, pod, nodes, asked, state)
-            normal = scores
-            if member.calls["normalize_score"] is not None:
-                normal = member.call("normalize_score", scores, pod, nodes, asked, state)
-                _check_array(member, "normalize_score", pod, normal, rows.shape[0])
+            scores = member.scores(pod, nodes, asked, state)
+            normal = member.normalized(scores, pod, nodes, asked, state)
             self._check_range(member, normal, nodes, rows)
             raw[member.name] = scores
             final[member.name] = normal * member.weight
@@ -412,67 +378,6 @@ class Framework:
     def _filters(self, state: CycleState) -> list[Member]:
         return [m for m in self.at("filter") if m.name not in state.skip_filter]
 
-    def _ask(
-        self, member: Member, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
-    ) -> PluginVerdicts:
-        if member.calls["filter_column"] is None:
-            return self._ask_each(member, pod, nodes, rows, state)
-        answer = self._column(member, "filter_column", pod, nodes, rows, state)
-        if answer.dtype != np.bool_:
-            if member.calls["filter_status"] is None:
-                raise ContractError(
-                    f"plugin {member.name!r}: filter_column gives int64 codes and the class has no"
-                    " filter_status(code); wanted one, or bool and a REJECTED status"
-                )
-            return PluginVerdicts(answer, partial(_explained, member, pod, nodes, state))
-        rejected = member.rejected
-        if rejected is None:
-            raise ContractError(
-                f"plugin {member.name!r}: filter_column gives bool and the class has no REJECTED"
-                " status; wanted one, or int64 codes and filter_status(code)"
-            )
-        return PluginVerdicts(
-            (~answer).astype(np.int64), lambda code: rejected, rejected.is_rejected
-        )
-
-    def _ask_each(
-        self, member: Member, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
-    ) -> PluginVerdicts:
-        seen: dict[Status, int] = {OK: 0}
-        numbers = _numbers(rows)
-        codes = np.zeros(len(numbers), dtype=np.int64)
-        for place, row in enumerate(numbers):
-            status: Status = member.call("filter", pod, nodes.info(row), state)
-            codes[place] = 0 if status.is_success else seen.setdefault(status, len(seen))
-        by_code = list(seen)
-        return PluginVerdicts(codes, lambda code: by_code[code])
-
-    def _column(
-        self, member: Member, method: str, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
-    ) -> NDArray[Any]:
-        answer: NDArray[Any] = member.call(method, pod, nodes, rows, state)
-        wants_rows = member.column_wants_rows[method]
-        n_rows = len(_numbers(rows)) if wants_rows else nodes.n_nodes
-        _check_array(member, method, pod, answer, n_rows)
-        return answer if wants_rows else answer[rows]
-
-    def _score(
-        self, member: Member, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
-    ) -> Ints:
-        if member.calls["score_column"] is not None:
-            return self._column(member, "score_column", pod, nodes, rows, state)
-        numbers = _numbers(rows)
-        scores = np.zeros(len(numbers), dtype=np.int64)
-        for place, row in enumerate(numbers):
-            score = member.call("score", pod, nodes.info(row), state)
-            if isinstance(score, bool) or not isinstance(score, int | np.integer):
-                raise ContractError(
-                    f"plugin {member.name!r}: score of pod {pod.key!r} on node "
-                    f"{nodes.names[row]!r} is {score!r}, wanted a whole number"
-                )
-            scores[place] = score
-        return scores
-
     def _check_range(self, member: Member, scores: Ints, nodes: NodeTable, rows: Ints) -> None:
         if scores.shape[0] and (scores.min() < 0 or scores.max() > SCORE_MAX):
             place = int(np.flatnonzero((scores < 0) | (scores > SCORE_MAX))[0])
@@ -523,42 +428,6 @@ class Framework:
 PERMIT_TIMEOUT_S_MAX = 15 * 60.0
 
 
-def _constructed(plugin: type[Any], args: Any, handle: Handle) -> Any:
-    given = {"args": args, "handle": handle}
-    names = parameters_of(plugin)
-    unknown = [name for name in names if name not in given]
-    if unknown:
-        raise ContractError(
-            f"plugin {plugin.name!r}: the constructor asks for {unknown[0]!r}; "
-            "on offer are args, handle"
-        )
-    return plugin(**{name: given[name] for name in names})
-
-
-def _explained(member: Member, pod: Pod, nodes: NodeTable, state: CycleState, code: int) -> Status:
-    status: Status = member.call("filter_status", code, pod, nodes, state)
-    if status.is_success:
-        raise ContractError(
-            f"plugin {member.name!r}: filter_status of pod {pod.key!r} gave Success for code "
-            f"{code}, wanted the refusal that it stands for"
-        )
-    return status
-
-
-def _check_array(member: Member, method: str, pod: Pod, answer: Any, n_rows: int) -> None:
-    kinds = (np.bool_, np.int64) if method == "filter_column" else (np.int64,)
-    if not isinstance(answer, np.ndarray):
-        got = f"a {type(answer).__name__}"
-    elif answer.shape != (n_rows,) or answer.dtype not in kinds:
-        got = f"{answer.dtype} {answer.shape}"
-    else:
-        return
-    raise ContractError(
-        f"plugin {member.name!r}: {method} of pod {pod.key!r} gave {got}, "
-        f"wanted an array {' or '.join(k.__name__ for k in kinds)} ({n_rows},)"
-    )
-
-
 def _nothing_left(restricting: list[str]) -> PreFilterOutcome:
     names = sorted(restricting)
     text = f"node(s) didn't satisfy plugin {names[0]}"
@@ -566,10 +435,6 @@ def _nothing_left(restricting: list[str]) -> PreFilterOutcome:
         text = f"node(s) didn't satisfy plugin(s) [{' '.join(names)}] simultaneously"
     status = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (text,))
     return PreFilterOutcome(status, frozenset(), tuple(restricting))
-
-
-def _numbers(rows: Rows) -> Any:
-    return range(rows.start, rows.stop) if isinstance(rows, slice) else rows
 
 
 def _as_rows(rows: Ints, nodes: NodeTable) -> Rows:

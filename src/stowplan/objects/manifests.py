@@ -1,11 +1,7 @@
 """Manifests: parsed YAML or JSON documents to typed objects, each once.
 
-A document is an object or a list of objects. What a manifest leaves out the API server fills in
-before a scheduler sees the object; where a rule reads it, it is filled in here as well, which
-leaves an object that the API server has stored as it is.
-
-Source: Kubernetes v1.36, the defaults of core/v1 (requests from limits, ports of pods on the
-host's network, a node's allocatable amounts, the name label of a namespace).
+A document is an object or a list of objects. What a manifest leaves out is filled in as the API
+server would (`defaults`), and all quantities are checked.
 """
 
 from __future__ import annotations
@@ -19,9 +15,11 @@ import msgspec
 from msgspec.structs import replace
 
 from stowplan.objects.codec import DecodeError, convert
+from stowplan.objects.defaults import spec_with_defaults, with_defaults
+from stowplan.objects.device import DeviceClass, ResourceClaim, ResourceSlice
 from stowplan.objects.meta import NamespacedObject, Object, Value
 from stowplan.objects.node import Node
-from stowplan.objects.pod import Container, ContainerStatus, Pod, PodCondition, PodSpec
+from stowplan.objects.pod import ContainerStatus, Pod, PodCondition, PodSpec
 from stowplan.objects.quantity import Quantity, QuantityError, value
 from stowplan.objects.storage import (
     CSIDriver,
@@ -48,7 +46,6 @@ from stowplan.objects.workload import (
 
 T = TypeVar("T", bound=Object)
 
-NAMESPACE_LABEL = "kubernetes.io/metadata.name"
 Workload = Deployment | ReplicaSet | StatefulSet | DaemonSet | Job | ReplicationController
 
 
@@ -92,12 +89,13 @@ class Kind(NamedTuple):
     """A kind that scheduling reads: its API groups, its type, and the type of the rest."""
 
     groups: tuple[str, ...]
-    type: type[Object]
+    value: type[Object]
     rest: type[Value] | None = None
 
 
 _APPS = ("apps", "extensions")
 _STORAGE = ("storage.k8s.io",)
+_DEVICES = ("resource.k8s.io",)
 
 KINDS: Mapping[str, Kind] = {
     "Pod": Kind(("",), Pod),
@@ -118,6 +116,9 @@ KINDS: Mapping[str, Kind] = {
     "CSIStorageCapacity": Kind(_STORAGE, CSIStorageCapacity),
     "VolumeAttachment": Kind(_STORAGE, VolumeAttachment),
     "PodDisruptionBudget": Kind(("policy",), PodDisruptionBudget),
+    "ResourceClaim": Kind(_DEVICES, ResourceClaim),
+    "ResourceSlice": Kind(_DEVICES, ResourceSlice),
+    "DeviceClass": Kind(_DEVICES, DeviceClass),
     "PriorityClass": Kind(("scheduling.k8s.io",), PriorityClass),
 }
 """Kind -> how it is read. Other kinds, and these names in other groups, are ignored."""
@@ -150,7 +151,7 @@ class Inventory:
             if kind is None or _group(item, path) not in kind.groups:
                 self.ignored[_full_kind(item, path)] += 1
                 continue
-            found = _typed(item, kind.type, path)
+            found = _typed(item, kind.value, path)
             rest = None if kind.rest is None else _typed(item, kind.rest, path)
             self.add(self._finished(found, rest), place, rest)
 
@@ -182,20 +183,19 @@ class Inventory:
         if not found.name:
             raise DecodeError("got nothing, wanted a name", f"{title(found)}: metadata.name")
         for path, name, q in (*_quantities(found), *_claimed(rest)):
-            _check_quantity(q, f"{title(found)}: {_at(path, name)}")
+            complaint = quantity_complaint(q)
+            if complaint:
+                raise DecodeError(complaint, f"{title(found)}: {_at(path, name)}")
         if isinstance(found, Workload):
             return self._with_template(found)
         if isinstance(found, Pod):
-            spec = self._shared(with_defaults(found.spec))
+            spec = self._shared(spec_with_defaults(found.spec))
             return found if spec is found.spec else replace(found, spec=spec)
-        if isinstance(found, Node) and not found.status.allocatable:
-            status = replace(found.status, allocatable=found.status.capacity)
-            return replace(found, status=status)
-        return labelled(found) if isinstance(found, Namespace) else found
+        return with_defaults(found)
 
     def _with_template(self, found: Workload) -> Workload:
         template = found.spec.template
-        spec = with_defaults(template.spec)
+        spec = spec_with_defaults(template.spec)
         if spec is template.spec:
             return found
         template = replace(template, spec=spec)
@@ -262,6 +262,11 @@ def _full_kind(tree: Mapping[str, Any], path: str) -> str:
 def _typed(tree: Mapping[str, Any], kind: type[Any], path: str) -> Any:
     """`codec.convert` with an error that names the object and shows what it holds."""
     try:
+        return msgspec.convert(tree, kind)
+    except msgspec.ValidationError:
+        # A null may stand for what is absent. It is rare, so the common path does not pay for it.
+        pass
+    try:
         return convert(tree, kind)
     except DecodeError as problem:
         inner, what = _complaint(problem, tree)
@@ -269,10 +274,16 @@ def _typed(tree: Mapping[str, Any], kind: type[Any], path: str) -> Any:
 
 
 def _untyped_title(tree: Mapping[str, Any], path: str) -> str:
-    meta = tree.get("metadata")
-    parts = [meta.get(k) for k in ("namespace", "name")] if isinstance(meta, dict) else []
-    name = "/".join(part for part in parts if isinstance(part, str) and part)
-    return f"{tree['kind']} {name}" if name else _join(path, str(tree["kind"]))
+    """`title` of an object that could not be read, as far as its name can be."""
+    kind, meta = str(tree["kind"]), tree.get("metadata")
+    name, namespace = (
+        (meta.get("name"), meta.get("namespace")) if isinstance(meta, dict) else (None, None)
+    )
+    if not isinstance(name, str) or not name:
+        return _join(path, kind)
+    if not issubclass(KINDS[kind].value, NamespacedObject):
+        return f"{kind} {name}"
+    return f"{kind} {namespace if isinstance(namespace, str) and namespace else 'default'}/{name}"
 
 
 _EXPECTED = re.compile(r"Expected `(?P<wanted>[^`]*)`, got `(?P<got>[^`]*)`")
@@ -416,60 +427,10 @@ def _of_reports(path: str, reports: Iterable[ContainerStatus]) -> Iterator[Named
             yield from _each(f"{inside}.resources.requests", report.resources.requests)
 
 
-def _check_quantity(q: Quantity, path: str) -> None:
+def quantity_complaint(q: Quantity) -> str:
+    """What was got and wanted where a quantity is malformed or below 0; "" where it is neither."""
     try:
-        is_negative = value(q) < 0
+        return f"got {shown(q)}, wanted a quantity from 0 up" if value(q) < 0 else ""
     except QuantityError as problem:
         wanted = str(problem).partition("wanted ")[2]
-        raise DecodeError(f"got {shown(q)}, wanted a quantity: {wanted}", path) from None
-    if is_negative:
-        raise DecodeError(f"got {shown(q)}, wanted a quantity from 0 up", path)
-
-
-# What the API server fills in.
-
-
-def labelled(namespace: Namespace) -> Namespace:
-    """The namespace with its name as a label."""
-    labels = {**namespace.labels, NAMESPACE_LABEL: namespace.name}
-    if labels == namespace.labels:
-        return namespace
-    return replace(namespace, metadata=replace(namespace.metadata, labels=labels))
-
-
-def with_defaults(spec: PodSpec) -> PodSpec:
-    """The spec with what is left out; the same object when nothing is."""
-    changes: dict[str, Any] = {}
-    fill = _with_host_ports if spec.host_network else _with_requests
-    for field in ("containers", "init_containers"):
-        before: tuple[Container, ...] = getattr(spec, field)
-        after = tuple(fill(container) for container in before)
-        if any(a is not b for a, b in zip(after, before, strict=True)):
-            changes[field] = after
-    resources = spec.resources
-    if resources is not None:
-        asked = {name for c in spec.containers for name in _with_requests(c).resources.requests}
-        requests = {k: q for k, q in resources.limits.items() if k not in asked}
-        requests |= resources.requests
-        if requests != resources.requests:
-            changes["resources"] = replace(resources, requests=requests)
-    return replace(spec, **changes) if changes else spec
-
-
-def _with_requests(container: Container) -> Container:
-    """Where a container has a limit and no request, the request is the limit."""
-    resources = container.resources
-    missing = {k: q for k, q in resources.limits.items() if k not in resources.requests}
-    if not missing:
-        return container
-    requests = {**resources.requests, **missing}
-    return replace(container, resources=replace(resources, requests=requests))
-
-
-def _with_host_ports(container: Container) -> Container:
-    """On the host's network every container port is a host port too."""
-    container = _with_requests(container)
-    if all(port.host_port for port in container.ports):
-        return container
-    ports = tuple(replace(p, host_port=p.host_port or p.container_port) for p in container.ports)
-    return replace(container, ports=ports)
+        return f"got {shown(q)}, wanted a quantity: {wanted}"

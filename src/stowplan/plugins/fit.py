@@ -23,6 +23,7 @@ from stowplan.framework import (
     unresolvable,
 )
 from stowplan.objects.pod import Pod
+from stowplan.objects.quantity import format_quantity
 from stowplan.objects.requests import fit_requests, fit_score_requests, is_extended
 from stowplan.objects.selectors import label_key_errors
 from stowplan.plugins.resource_scorer import OfNode, OfRows, Source, scored, stocks
@@ -133,6 +134,18 @@ class NodeResourcesFit:
         hopeless = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if code & _HOPELESS else Code.UNSCHEDULABLE
         return Status(hopeless, tuple(reasons))
 
+    def explain(self, pod: Pod, node: NodeInfo) -> list[str]:
+        """Need and have of all that is short."""
+        texts = []
+        if len(node.pods) + 1 > node.pod_limit:
+            texts.append(f"pods: needs 1, {node.pod_limit - len(node.pods)} free of {node.pod_limit}")
+        for name, amount in self.wanted(pod):
+            if amount > node.free(name):
+                offered = node.allocatable.get(name, 0)
+                need, free, whole = (shown(name, a) for a in (amount, node.free(name), offered))
+                texts.append(f"{name}: needs {need}, {free} free of {whole}")
+        return texts
+
     def wanted(self, pod: Pod) -> Wanted:
         """What the pod asks for, without the resources that are ignored."""
         wanted = _wanted(pod)
@@ -168,6 +181,11 @@ class NodeResourcesFit:
     def signature(self, pod: Pod) -> object:
         """What is asked for, as filtering and as scoring count it."""
         return frozenset(self.wanted(pod)), frozenset(_score_requests(pod).items())
+
+
+def shown(resource: str, amount: int) -> str:
+    """An amount for people: CPU in milli-CPU throughout, so that need and have compare."""
+    return f"{amount}m" if resource == "cpu" else format_quantity(resource, amount)
 
 
 def _bit(place: int) -> int:

@@ -13,16 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.framework import (
-    OK,
-    SCORE_MAX,
-    CycleState,
-    NodeInfo,
-    NodeTable,
-    Rows,
-    Snapshot,
-    Status,
-)
+from stowplan.framework import SCORE_MAX, NodeInfo, NodeTable, Rows
 from stowplan.objects.pod import Pod, PodSpec
 from stowplan.plugins.arithmetic import count
 
@@ -40,22 +31,13 @@ class ImageLocality:
 
     name = "ImageLocality"
 
-    def pre_score(self, snapshot: Snapshot, state: CycleState) -> Status:
-        """Notes how many nodes there are.
-
-        Differs: the original has no PreScore here, and counts the nodes through its handle.
-        """
-        state.write(self.name, snapshot.nodes.n_nodes)
-        return OK
-
-    def score(self, pod: Pod, node: NodeInfo, state: CycleState) -> int:
+    def score(self, pod: Pod, node: NodeInfo, nodes: NodeTable) -> int:
         """0 for less than 23 MiB here, 100 for 1000 MiB per container or more."""
-        n_nodes = state.read(self.name, int)
         held = 0
         for name in images_of(pod):
             if name in node.images:
                 size, n_holders = node.images[name]
-                held += int(weighed(size, np.array([n_holders]), n_nodes)[0])
+                held += int(weighed(size, np.array([n_holders]), nodes.n_nodes)[0])
         return int(points(np.array([held]), pod)[0])
 
     def score_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Ints:

@@ -24,7 +24,9 @@ from stowplan.framework import (
     error,
     unresolvable,
 )
+from stowplan.framework.clusterevents import EventWithHint
 from stowplan.objects import pod as pods
+from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.selectors import (
     NODE_NAME_FIELD,
@@ -32,9 +34,11 @@ from stowplan.objects.selectors import (
     PreferredSchedulingTerm,
     node_selector_matches,
     preferred_terms_error,
+    requirement_admits,
     term_matches,
 )
 from stowplan.plugins.arithmetic import count, normalized
+from stowplan.plugins.hints import nodes as hints
 from stowplan.plugins.node_selection import (
     is_selected,
     node_affinity_of,
@@ -105,8 +109,7 @@ class NodeAffinity:
 
     def filter(self, pod: Pod, node: NodeInfo) -> Status:
         """Success where the added and the pod's own requirements hold. Faulty terms never match."""
-        added = self._added_required
-        if added is not None and not node_selector_matches(added, node.labels, node.name):
+        if not self._meets_added(node):
             return self.ENFORCED
         return OK if is_selected(pod, node.labels, node.name) else self.REJECTED
 
@@ -116,6 +119,19 @@ class NodeAffinity:
         if self._added_required is not None:
             codes[~selector_column(self._added_required, nodes, rows)] = 2
         return codes
+
+    def explain(self, pod: Pod, node: NodeInfo) -> list[str]:
+        """Each requirement that does not hold, with what the node has."""
+        texts = []
+        for key, value in (pod.spec.node_selector or {}).items():
+            if node.labels.get(key) != value:
+                texts.append(f"nodeSelector: needs {key}={value}, has {_said(node, key)}")
+        for selector in (self._added_required, required_selector(pod)):
+            if selector is not None and not node_selector_matches(
+                selector, node.labels, node.name
+            ):
+                texts += [_unmet(term, node) for term in selector.node_selector_terms]
+        return texts
 
     def filter_status(self, code: int) -> Status:
         """The refusal behind a code of `filter_column`."""
@@ -149,11 +165,20 @@ class NodeAffinity:
         """int64 (n_rows,) in [0, 100]: percentages of the highest score."""
         return normalized(scores)
 
+    def events_to_register(self) -> tuple[EventWithHint, ...]:
+        """A node arrives or has other labels."""
+        return hints.node_affinity_events(self._meets_added)
+
     def signature(self, pod: Pod) -> object:
         """The selector and the affinity."""
         selector = pod.spec.node_selector
         labels = None if selector is None else frozenset(selector.items())
         return labels, node_affinity_of(pod)
+
+    def _meets_added(self, node: NodeInfo | Node) -> bool:
+        """True where the node is one that the arguments require."""
+        added = self._added_required
+        return added is None or node_selector_matches(added, node.labels, node.name)
 
     def _preferred(self, pod: Pod) -> tuple[PreferredSchedulingTerm, ...]:
         affinity = node_affinity_of(pod)
@@ -176,3 +201,24 @@ def named_nodes(terms: tuple[NodeSelectorTerm, ...]) -> frozenset[str] | None:
             return None
         names |= set.intersection(*lists)
     return frozenset(names) if terms else None
+
+
+def _unmet(term: NodeSelectorTerm, node: NodeInfo) -> str:
+    """What of a term the node does not meet."""
+    if term.is_empty or term.faults:
+        return "affinity: a term that matches nothing"
+    texts = []
+    for requirement in (*term.match_expressions, *term.match_fields):
+        is_field = requirement in term.match_fields
+        value = node.name if is_field else node.labels.get(requirement.key)
+        if not requirement_admits(requirement, value):
+            wanted = f"{requirement.key} {requirement.operator}"
+            if requirement.values:
+                wanted += f" [{' '.join(requirement.values)}]"
+            texts.append(f"needs {wanted}, has {value if is_field else _said(node, requirement.key)}")
+    return "affinity: " + " and ".join(texts)
+
+
+def _said(node: NodeInfo, key: str) -> str:
+    value = node.labels.get(key)
+    return "no such label" if value is None else f"{key}={value}"

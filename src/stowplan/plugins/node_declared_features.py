@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.framework import OK, SKIP, Handle, NodeInfo, NodeTable, Rows, Status, unresolvable
+from stowplan.framework.clusterevents import EventWithHint
 from stowplan.objects.pod import Pod, PodSpec
+from stowplan.plugins.hints import nodes as hints
 
 RESTART_ALL_CONTAINERS = "RestartAllContainersOnContainerExits"
 USER_NAMESPACES_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
@@ -42,6 +44,15 @@ class NodeDeclaredFeatures:
     def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.bool_]:
         """bool (n_rows,): True where `filter` succeeds."""
         return nodes.features.has_all(self.required(pod), rows)
+
+    def explain(self, pod: Pod, node: NodeInfo) -> list[str]:
+        """The features that the node does not declare."""
+        declared = node.node.status.declared_features
+        return [f"feature {f} is not declared" for f in self.required(pod) if f not in declared]
+
+    def events_to_register(self) -> tuple[EventWithHint, ...]:
+        """A node arrives or declares other features, or the pod needs others."""
+        return hints.node_declared_features_events(self.required) if self._is_enabled else ()
 
     def signature(self, pod: Pod) -> object:
         """The required features."""

@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status, unresolvable
+from stowplan.framework.clusterevents import EventWithHint
 from stowplan.objects.pod import Pod
 from stowplan.plugins.arithmetic import count
+from stowplan.plugins.hints import nodes as hints
 
 
 class NodeName:
@@ -33,6 +35,10 @@ class NodeName:
         if row >= 0:
             is_named[row] = True
         return is_named[rows]
+
+    def events_to_register(self) -> tuple[EventWithHint, ...]:
+        """A node arrives."""
+        return hints.node_name_events()
 
     def signature(self, pod: Pod) -> object:
         """The node named."""

@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from stowplan.columns.podinfo import Port, host_ports
 from stowplan.framework import OK, SKIP, NodeInfo, NodeTable, Rows, Status, unschedulable
+from stowplan.framework.clusterevents import EventWithHint
 from stowplan.objects.pod import Pod
+from stowplan.plugins.hints import nodes as hints
 
 _KEPT = "NodePorts"
 
@@ -30,9 +32,21 @@ class NodePorts:
         """Success where every port of the pod is free. Ports within the pod never conflict."""
         return self.REJECTED if any(map(node.port_conflicts, wanted_ports(pod))) else OK
 
+    def explain(self, pod: Pod, node: NodeInfo) -> list[str]:
+        """The ports that are taken."""
+        return [
+            f"port {number}/{protocol} on {ip} is taken"
+            for ip, protocol, number in wanted_ports(pod)
+            if node.port_conflicts((ip, protocol, number))
+        ]
+
     def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.bool_]:
         """bool (n_rows,): True where `filter` succeeds."""
         return ~nodes.ports.conflicts(wanted_ports(pod), nodes.n_nodes)[rows]
+
+    def events_to_register(self) -> tuple[EventWithHint, ...]:
+        """A node arrives, or a pod frees a port."""
+        return hints.node_ports_events(wanted_ports)
 
     def signature(self, pod: Pod) -> object:
         """The ports, in any order."""

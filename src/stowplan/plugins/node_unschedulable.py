@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.framework import OK, Handle, NodeInfo, NodeTable, Rows, Status, unresolvable
+from stowplan.framework.clusterevents import EventWithHint
 from stowplan.objects.pod import Pod
 from stowplan.objects.taints import UNSCHEDULABLE_TAINT, is_tolerated
+from stowplan.plugins.hints import nodes as hints
 
 
 class NodeUnschedulable:
@@ -35,6 +37,10 @@ class NodeUnschedulable:
         """bool (n_rows,): True where `filter` succeeds."""
         cordoned = nodes.unschedulable[rows]
         return np.ones_like(cordoned) if self.does_not_mind(pod) else ~cordoned
+
+    def events_to_register(self) -> tuple[EventWithHint, ...]:
+        """A node arrives or is opened, or the pod tolerates more."""
+        return hints.node_unschedulable_events(self.does_not_mind)
 
     def signature(self, pod: Pod) -> object:
         """Whether the pod minds."""

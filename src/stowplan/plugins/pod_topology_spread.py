@@ -12,7 +12,7 @@ Source: kube-scheduler v1.36, plugins/podtopologyspread.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import msgspec
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns.labels import ABSENT, LabelColumn
-from stowplan.columns.podcounts import MatchingPods, PodSelection, admits, sums_by_value
+from stowplan.columns.podcounts import sums_by_value
 from stowplan.framework import (
     OK,
     SCORE_MAX,
@@ -30,7 +30,6 @@ from stowplan.framework import (
     NodeInfo,
     NodeTable,
     PodInfo,
-    Problem,
     Rows,
     Snapshot,
     Status,
@@ -40,127 +39,36 @@ from stowplan.framework import (
     unschedulable,
 )
 from stowplan.objects.node import HOSTNAME_LABEL, Node, Taint
-from stowplan.objects.pod import Pod, TopologySpreadConstraint
-from stowplan.objects.selectors import (
-    LabelSelectorRequirement,
-    Requirement,
-    SelectorError,
-    label_key_errors,
-)
+from stowplan.objects.pod import Pod
+from stowplan.objects.selectors import SelectorError
 from stowplan.objects.taints import HARD_EFFECTS, is_tolerated
 from stowplan.plugins.arithmetic import count, quotient
 from stowplan.plugins.default_selector import default_requirements
 from stowplan.plugins.node_selection import is_selected, selected_column
+from stowplan.plugins.spread_constraint import (
+    HARD,
+    SOFT,
+    SYSTEM_DEFAULTS,
+    Constraint,
+    PodTopologySpreadArgs,
+    applied,
+)
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
-SYSTEM, LIST = "System", "List"
-ZONE_LABEL = "topology.kubernetes.io/zone"
 INT32_MAX = 2**31 - 1
 INVALID_SCORE = -1
 
 _PRE_SCORE = "PreScorePodTopologySpread"
 
-SYSTEM_DEFAULTS = (
-    TopologySpreadConstraint(topology_key=HOSTNAME_LABEL, when_unsatisfiable=SOFT, max_skew=3),
-    TopologySpreadConstraint(topology_key=ZONE_LABEL, when_unsatisfiable=SOFT, max_skew=5),
-)
 
+class Counted:
+    """The domains of one constraint as the columns give them.
 
-class DefaultConstraint(TopologySpreadConstraint, frozen=True, forbid_unknown_fields=True):
-    """An entry of `defaultConstraints`: a constraint without a selector."""
-
-    def problems(self, path: str) -> Iterator[Problem]:
-        """What is wrong with the entry itself. path: where it stands."""
-        if self.max_skew <= 0:
-            yield Problem(f"{path}.maxSkew", str(self.max_skew), "1 or more")
-        if not self.topology_key:
-            yield Problem(f"{path}.topologyKey", "", "a label key")
-        else:
-            for fault in label_key_errors(self.topology_key):
-                yield Problem(f"{path}.topologyKey", f'"{self.topology_key}"', fault)
-        if self.when_unsatisfiable not in (HARD, SOFT):
-            got = f'"{self.when_unsatisfiable}"' if self.when_unsatisfiable else ""
-            yield Problem(f"{path}.whenUnsatisfiable", got, f"{HARD} or {SOFT}")
-        if self.label_selector is not None:
-            wanted = "none: the selector is deduced for each pod"
-            yield Problem(f"{path}.labelSelector", "a selector", wanted)
-
-
-class PodTopologySpreadArgs(
-    msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True
-):
-    """default_constraints: for pods that have none. defaulting_type: List, or System for the
-    built-in ones."""
-
-    default_constraints: tuple[DefaultConstraint, ...] = ()
-    defaulting_type: str = SYSTEM
-
-    def problems(self, path: str) -> Iterator[Problem]:
-        """What is wrong with the arguments. path: where they stand."""
-        if self.defaulting_type not in (SYSTEM, LIST, ""):
-            got = f'"{self.defaulting_type}"'
-            yield Problem(f"{path}.defaultingType", got, f"{LIST} or {SYSTEM}")
-        elif self.is_system and self.default_constraints:
-            wanted = f"{LIST}, as defaultConstraints are given"
-            yield Problem(f"{path}.defaultingType", f'"{SYSTEM}"', wanted)
-        seen: set[tuple[str, str]] = set()
-        for i, constraint in enumerate(self.default_constraints):
-            at = f"{path}.defaultConstraints[{i}]"
-            yield from constraint.problems(at)
-            pair = constraint.topology_key, constraint.when_unsatisfiable
-            if pair in seen:
-                wanted = "each topologyKey and whenUnsatisfiable once"
-                yield Problem(at, f"{{{pair[0]}, {pair[1]}}} again", wanted)
-            seen.add(pair)
-
-    @property
-    def is_system(self) -> bool:
-        """True when the built-in constraints are the default."""
-        return self.defaulting_type in (SYSTEM, "")
-
-
-class Constraint(msgspec.Struct, frozen=True, dict=True):
-    """A constraint as it is applied to one pod.
-
-    requirements: on the labels of the pods counted; None matches none of them, none at all
-    matches every pod and yet counts none.
-    """
-
-    max_skew: int
-    topology_key: str
-    requirements: tuple[Requirement, ...] | None
-    min_domains: int
-    honors_affinity: bool
-    honors_taints: bool
-    namespace: str
-
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        """True for labels that the selector admits."""
-        return self.requirements is not None and admits(self.requirements, labels)
-
-    @cached_property
-    def selection(self) -> PodSelection | None:
-        """The pods that count; None for none."""
-        if not self.requirements:
-            return None
-        return PodSelection(self.requirements, frozenset((self.namespace,)), terminating=False)
-
-    def counts(self, nodes: NodeTable) -> Ints:
-        """int64 (n_nodes,): the pods that count on each row; read only."""
-        if self.selection is None:
-            return np.zeros(nodes.n_nodes, dtype=np.int64)
-        return MatchingPods.of(nodes).counts(self.selection)
-
-
-class Domains:
-    """The domains of one constraint and how many pods count in each.
-
-    sums: int64 (n_values + 1,) by label value. present: bool (n_values + 1,), the values that are
-    domains. Both are as the columns gave them; `change` is kept apart, so that clones share them.
+    sums: int64 (n_values + 1,), pods by label value. present: bool (n_values + 1,), the values
+    that are domains.
     """
 
     def __init__(self, column: LabelColumn, sums: Ints, present: Bools) -> None:
@@ -168,46 +76,55 @@ class Domains:
         self.sums = sums
         self.present = present
         self.n_domains = int(np.count_nonzero(present))
-        self._changes: dict[int, int] = {}
-        self._shared: dict[str, Ints] = {}
+
+    @cached_property
+    def ascending(self) -> list[int]:
+        """The domains' items, the emptiest first."""
+        items = np.flatnonzero(self.present)
+        ordered: list[int] = items[np.argsort(self.sums[items], kind="stable")].tolist()
+        return ordered
+
+
+class Domains:
+    """The domains of one constraint, and what changed in them since, on a clone."""
+
+    __slots__ = ("_changes", "counted")
+
+    def __init__(self, counted: Counted, changes: Mapping[int, int] | None = None) -> None:
+        """changes: item -> by how much."""
+        self.counted = counted
+        self._changes = dict(changes or {})
 
     def of(self, value: str) -> int:
         """How many pods count where the label has this value."""
-        item = self.column.vocabulary.find(value)
-        return 0 if item < 0 else int(self.sums[item]) + self._changes.get(item, 0)
+        item = self.counted.column.vocabulary.find(value)
+        return 0 if item < 0 else self._at(item)
 
     def change(self, value: str, by: int) -> None:
         """Count one more or less in a domain."""
-        item = self.column.vocabulary.find(value)
+        item = self.counted.column.vocabulary.find(value)
         self._changes[item] = self._changes.get(item, 0) + by
 
     def least(self) -> int:
         """The count of the emptiest domain; without a domain the largest int32."""
+        counted = self.counted
         if not self._changes:
-            return int(self.sums[self.present].min(initial=INT32_MAX))
-        changed = [int(self.sums[item]) + by for item, by in self._changes.items()]
-        others = (item for item in self._ascending().tolist() if item not in self._changes)
-        untouched = next(others, None)
-        return min(changed if untouched is None else [*changed, int(self.sums[untouched])])
+            return int(counted.sums[counted.present].min(initial=INT32_MAX))
+        changed = [self._at(item) for item in self._changes]
+        untouched = next((item for item in counted.ascending if item not in self._changes), None)
+        return min(changed if untouched is None else [*changed, self._at(untouched)])
 
     def by_value(self) -> dict[str, int]:
         """Every domain and its count."""
-        values = self.column.vocabulary.values
-        names = [values[item] for item in np.flatnonzero(self.present[:-1])]
-        return {name: self.of(name) for name in names}
+        values = self.counted.column.vocabulary.values
+        return {values[item]: self._at(item) for item in self.counted.ascending}
 
     def clone(self) -> Domains:
         """Domains whose counts can change without these."""
-        copy = Domains.__new__(Domains)
-        copy.__dict__ = {**self.__dict__, "_changes": dict(self._changes)}
-        return copy
+        return Domains(self.counted, self._changes)
 
-    def _ascending(self) -> Ints:
-        """int64 (n_domains,): the domains, the emptiest first, before any change."""
-        if "ascending" not in self._shared:
-            items = np.flatnonzero(self.present)
-            self._shared["ascending"] = items[np.argsort(self.sums[items], kind="stable")]
-        return self._shared["ascending"]
+    def _at(self, item: int) -> int:
+        return int(self.counted.sums[item]) + self._changes.get(item, 0)
 
 
 class FilterState(msgspec.Struct, frozen=True):
@@ -229,7 +146,7 @@ class FilterState(msgspec.Struct, frozen=True):
     def lowest(self, i: int) -> int:
         """What the counts of the i-th constraint are compared with."""
         domains = self.domains[i]
-        too_few = domains.n_domains < self.constraints[i].min_domains
+        too_few = domains.counted.n_domains < self.constraints[i].min_domains
         return 0 if too_few else domains.least()
 
 
@@ -373,9 +290,9 @@ class PodTopologySpread:
         for i, domains in reversed([*enumerate(kept.domains)]):
             constraint = kept.constraints[i]
             most = constraint.max_skew + kept.lowest(i) - constraint.matches(pod.labels)
-            verdicts = (domains.sums > most).astype(np.int64)
+            verdicts = (domains.counted.sums > most).astype(np.int64)
             verdicts[ABSENT] = 2
-            answers = verdicts[domains.column.codes[rows]]
+            answers = verdicts[domains.counted.column.codes[rows]]
             codes = np.where(answers == 0, codes, answers)
         return codes
 
@@ -526,32 +443,6 @@ class PodTopologySpread:
         return texts
 
 
-def applied(
-    constraint: TopologySpreadConstraint,
-    pod: Pod,
-    requirements: tuple[Requirement, ...] | None = None,
-) -> Constraint:
-    """A constraint of a pod, or a default one with the requirements that were deduced.
-
-    Raises SelectorError for a malformed selector.
-    """
-    if requirements is None and constraint.label_selector is not None:
-        requirements = constraint.label_selector.requirements
-        # A selector that is absent matches nothing, whatever matchLabelKeys say.
-        own = {key: pod.labels[key] for key in constraint.match_label_keys if key in pod.labels}
-        merged = tuple(LabelSelectorRequirement(k, "In", (v,)) for k, v in own.items())
-        requirements = merged + requirements
-    return Constraint(
-        max_skew=constraint.max_skew,
-        topology_key=constraint.topology_key,
-        requirements=requirements,
-        min_domains=1 if constraint.min_domains is None else constraint.min_domains,
-        honors_affinity=constraint.node_affinity_policy in (None, "Honor"),
-        honors_taints=constraint.node_taints_policy == "Honor",
-        namespace=pod.namespace,
-    )
-
-
 def rows_with_keys(constraints: Sequence[Constraint], nodes: NodeTable) -> Bools:
     """bool (n_nodes,): nodes that have the label of every constraint."""
     columns = [nodes.labels.column(c.topology_key).codes[nodes.all_rows] for c in constraints]
@@ -569,7 +460,7 @@ def domains_of(constraint: Constraint, nodes: NodeTable, included: Bools | None)
     present = np.zeros(n_values + 1, dtype=np.bool_)
     present[codes] = True
     present[ABSENT] = False
-    return Domains(column, sums_by_value(codes, n_values, counts), present)
+    return Domains(Counted(column, sums_by_value(codes, n_values, counts), present))
 
 
 def effective_codes(column: LabelColumn, nodes: NodeTable) -> NDArray[np.int32]:

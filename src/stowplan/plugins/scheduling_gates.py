@@ -6,7 +6,9 @@ Source: kube-scheduler v1.36, plugins/schedulinggates.
 from __future__ import annotations
 
 from stowplan.framework import OK, Status, unresolvable
+from stowplan.framework.clusterevents import EventWithHint
 from stowplan.objects.pod import Pod
+from stowplan.plugins.hints import pods
 
 
 class SchedulingGates:
@@ -21,3 +23,7 @@ class SchedulingGates:
             return OK
         names = " ".join(gate.name for gate in gates)
         return unresolvable(f"waiting for scheduling gates: [{names}]")
+
+    def events_to_register(self) -> tuple[EventWithHint, ...]:
+        """The pod itself loses its last gate."""
+        return pods.scheduling_gates_events()

@@ -9,10 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.framework import OK, Handle, NodeInfo, NodeTable, Rows, Status, unresolvable
-from stowplan.objects.node import Taint
+from stowplan.framework.clusterevents import EventWithHint
+from stowplan.objects.node import Node, Taint
 from stowplan.objects.pod import Pod
 from stowplan.objects.taints import HARD_EFFECTS, SOFT_EFFECTS, is_tolerated
 from stowplan.plugins.arithmetic import normalized_reversed
+from stowplan.plugins.hints import nodes as hints
 
 
 class TaintToleration:
@@ -36,9 +38,21 @@ class TaintToleration:
 
     # One node.
 
+    def suits(self, pod: Pod, node: NodeInfo | Node) -> bool:
+        """True where the pod tolerates every hard taint."""
+        return not any(self.repels(t, pod, HARD_EFFECTS) for t in node.taints)
+
     def filter(self, pod: Pod, node: NodeInfo) -> Status:
         """Success where the pod tolerates every hard taint."""
-        return self.REJECTED if any(self.repels(t, pod, HARD_EFFECTS) for t in node.taints) else OK
+        return OK if self.suits(pod, node) else self.REJECTED
+
+    def explain(self, pod: Pod, node: NodeInfo) -> list[str]:
+        """The hard taints that the pod does not tolerate, as kubectl writes them."""
+        return [
+            f"taint {t.key}{'=' + t.value if t.value else ''}:{t.effect} is not tolerated"
+            for t in node.taints
+            if self.repels(t, pod, HARD_EFFECTS)
+        ]
 
     def pre_score(self) -> Status:
         """Success: every pod is scored. It stands here for configurations that name it."""
@@ -62,6 +76,10 @@ class TaintToleration:
     def normalize_score(self, scores: NDArray[np.int64]) -> NDArray[np.int64]:
         """int64 (n_rows,) in [0, 100]: the fewest untolerated taints score highest."""
         return normalized_reversed(scores)
+
+    def events_to_register(self) -> tuple[EventWithHint, ...]:
+        """A node arrives or has other taints, or the pod tolerates more."""
+        return hints.taint_toleration_events(self.suits)
 
     def signature(self, pod: Pod) -> object:
         """What the tolerations cover, in any order."""

@@ -44,7 +44,7 @@ class Document(NamedTuple):
 def documents(data: bytes, source: str, form: str = "") -> Iterator[Document]:
     """The documents that hold anything, in order; raises InputError.
 
-    form: `json` or `yaml`; "" finds out.
+    form: `json`, `yaml` or `yml`; "" finds out.
     """
     text = decoded(data, source)
     if form == "json":
@@ -55,7 +55,7 @@ def documents(data: bytes, source: str, form: str = "") -> Iterator[Document]:
         return iter(list(_of_json(text, source)))
     except InputError:
         # A mapping in YAML's flow style begins like JSON.
-        if form == "yaml":
+        if form in ("yaml", "yml"):
             return _of_yaml(text, source)
         raise
 
@@ -149,7 +149,7 @@ def _composed(text: str, source: str) -> Iterator[Document]:
     for event in events:
         if isinstance(event, yaml.DocumentStartEvent):
             number += 1
-            first = next(events)
+            first: Any = next(events)
             tree = _Composer(events).node(first, 0)
             if tree is not None:
                 yield Document(source, number, first.start_mark.line + 1, tree)

@@ -27,6 +27,7 @@ from stowplan.objects.pod import (
     PodSpec,
     ResourceRequirements,
 )
+from stowplan.objects.quantity import Quantity
 from stowplan.objects.selectors import (
     NodeSelector,
     NodeSelectorRequirement,
@@ -128,7 +129,7 @@ class OpenB:
     def node(self, row: Row) -> Node:
         """The node of a line."""
         name = row.text("sn")
-        offers = {
+        offers: dict[str, Quantity] = {
             "cpu": f"{row.count('cpu_milli')}m",
             "memory": f"{row.count('memory_mib')}Mi",
             "pods": str(PODS_PER_NODE),
@@ -140,7 +141,8 @@ class OpenB:
             models = row.models("model")
             if len(models) > 1:
                 raise row.refused("model", "one model")
-            labels |= {MODEL_LABEL: model for model in models}
+            if models:
+                labels[MODEL_LABEL] = models[0]
         return Node(
             metadata=ObjectMeta(name=name, labels=labels),
             status=NodeStatus(allocatable=offers),
@@ -165,7 +167,7 @@ class OpenB:
 def _spec(
     cpu_milli: int, memory_mib: int, n_cards: int, gpu_milli: int, models: tuple[str, ...]
 ) -> PodSpec:
-    asks = {"cpu": f"{cpu_milli}m", "memory": f"{memory_mib}Mi"}
+    asks: dict[str, Quantity] = {"cpu": f"{cpu_milli}m", "memory": f"{memory_mib}Mi"}
     if n_cards * gpu_milli:
         asks[GPU_MILLI] = str(n_cards * gpu_milli)
         if gpu_milli == MILLI_PER_CARD:

@@ -12,7 +12,7 @@ from stowplan.columns.podinfo import WILDCARD_IP, Port
 
 
 def contents(table: NodeTable) -> dict[str, Any]:
-    """What `table` answers, by the name of the reader: numbers and lists, in row order."""
+    """What `table` answers, by the name of the reader: lists in row order, all of them copies."""
     return {
         "names": list(table.names),
         "nodes": list(table.nodes),
@@ -91,10 +91,10 @@ def _infos(table: NodeTable) -> Iterator[tuple[str, Any]]:
             f"info of {info.name}",
             {
                 "node": info.node,
-                "pods": info.pods,
-                "ports": info.used_ports,
-                "images": info.images,
-                "allocatable": info.allocatable,
+                "pods": list(info.pods),
+                "ports": set(info.used_ports),
+                "images": dict(info.images),
+                "allocatable": dict(info.allocatable),
                 "requested": {name: n for name, n in info.requested.items() if n},
                 "nonzero": info.nonzero_requested,
             },

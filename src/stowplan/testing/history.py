@@ -111,7 +111,7 @@ def _step(dice: Dice, number: int, present: set[str], bound: dict[str, str]) -> 
     name = pick(dice, NODE_NAMES)
     if chance(dice, 8):
         return Refreshed()
-    if chance(dice, 3):
+    if chance(dice, 2):
         if name not in present:
             return NodeAdded(node(dice, name))
         return NodeChanged(node(dice, name)) if chance(dice, 2) else NodeRemoved(name)

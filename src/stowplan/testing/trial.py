@@ -22,8 +22,8 @@ from stowplan.framework import (
     Snapshot,
     Status,
 )
+from stowplan.framework.member import Member
 from stowplan.framework.points import points_of
-from stowplan.framework.runtime import Member
 from stowplan.objects.pod import Pod, PodSpec
 from stowplan.testing.dice import number, pick
 from stowplan.testing.generate import Scene, pending_pod, scene

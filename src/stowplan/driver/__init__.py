@@ -1,0 +1,1 @@
+"""What touches the world on behalf of the pure rooms: threads, sockets, files, the real clock."""

@@ -1,0 +1,146 @@
+"""A plugin of a profile as the runtime calls it: column walk or scalar walk, answers checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.columns import NodeTable, Rows
+from stowplan.framework.binding import Call, asks_for, bound
+from stowplan.framework.points import OFFERED
+from stowplan.framework.problems import ContractError
+from stowplan.framework.state import CycleState
+from stowplan.framework.status import OK, Status
+from stowplan.framework.verdicts import PluginVerdicts
+from stowplan.objects.pod import Pod
+
+Ints = NDArray[np.int64]
+
+
+class Member:
+    """A plugin of a profile with its methods bound; a method it lacks is None."""
+
+    __slots__ = ("calls", "column_wants_rows", "in_tree", "name", "plugin", "rejected", "weight")
+
+    def __init__(
+        self, name: str, plugin: Any, weight: int, *, in_tree: bool, columns: bool = True
+    ) -> None:
+        """columns: False leaves the column walk out, so that nodes are asked one by one."""
+        self.name = name
+        self.plugin = plugin
+        self.weight = weight
+        self.in_tree = in_tree
+        self.calls: dict[str, Call | None] = {
+            method: bound(plugin, method, in_tree=in_tree) for method in OFFERED
+        }
+        if not columns:
+            self.calls["filter_column"] = self.calls["score_column"] = None
+        self.column_wants_rows = {
+            method: asks_for(plugin, method, "rows")
+            for method in ("filter_column", "score_column")
+            if self.calls[method] is not None
+        }
+        self.rejected: Status | None = getattr(plugin, "REJECTED", None)
+
+    def call(self, method: str, *values: Any) -> Any:
+        """Call a method that the plugin is known to have."""
+        function = self.calls[method]
+        assert function is not None, (self.name, method)
+        return function(*values)
+
+    def verdicts(self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState) -> PluginVerdicts:
+        """What Filter says of `rows`."""
+        if self.calls["filter_column"] is None:
+            return self._verdicts_one_by_one(pod, nodes, rows, state)
+        answer = self._column("filter_column", pod, nodes, rows, state)
+        if answer.dtype != np.bool_:
+            if self.calls["filter_status"] is None:
+                raise ContractError(
+                    f"plugin {self.name!r}: filter_column gives int64 codes and the class has no"
+                    " filter_status(code); wanted one, or bool and a REJECTED status"
+                )
+            return PluginVerdicts(answer, lambda code: self._refusal(code, pod, nodes, state))
+        rejected = self.rejected
+        if rejected is None:
+            raise ContractError(
+                f"plugin {self.name!r}: filter_column gives bool and the class has no REJECTED"
+                " status; wanted one, or int64 codes and filter_status(code)"
+            )
+        return PluginVerdicts(
+            (~answer).astype(np.int64), lambda code: rejected, rejected.is_rejected
+        )
+
+    def scores(self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
+        """int64 (n_rows,): what Score says of `rows`."""
+        if self.calls["score_column"] is not None:
+            return self._column("score_column", pod, nodes, rows, state)
+        numbers = _numbers(rows)
+        scores = np.zeros(len(numbers), dtype=np.int64)
+        for place, row in enumerate(numbers):
+            score = self.call("score", pod, nodes.info(row), state, nodes)
+            if isinstance(score, bool) or not isinstance(score, int | np.integer):
+                raise ContractError(
+                    f"plugin {self.name!r}: score of pod {pod.key!r} on node "
+                    f"{nodes.names[row]!r} is {score!r}, wanted a whole number"
+                )
+            scores[place] = score
+        return scores
+
+    def normalized(
+        self, scores: Ints, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
+    ) -> Ints:
+        """int64 (n_rows,): `scores` as NormalizeScore leaves them, or as they are without one."""
+        if self.calls["normalize_score"] is None:
+            return scores
+        normal: Ints = self.call("normalize_score", scores, pod, nodes, rows, state)
+        self._check_array("normalize_score", pod, normal, scores.shape[0])
+        return normal
+
+    def _verdicts_one_by_one(
+        self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
+    ) -> PluginVerdicts:
+        seen: dict[Status, int] = {OK: 0}
+        numbers = _numbers(rows)
+        codes = np.zeros(len(numbers), dtype=np.int64)
+        for place, row in enumerate(numbers):
+            status: Status = self.call("filter", pod, nodes.info(row), state)
+            codes[place] = 0 if status.is_success else seen.setdefault(status, len(seen))
+        by_code = list(seen)
+        return PluginVerdicts(codes, lambda code: by_code[code])
+
+    def _refusal(self, code: int, pod: Pod, nodes: NodeTable, state: CycleState) -> Status:
+        status: Status = self.call("filter_status", code, pod, nodes, state)
+        if status.is_success:
+            raise ContractError(
+                f"plugin {self.name!r}: filter_status of pod {pod.key!r} gave Success for code "
+                f"{code}, wanted the refusal that it stands for"
+            )
+        return status
+
+    def _column(
+        self, method: str, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
+    ) -> NDArray[Any]:
+        answer: NDArray[Any] = self.call(method, pod, nodes, rows, state)
+        wants_rows = self.column_wants_rows[method]
+        n_rows = len(_numbers(rows)) if wants_rows else nodes.n_nodes
+        self._check_array(method, pod, answer, n_rows)
+        return answer if wants_rows else answer[rows]
+
+    def _check_array(self, method: str, pod: Pod, answer: Any, n_rows: int) -> None:
+        kinds = (np.bool_, np.int64) if method == "filter_column" else (np.int64,)
+        if not isinstance(answer, np.ndarray):
+            got = f"a {type(answer).__name__}"
+        elif answer.shape != (n_rows,) or answer.dtype not in kinds:
+            got = f"{answer.dtype} {answer.shape}"
+        else:
+            return
+        raise ContractError(
+            f"plugin {self.name!r}: {method} of pod {pod.key!r} gave {got}, "
+            f"wanted an array {' or '.join(k.__name__ for k in kinds)} ({n_rows},)"
+        )
+
+
+def _numbers(rows: Rows) -> Any:
+    return range(rows.start, rows.stop) if isinstance(rows, slice) else rows

@@ -1,0 +1,329 @@
+"""A generated workload: a mixed GPU and CPU cluster in three zones, and pods that wait for it.
+
+The shapes are made up after what such clusters report: a few large sizes of machines, GPU pools
+behind taints, services of many small replicas, batch jobs in bursts, training runs that take whole
+machines. The cluster is a little too small and some of the pods ask for what is not there, so that
+the outcome has something to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stowplan.objects.codec import convert
+from stowplan.objects.meta import Object, ObjectMeta, OwnerReference
+from stowplan.objects.node import HOSTNAME_LABEL, Node
+from stowplan.objects.pod import Pod, PodSpec
+from stowplan.objects.selectors import LabelSelector
+from stowplan.objects.workload import Namespace, ReplicaSet, Service, ServiceSpec, WorkloadSpec
+from stowplan.sim.cluster import Cluster
+
+ZONES = ("zone-a", "zone-b", "zone-c")
+ZONE_LABEL = "topology.kubernetes.io/zone"
+POOL_LABEL = "stowplan.dev/pool"
+GPU = "nvidia.com/gpu"
+GPU_MODEL = "nvidia.com/gpu.product"
+MIB = 2**20
+
+Tree = dict[str, Any]
+
+
+class Pool(NamedTuple):
+    """Machines of one size. share: of all nodes. taint: its key; `true` is its value."""
+
+    name: str
+    share: float
+    cpu: int
+    memory_gib: int
+    cards: int = 0
+    model: str = ""
+    taint: str = ""
+    effect: str = "NoSchedule"
+
+
+POOLS = (
+    Pool("small", 0.30, 16, 64),
+    Pool("large", 0.28, 64, 256),
+    Pool("memory", 0.10, 32, 512),
+    Pool("spot", 0.12, 32, 128, taint="stowplan.dev/spot", effect="PreferNoSchedule"),
+    Pool("edge", 0.02, 8, 32, taint="stowplan.dev/edge"),
+    Pool("t4", 0.10, 48, 192, cards=4, model="T4", taint=GPU),
+    Pool("a100", 0.08, 96, 1024, cards=8, model="A100", taint=GPU),
+)
+
+IMAGES = {
+    "registry.example/base": 180,
+    "registry.example/jvm": 640,
+    "registry.example/python": 420,
+    "registry.example/proxy": 90,
+    "registry.example/cuda": 4200,
+    "registry.example/notebook": 2600,
+}
+"""Image -> MiB."""
+
+
+class Template(NamedTuple):
+    """Pods that differ in nothing but their names.
+
+    weight: how often a group of them arrives. size: pods in a group, on average. pod: the rest of
+    the spec.
+    """
+
+    name: str
+    weight: float
+    size: int
+    cpu_milli: int
+    memory_mib: int
+    image: str
+    pod: Mapping[str, Any] = {}
+    cards: int = 0
+    is_service: bool = False
+    ports: Sequence[int] = ()
+
+
+def generate(n_nodes: int = 1000, n_pods: int = 5000, seed: int = 0) -> Cluster:
+    """A cluster of `n_nodes` empty nodes and `n_pods` waiting pods; the same for the same seed."""
+    dice = np.random.default_rng(seed)
+    nodes = list(_nodes(n_nodes, dice))
+    pods, objects = _pods(n_pods, dice)
+    notes = [f"generated workload: {n_nodes} nodes, {n_pods} pods, seed {seed}"]
+    return Cluster(nodes=nodes, pods=pods, objects=objects, notes=notes)
+
+
+# Nodes.
+
+
+def _nodes(n_nodes: int, dice: np.random.Generator) -> Iterator[Node]:
+    pools = [pool for pool in POOLS for _ in range(round(pool.share * n_nodes))]
+    # What rounding leaves over or takes away is small machines.
+    pools = ([POOLS[0]] * max(n_nodes - len(pools), 0) + pools)[-n_nodes:] if n_nodes else []
+    for index, pool in enumerate(pools):
+        yield convert(
+            _node(f"{pool.name}-{index:04d}", pool, ZONES[index % len(ZONES)], dice), Node
+        )
+
+
+def _node(name: str, pool: Pool, zone: str, dice: np.random.Generator) -> Tree:
+    # The kubelet and the system keep a share for themselves.
+    offers = {
+        "cpu": f"{pool.cpu * 1000 - 200}m",
+        "memory": f"{pool.memory_gib * 1024 * 95 // 100}Mi",
+        "ephemeral-storage": "200Gi",
+        "pods": "110",
+    }
+    labels = {HOSTNAME_LABEL: name, ZONE_LABEL: zone, POOL_LABEL: pool.name}
+    taints = []
+    if pool.cards:
+        offers[GPU] = str(pool.cards)
+        labels[GPU_MODEL] = pool.model
+    if pool.taint:
+        taints.append({"key": pool.taint, "value": "true", "effect": pool.effect})
+    is_cordoned = bool(dice.random() < 0.01)
+    if is_cordoned:
+        taints.append({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"})
+    pulled = [image for image in IMAGES if dice.random() < 0.4]
+    return {
+        "metadata": {"name": name, "uid": name, "labels": labels},
+        "spec": {"taints": taints, "unschedulable": is_cordoned},
+        "status": {
+            "allocatable": offers,
+            "images": [{"names": [i], "sizeBytes": IMAGES[i] * MIB} for i in pulled],
+        },
+    }
+
+
+# Pods.
+
+
+def _tolerates(*keys: str) -> Tree:
+    return {"tolerations": [{"key": key, "operator": "Exists"} for key in keys]}
+
+
+def _requires(key: str, *values: str) -> Tree:
+    terms = [{"matchExpressions": [{"key": key, "operator": "In", "values": list(values)}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {"affinity": {"nodeAffinity": required}}
+
+
+def _prefers(weight: int, key: str, *values: str) -> Tree:
+    wish = {"matchExpressions": [{"key": key, "operator": "In", "values": list(values)}]}
+    preferred = [{"weight": weight, "preference": wish}]
+    return {
+        "affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+    }
+
+
+_URGENT = {"priority": 100_000}
+_BATCH = {"priority": -10, "preemptionPolicy": "Never"}
+_GPU = _tolerates(GPU)
+_SPOT = _tolerates("stowplan.dev/spot")
+_BASE, _JVM, _PYTHON, _PROXY, _CUDA, _NOTEBOOK = IMAGES
+
+TEMPLATES = (
+    # Services: many small replicas.
+    Template("front", 9, 12, 250, 256, _PROXY, is_service=True),
+    Template("front-large", 3, 8, 1000, 1024, _PROXY, is_service=True),
+    Template("api", 9, 8, 500, 1024, _JVM, is_service=True),
+    Template("api-urgent", 4, 6, 1000, 2048, _JVM, _URGENT, is_service=True),
+    Template(
+        "checkout",
+        3,
+        6,
+        2000,
+        4096,
+        _JVM,
+        {**_URGENT, **_prefers(50, POOL_LABEL, "large")},
+        is_service=True,
+    ),
+    Template(
+        "search", 3, 10, 4000, 24_576, _JVM, _prefers(80, POOL_LABEL, "memory"), is_service=True
+    ),
+    Template("cache", 3, 6, 1000, 49_152, _BASE, _requires(POOL_LABEL, "memory"), is_service=True),
+    Template(
+        "queue", 2, 3, 2000, 8192, _JVM, _requires(ZONE_LABEL, "zone-a", "zone-b"), is_service=True
+    ),
+    Template(
+        "store",
+        2,
+        3,
+        8000,
+        65_536,
+        _BASE,
+        _requires(POOL_LABEL, "memory", "large"),
+        is_service=True,
+    ),
+    Template("metrics", 2, 2, 1000, 4096, _BASE),
+    Template("cron", 4, 2, 100, 128, _PYTHON),
+    Template("best-effort", 3, 4, 0, 0, _BASE),
+    # Batch: bursts that may go to cheap machines.
+    Template("etl", 6, 25, 2000, 8192, _PYTHON, {**_BATCH, **_SPOT}),
+    Template("etl-wide", 3, 15, 8000, 16_384, _PYTHON, {**_BATCH, **_SPOT}),
+    Template(
+        "render",
+        2,
+        20,
+        16_000,
+        32_768,
+        _BASE,
+        {**_BATCH, **_SPOT, **_prefers(60, POOL_LABEL, "spot")},
+    ),
+    Template("report", 3, 5, 1000, 12_288, _PYTHON, _BATCH),
+    Template("ci", 5, 10, 4000, 8192, _BASE, _SPOT),
+    Template("backup", 1, 6, 500, 512, _BASE, _requires(ZONE_LABEL, "zone-c")),
+    # GPUs: shares of machines, whole ones, and models by name.
+    Template(
+        "infer-t4",
+        5,
+        8,
+        4000,
+        16_384,
+        _CUDA,
+        {**_GPU, **_requires(GPU_MODEL, "T4")},
+        cards=1,
+        is_service=True,
+    ),
+    Template("infer-any", 3, 6, 6000, 24_576, _CUDA, _GPU, cards=1, is_service=True),
+    Template(
+        "tune", 4, 5, 16_000, 131_072, _CUDA, {**_GPU, **_requires(GPU_MODEL, "A100")}, cards=2
+    ),
+    Template(
+        "train", 1.2, 4, 80_000, 786_432, _CUDA, {**_GPU, **_requires(GPU_MODEL, "A100")}, cards=8
+    ),
+    Template("notebook", 3, 4, 4000, 32_768, _NOTEBOOK, _GPU, cards=1),
+    # Host ports, and a pool of its own.
+    Template(
+        "ingress",
+        1,
+        12,
+        1000,
+        1024,
+        _PROXY,
+        {**_tolerates("stowplan.dev/edge"), **_requires(POOL_LABEL, "edge")},
+        ports=(80, 443),
+    ),
+    Template("node-cache", 1, 10, 200, 512, _PROXY, {"hostNetwork": True}, ports=(9100,)),
+    # What cannot be had.
+    Template("oversized", 0.7, 3, 128_000, 65_536, _JVM),
+    Template(
+        "train-h100",
+        0.7,
+        4,
+        16_000,
+        65_536,
+        _CUDA,
+        {**_GPU, **_requires(GPU_MODEL, "H100")},
+        cards=4,
+    ),
+    Template("forgot-toleration", 0.7, 4, 4000, 16_384, _CUDA, _requires(GPU_MODEL, "T4"), cards=1),
+    Template(
+        "waiting-for-approval",
+        0.4,
+        3,
+        1000,
+        2048,
+        _PYTHON,
+        {"schedulingGates": [{"name": "stowplan.dev/approval"}]},
+    ),
+)
+
+
+def _pods(n_pods: int, dice: np.random.Generator) -> tuple[list[Pod], list[Object]]:
+    """The pods in the order of their arrival, and what else there is to them."""
+    namespaces = ("apps", "batch", "research")
+    objects: list[Object] = [Namespace(metadata=ObjectMeta(name=name)) for name in namespaces]
+    weights = np.array([template.weight for template in TEMPLATES])
+    specs = {template.name: _spec(template) for template in TEMPLATES}
+    pods: list[Pod] = []
+    group = 0
+    while len(pods) < n_pods:
+        template = TEMPLATES[int(dice.choice(len(TEMPLATES), p=weights / weights.sum()))]
+        size = int(min(1 + dice.geometric(1 / template.size), n_pods - len(pods)))
+        place = namespaces[2 if template.cards else 0 if template.is_service else 1]
+        name = f"{template.name}-{group}"
+        labels = {"app": name}
+        made = _group(name, place, labels, size)
+        objects.append(made)
+        if template.is_service:
+            meta = ObjectMeta(name=name, namespace=place)
+            objects.append(Service(metadata=meta, spec=ServiceSpec(selector=labels)))
+        pods += _replicas(made, specs[template.name], size)
+        group += 1
+    return pods, objects
+
+
+def _group(name: str, namespace: str, labels: dict[str, str], size: int) -> ReplicaSet:
+    return ReplicaSet(
+        metadata=ObjectMeta(name=name, namespace=namespace, uid=name, labels=labels),
+        spec=WorkloadSpec(replicas=size, selector=LabelSelector(match_labels=labels)),
+    )
+
+
+def _replicas(owner: ReplicaSet, spec: PodSpec, size: int) -> Iterator[Pod]:
+    reference = OwnerReference("apps/v1", "ReplicaSet", owner.name, owner.metadata.uid, True)
+    for index in range(size):
+        meta = ObjectMeta(
+            name=f"{owner.name}-{index}",
+            namespace=owner.namespace,
+            labels=owner.labels,
+            owner_references=(reference,),
+        )
+        yield Pod(metadata=meta, spec=spec)
+
+
+def _spec(template: Template) -> PodSpec:
+    asks: Tree = {}
+    if template.cpu_milli:
+        asks = {"cpu": f"{template.cpu_milli}m", "memory": f"{template.memory_mib}Mi"}
+    if template.cards:
+        asks[GPU] = str(template.cards)
+    ports = [{"containerPort": port, "hostPort": port} for port in template.ports]
+    container = {
+        "name": "main",
+        "image": template.image,
+        "resources": {"requests": asks},
+        "ports": ports,
+    }
+    return convert({"containers": [container], **template.pod}, PodSpec)

@@ -1,0 +1,169 @@
+"""The commands, as a user types them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stowplan.cli.main import COMMANDS
+from stowplan.cli.parity import marks_of
+from tests.cli.run import check_one_line, run
+
+DATA = Path(__file__).parents[1] / "conformance" / "data" / "attempts"
+
+CLUSTER = """\
+apiVersion: v1
+kind: Node
+metadata: {name: n1, labels: {disk: ssd}}
+status: {allocatable: {cpu: "4", memory: 8Gi, pods: "110"}}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n2}
+spec: {taints: [{key: gpu, effect: NoSchedule}]}
+status: {allocatable: {cpu: "8", memory: 16Gi, pods: "110"}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: fits}
+spec: {containers: [{name: c, resources: {requests: {cpu: "3"}}}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: big}
+spec: {containers: [{name: c, resources: {requests: {cpu: "5"}}}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: placed}
+spec: {nodeName: n1, containers: [{name: c, resources: {requests: {cpu: 500m}}}]}
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> str:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(CLUSTER)
+    return str(path)
+
+
+def test_help_lists_every_command_without_importing_it() -> None:
+    script = (
+        "import sys\nfrom stowplan.cli.main import main\n"
+        "try: main(['--help'])\nexcept SystemExit: print('numpy' in sys.modules)"
+    )
+    shown = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
+    assert all(name in shown for name in COMMANDS)
+    assert shown.endswith("False\n")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command: str) -> None:
+    ran = run(command, "--help")
+    assert ran.code == 0
+    assert "Usage: stowplan" in ran.out
+
+
+def test_simulate_places_and_says_why_not(cluster: str, tmp_path: Path) -> None:
+    ran = run("simulate", "--cluster", cluster, "--out", str(tmp_path / "out"))
+    assert ran.code == 0
+    assert "1 of 2 pods placed" in ran.out
+    assert "Insufficient cpu; node(s) had untolerated taint(s)" in ran.out
+    lines = (tmp_path / "out" / "placements.jsonl").read_text().splitlines()
+    assert [json.loads(line)["node"] for line in lines] == ["n1", ""]
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["placed"] == 1
+
+
+def test_simulate_strict_says_no_by_its_exit_code(cluster: str) -> None:
+    assert run("simulate", "--cluster", cluster, "--strict").code == 1
+
+
+def test_simulate_prints_json(cluster: str) -> None:
+    ran = run("simulate", "--cluster", cluster, "-o", "json")
+    assert json.loads(ran.out)["placed"] == 1
+
+
+def test_simulate_makes_a_workload_of_its_own() -> None:
+    ran = run("simulate", "--node-count", "20", "--pod-count", "50", "-o", "json")
+    assert json.loads(ran.out)["pods"] == 50
+
+
+def test_evaluate_answers_a_line_each() -> None:
+    ran = run("evaluate", str(DATA / "gates.jsonl.gz"))
+    answers = [json.loads(line) for line in ran.out.splitlines()]
+    assert len(answers) == 24
+    assert answers[0]["result"]["outcome"] == "gated"
+
+
+def test_evaluate_names_the_line_that_is_wrong(tmp_path: Path) -> None:
+    path = tmp_path / "cases.jsonl"
+    path.write_text('{"id": "a", "pod": {"metadata": {"name": 7}}}\n')
+    check_one_line(
+        run("evaluate", str(path)), "cases.jsonl", "line 1", "$.pod.metadata.name", "int"
+    )
+
+
+def test_explain_shows_need_and_have(cluster: str) -> None:
+    ran = run("explain", "big", "--cluster", cluster)
+    assert ran.code == 1
+    text = " ".join(ran.out.split())
+    assert "0 of 2 nodes fit" in text
+    assert "needs 5000m" in text
+    assert "taint gpu:NoSchedule" in text
+
+
+def test_explain_json_follows_its_schema(cluster: str) -> None:
+    told = json.loads(run("explain", "placed", "--cluster", cluster, "-o", "json").out)
+    assert told["apiVersion"] == "stowplan.dev/explanation/v1"
+    assert (told["state"], told["currentNode"], told["node"]) == ("placed", "n1", "n1")
+    refused = next(node for node in told["nodes"] if not node["fits"])
+    assert refused["first"]["plugin"] == "TaintToleration"
+    assert told["scores"][0]["plugins"]["TaintToleration"] == {"raw": 0, "weight": 3, "final": 300}
+
+
+def test_explain_guesses_the_pod_that_was_meant(cluster: str) -> None:
+    check_one_line(run("explain", "bigg", "--cluster", cluster), "default/bigg", "default/big'?")
+
+
+def test_config_check_prints_the_effective_configuration(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        "profiles: [{schedulerName: gpu}]\n"
+    )
+    ran = run("config", "check", str(path))
+    assert ran.code == 0
+    assert "schedulerName: gpu" in ran.out
+
+
+def test_config_check_names_every_mistake(tmp_path: Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        "paralelism: 4\npercentageOfNodesToScore: 140\n"
+        "profiles: [{plugins: {score: {enabled: [{name: NodeResourceFit}]}}}]\n"
+    )
+    ran = run("config", "check", str(path))
+    assert ran.code == 2
+    assert len(ran.err.strip().splitlines()) == 3
+    assert "did you mean 'parallelism'?" in ran.err
+    assert "140" in ran.err
+    assert "did you mean 'NodeResourcesFit'?" in ran.err
+
+
+def test_parity_lists_the_confessions() -> None:
+    ran = run("parity")
+    assert "breaks ties by the shape of its heap" in ran.out
+    assert "differences" in ran.out.splitlines()[-1]
+
+
+def test_a_mark_ends_with_its_comment() -> None:
+    source = '# Differs: one\n# two.\nx = 1\n"""Unproved: three\nfour.\n\nfive"""\n'
+    found = [(mark.kind, mark.text) for mark in marks_of("m", source)]
+    assert found == [("Differs", "one two."), ("Unproved", "three four.")]

@@ -1,0 +1,219 @@
+"""Reserve, Unreserve and what has to be done before a pod is bound, as values."""
+
+import pytest
+from msgspec.structs import replace
+
+from stowplan.framework import CycleState, Framework, World
+from stowplan.framework.status import Code
+from stowplan.objects.storage import (
+    ObjectReference,
+    PersistentVolume,
+    PersistentVolumeClaim,
+)
+from stowplan.plugins.volume_binding import VolumeBinding
+from stowplan.plugins.volume_claims import BOUND_BY_CONTROLLER
+from stowplan.plugins.volume_matching import bound_to
+from stowplan.plugins.volume_reservation import Reservation, progress
+from tests.plugins.volume_cases import (
+    AWS,
+    BOUND,
+    HOST,
+    SELECTED,
+    ZONE,
+    Case,
+    case,
+    claim,
+    csi_node,
+    framework_of,
+    node,
+    pod,
+    storage_class,
+    volume,
+    within,
+)
+
+NODE = node("n1", "a")
+CLASSES = (storage_class("local", "kubernetes.io/no-provisioner"), storage_class("wait"))
+
+
+def two_claims() -> Case:
+    """A pod with a claim to be bound to a volume and one to be provisioned."""
+    local = volume("p", "local", affinity=within(HOST, "n1"))
+    return case(pod("c", "d"), [NODE], [*CLASSES, claim("c", "local"), claim("d"), local])
+
+
+def reserve(asked_for: Case) -> tuple[Framework, CycleState, Reservation]:
+    framework, state = framework_of(VolumeBinding), CycleState()
+    outcome = framework.run_pre_filter(asked_for.pod, asked_for.snapshot, state)
+    assert outcome.status.is_success or "VolumeBinding" in state.skip_filter
+    assert framework.run_reserve(asked_for.pod, "n1", state).is_success
+    rule: VolumeBinding = framework.members["VolumeBinding"].plugin
+    reserved = rule.reserved(state)
+    assert reserved is not None
+    return framework, state, reserved
+
+
+def test_reserve_settles_what_is_to_be_written() -> None:
+    _, _, reserved = reserve(two_claims())
+    (update,) = reserved.volumes
+    assert update.after.spec.claim_ref == ObjectReference(
+        "v1", "PersistentVolumeClaim", "default", "c", "uid-c"
+    )
+    assert update.after.metadata.annotations == {BOUND_BY_CONTROLLER: "yes"}
+    assert update.before.spec.claim_ref is None
+    (to_make,) = reserved.claims
+    assert to_make.after.metadata.annotations == {SELECTED: "n1"}
+
+
+def test_nothing_is_to_be_done_where_all_is_bound() -> None:
+    bound = case(pod("c"), [NODE], [claim("c", volume="p"), volume("p")])
+    for asked_for in (bound, case(pod(), [NODE])):
+        framework, state, reserved = reserve(asked_for)
+        assert reserved.is_empty
+        assert framework.run_pre_bind(asked_for.pod, "n1", state).is_success
+
+
+def test_pre_bind_wants_a_reservation_on_that_node() -> None:
+    asked_for = two_claims()
+    framework, state, _ = reserve(asked_for)
+    assert framework.run_pre_bind(asked_for.pod, "n1", state).is_success
+    assert 'no pod volume found for node "n2"' in (
+        framework.run_pre_bind(asked_for.pod, "n2", state).message
+    )
+    framework.run_unreserve(asked_for.pod, "n1", state)
+    framework.run_unreserve(asked_for.pod, "n1", state)
+    assert not framework.run_pre_bind(asked_for.pod, "n1", state).is_success
+
+
+def test_a_volume_that_names_the_claim_in_full_is_left_alone() -> None:
+    named = volume("p", of="c")
+    assert bound_to(named, claim("c")) is named
+    # Named by hand, without the uid: that is filled in, and nobody claims to have bound it.
+    assert named.spec.claim_ref is not None
+    by_hand = replace(
+        named, spec=replace(named.spec, claim_ref=replace(named.spec.claim_ref, uid=""))
+    )
+    filled = bound_to(by_hand, claim("c"))
+    assert filled.spec.claim_ref is not None
+    assert filled.spec.claim_ref.uid == "uid-c"
+    assert filled.metadata.annotations == {}
+
+
+def test_an_applied_reservation_is_seen_by_the_next_pod_until_it_is_reverted() -> None:
+    asked_for = two_claims()
+    _, _, reserved = reserve(asked_for)
+    reserved.apply(asked_for.world)
+    other = Case(pod("e", name="other"), asked_for.nodes, asked_for.world)
+    other.world.put(claim("e", "local"))
+    framework = framework_of(VolumeBinding)
+
+    def fits() -> bool:
+        state = CycleState()
+        framework.run_pre_filter(other.pod, other.snapshot, state)
+        return framework.filter_node(other.pod, other.nodes.info(0), state).is_success
+
+    assert not fits()
+    reserved.revert(other.world)
+    assert fits()
+    reserved.revert(other.world)
+    assert fits()
+
+
+def test_what_has_arrived_since_is_not_reverted() -> None:
+    asked_for = two_claims()
+    _, _, reserved = reserve(asked_for)
+    reserved.apply(asked_for.world)
+    newer = volume("p", "local", of="c", phase="Bound")
+    asked_for.world.put(newer)
+    reserved.revert(asked_for.world)
+    assert asked_for.world.find(PersistentVolume, "p") is newer
+    back = asked_for.world.find(PersistentVolumeClaim, "default/d")
+    assert back is not None
+    assert SELECTED not in back.metadata.annotations
+
+
+# Progress of the binding, as the world shows it.
+
+BOUND_C = claim("c", "local", volume="p")
+MADE_D = claim("d", volume="q", annotations={SELECTED: "n1", BOUND: "yes"})
+BOUND_P = volume("p", "local", of="c", phase="Bound")
+OUT_OF_REACH = 'node affinity doesn\'t match node "n1": no matching NodeSelectorTerms'
+
+
+def started() -> tuple[Reservation, World]:
+    asked_for = two_claims()
+    _, _, reserved = reserve(asked_for)
+    reserved.apply(asked_for.world)
+    return reserved, asked_for.world
+
+
+def test_binding_takes_its_course() -> None:
+    reserved, world = started()
+    assert progress(reserved, world, NODE).code == Code.WAIT
+    world.put(BOUND_P)
+    assert progress(reserved, world, NODE).code == Code.WAIT
+    world.put(BOUND_C)
+    assert progress(reserved, world, NODE).code == Code.WAIT
+    world.put(claim("d", annotations={SELECTED: "n1"}))
+    assert progress(reserved, world, NODE).code == Code.WAIT
+    world.put(MADE_D)
+    # The claim is there before the volume that was made for it.
+    assert progress(reserved, world, NODE).code == Code.WAIT
+    world.put(volume("q"))
+    assert progress(reserved, world, NODE).is_success
+
+
+@pytest.mark.parametrize(
+    ("arrived", "why"),
+    [
+        (volume("p", "local", phase="Released"), 'ClaimRef got reset for pv "p"'),
+        (volume("p", "local", of="c", affinity=within(ZONE, "b")), f'pv "p" {OUT_OF_REACH}'),
+        (claim("d"), 'selectedNode annotation reset for PVC "d"'),
+        (claim("d", annotations={"other": "x"}), 'provisioning failed for PVC "d"'),
+        (claim("d", annotations={SELECTED: "n2"}), 'provisioning failed for PVC "d"'),
+        (volume("q", affinity=within(ZONE, "b")), f'pv "q" {OUT_OF_REACH}'),
+    ],
+)
+def test_binding_fails(arrived: PersistentVolume | PersistentVolumeClaim, why: str) -> None:
+    reserved, world = started()
+    for one in (BOUND_P, BOUND_C, MADE_D, volume("q")):
+        world.put(one)
+    world.put(arrived)
+    status = progress(reserved, world, NODE)
+    assert (status.code, status.message) == (Code.ERROR, f"binding volumes: {why}")
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "why"),
+    [
+        (PersistentVolume, "p", 'failed to check binding: persistentvolumes "p" not found'),
+        (
+            PersistentVolumeClaim,
+            "default/c",
+            'failed to check binding: persistentvolumeclaims "default/c" not found',
+        ),
+        (
+            PersistentVolumeClaim,
+            "default/d",
+            'failed to check provisioning pvc: persistentvolumeclaims "default/d" not found',
+        ),
+    ],
+)
+def test_binding_fails_when_an_object_is_gone(
+    kind: type[PersistentVolume | PersistentVolumeClaim], key: str, why: str
+) -> None:
+    reserved, world = started()
+    for one in (BOUND_P, BOUND_C):
+        world.put(one)
+    world.drop(kind, key)
+    assert progress(reserved, world, NODE).message == f"binding volumes: {why}"
+
+
+def test_a_volume_that_cannot_be_translated_fails() -> None:
+    reserved, world = started()
+    world.put(csi_node("n1", AWS))
+    disk = {"awsElasticBlockStore": {"volumeID": "aws://a/x"}}
+    world.put(volume("p", "local", of="c", source=disk))
+    assert progress(reserved, world, NODE).message.startswith(
+        "binding volumes: failed to translate pv to csi: could not translate pv: "
+    )

@@ -1,0 +1,118 @@
+"""VolumeUse: what is kept of the pods' volumes, after any events, is what a rebuild finds."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stowplan.columns import NodeTable, Overlay, PodInfo
+from stowplan.columns.nodetable import table_of
+from stowplan.objects.pod import Pod
+from stowplan.plugins.volume_use import VolumeUse, disk_keys
+from tests.plugins.volume_cases import DISKS, NODES, fails, node, pod
+
+
+def contents(use: VolumeUse, n_nodes: int) -> dict[str, Any]:
+    """What a VolumeUse holds, lists in a fixed order."""
+    return {
+        "pods": {row: sorted(info.uid for info in infos) for row, infos in use.pods.items()},
+        "claims": dict(use.claims),
+        "disks": {key: dict(rows) for key, rows in use.disks.items()},
+        "attachable": use.attachable[:n_nodes].tolist(),
+        "delicate": dict(use.delicate),
+    }
+
+
+def rebuilt(nodes: NodeTable) -> dict[str, Any]:
+    use = VolumeUse()
+    for row in range(nodes.n_nodes):
+        use.row_added(row)
+        for info in nodes.pods[row]:
+            use.pod_added(row, info)
+    return contents(use, nodes.n_nodes)
+
+
+def arrive(nodes: NodeTable, name: str, one: Pod) -> None:
+    if nodes.row(name) < 0:
+        nodes.add_node(node(name))
+
+
+def leave(nodes: NodeTable, name: str, one: Pod) -> None:
+    if nodes.row(name) >= 0:
+        nodes.remove_node(name)
+
+
+def bind(nodes: NodeTable, name: str, one: Pod) -> None:
+    if nodes.pod(one.uid) is not None:
+        nodes.remove_pod(one.uid)
+    else:
+        nodes.add_pod(one)
+
+
+def ask(nodes: NodeTable, name: str, one: Pod) -> None:
+    """What if: a pod comes, another goes, and all is undone."""
+    row = nodes.row(name)
+    with Overlay(nodes) as overlay:
+        if row >= 0:
+            overlay.place(PodInfo.of(pod("c9", name="guest")), row)
+            overlay.take(nodes.pods[row][0].uid, row)
+
+
+some_volumes = st.lists(
+    st.sampled_from(
+        ("c0", "c1", DISKS[0], DISKS[0], DISKS[5], {"ephemeral": {}}, {"emptyDir": {}})
+    ),
+    max_size=2,
+)
+EVENTS: tuple[Callable[[NodeTable, str, Pod], None], ...] = (arrive, leave, bind, bind, bind, ask)
+
+
+def follow(data: st.DataObject, use: VolumeUse) -> None:
+    """Let events happen to a table that `use` watches, and compare after each."""
+    nodes = table_of([node(name) for name in NODES[:2]])
+    nodes.watch(use)
+    homes = st.sampled_from(NODES[:3])
+    made = [pod(*data.draw(some_volumes), name=f"p{i}", on=data.draw(homes)) for i in range(6)]
+    for _ in range(12):
+        event = data.draw(st.sampled_from(EVENTS))
+        event(nodes, data.draw(homes), data.draw(st.sampled_from(made)))
+        assert contents(use, nodes.n_nodes) == rebuilt(nodes)
+
+
+@given(st.data())
+def test_kept_is_rebuilt(data: st.DataObject) -> None:
+    follow(data, VolumeUse())
+
+
+class StaysBehind(VolumeUse):
+    """Wrong: what is known of a row does not move with its node."""
+
+    def row_moved(self, source: int, target: int) -> None:
+        pass
+
+
+class CountsDisksOnce(VolumeUse):
+    """Wrong: a disk goes with the first of its pods."""
+
+    def pod_removed(self, row: int, info: PodInfo) -> None:
+        super().pod_removed(row, info)
+        for volume in info.pod.spec.volumes:
+            for key in disk_keys(volume):
+                if key in self.disks:
+                    self.disks[key].pop(row, None)
+
+
+@pytest.mark.parametrize("wrong", [StaysBehind, CountsDisksOnce])
+def test_wrong_keeping_is_caught(wrong: type[VolumeUse]) -> None:
+    assert fails(lambda data: follow(data, wrong()))
+
+
+def test_it_is_kept_once_per_table() -> None:
+    nodes = table_of([node("n1")], [pod("c", name="p", on="n1")])
+    use = VolumeUse.of(nodes)
+    assert VolumeUse.of(nodes) is use
+    assert use.claims == {"default/c": 1}
+    np.testing.assert_array_equal(use.attachable[:1], [1])

@@ -1,0 +1,72 @@
+"""What happened while pods were in flight: kept as long as anybody needs it."""
+
+from __future__ import annotations
+
+from stowplan.queue.inflight import Happening, InFlight
+from tests.queue.fakes import NODE_ADD
+
+
+def shown(of: InFlight) -> list[str]:
+    return [str(one.new) if isinstance(one, Happening) else one for one in of.log()]
+
+
+def news(of: InFlight, uid: str) -> list[object]:
+    return [one.new for one in of.since(uid)]
+
+
+def test_each_pod_sees_what_came_after_it() -> None:
+    flight = InFlight()
+    flight.note(NODE_ADD, None, "before everything")
+    assert flight.start("a")
+    flight.note(NODE_ADD, None, 1)
+    assert flight.start("b")
+    flight.note(NODE_ADD, None, 2)
+    assert news(flight, "a") == [1, 2]
+    assert news(flight, "b") == [2]
+    assert shown(flight) == ["a", "1", "b", "2"]
+    assert len(flight) == 2
+
+
+def test_events_that_nobody_needs_are_forgotten() -> None:
+    flight = InFlight()
+    for uid in "abc":
+        flight.start(uid)
+        flight.note(NODE_ADD, None, uid.upper())
+    assert flight.done("b")
+    assert shown(flight) == ["a", "A", "B", "c", "C"]
+    assert flight.done("a")
+    assert shown(flight) == ["c", "C"]
+    assert flight.done("c")
+    assert shown(flight) == []
+    assert not flight.done("c")
+
+
+def test_a_pod_is_in_flight_once() -> None:
+    flight = InFlight()
+    assert flight.start("a")
+    assert not flight.start("a")
+    assert flight.pods() == ["a"]
+
+
+def test_a_pod_may_come_back_while_others_are_in_flight() -> None:
+    flight = InFlight()
+    flight.start("long")
+    for number in range(3):
+        flight.start("a")
+        flight.note(NODE_ADD, None, number)
+        assert news(flight, "a") == [number]
+        flight.done("a")
+    assert news(flight, "long") == [0, 1, 2]
+    assert shown(flight) == ["long", "0", "1", "2"]
+
+
+def test_memory_follows_what_is_needed() -> None:
+    flight = InFlight()
+    flight.start("p0")
+    for number in range(20_000):
+        flight.note(NODE_ADD, None, number)
+        flight.start(f"p{number + 1}")
+        flight.done(f"p{number}")
+    assert len(flight._events) < 1000
+    assert len(flight._order) < 1000
+    assert shown(flight) == ["p20000"]

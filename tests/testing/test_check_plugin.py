@@ -1,0 +1,354 @@
+"""check_plugin: a sound plugin passes, and for each check a realistic mistake does not."""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from stowplan.framework import (
+    OK,
+    CycleState,
+    FeatureGates,
+    Handle,
+    NodeInfo,
+    NodeTable,
+    QueuedPod,
+    Rows,
+    Snapshot,
+    Status,
+    unresolvable,
+    unschedulable,
+)
+from stowplan.objects.pod import Pod
+from stowplan.testing import CheckFailed, check_plugin, checks
+from stowplan.testing.check_plugin import CHECKS
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+FULL = unschedulable("node(s) had too many pods")
+
+
+class FewPods:
+    """A sound plugin: refuses crowded nodes and prefers the emptier of the others."""
+
+    name = "FewPods"
+    REJECTED = FULL
+
+    class Args(msgspec.Struct, frozen=True):
+        """most: how many pods are no crowd."""
+
+        most: int = 2
+
+    def __init__(self, args: Args, handle: Handle) -> None:
+        self.most = args.most
+        self.gates = handle.gates
+
+    def filter(self, node: NodeInfo) -> Status:
+        return OK if len(node.pods) <= self.most else self.REJECTED
+
+    def filter_column(self, nodes: NodeTable, rows: Rows) -> Bools:
+        few: Bools = nodes.pod_count[rows] <= self.most
+        return few
+
+    def score(self, node: NodeInfo) -> int:
+        return -len(node.pods)
+
+    def score_column(self, nodes: NodeTable) -> Ints:
+        return -nodes.pod_count
+
+    def normalize_score(self, scores: Ints) -> Ints:
+        return np.maximum(100 + 10 * scores, 0)
+
+    def signature(self, pod: Pod) -> object:
+        return ()
+
+
+def test_a_sound_plugin_passes() -> None:
+    check_plugin(FewPods)
+    check_plugin(FewPods, FewPods.Args(most=0), seeds=[1], gates=FeatureGates())
+
+
+class Emptier:
+    """A plugin of the fewest lines: scalar only, no arguments."""
+
+    name = "Emptier"
+
+    def score(self, node: NodeInfo) -> int:
+        return max(0, 100 - len(node.pods))
+
+
+def test_a_plugin_without_columns_passes() -> None:
+    check_plugin(Emptier)
+
+
+def test_checks_are_named_for_test_ids() -> None:
+    listed = checks(FewPods, seeds=[3])
+    assert [check.name for check in listed] == [n for n in CHECKS if n != "queue_order_is_strict"]
+    assert [check.__name__ for check in listed] == [f"FewPods-{check.name}" for check in listed]
+    assert repr(listed[0]) == "FewPods-column_agrees_with_scalar"
+    names = {check.name for check in checks(Emptier)}
+    assert "column_agrees_with_scalar" not in names
+    assert "equal_signatures_mean_equal_answers" not in names
+    assert "scores_are_in_range" in names
+
+
+@pytest.mark.parametrize("check", checks(FewPods, seeds=[5]))
+def test_a_check_is_a_test(check: Any) -> None:
+    check()
+
+
+def broken_contract(plugin: type[Any]) -> CheckFailed:
+    with pytest.raises(CheckFailed) as caught:
+        check_plugin(plugin)
+    return caught.value
+
+
+# One mistake each.
+
+
+class OffByOne(FewPods):
+    def filter_column(self, nodes: NodeTable, rows: Rows) -> Bools:
+        few: Bools = nodes.pod_count[rows] < self.most
+        return few
+
+
+class OtherReason(FewPods):
+    REJECTED = unresolvable("node(s) had too many pods")
+
+    def filter(self, node: NodeInfo) -> Status:
+        return OK if len(node.pods) <= self.most else FULL
+
+
+class OtherScore(FewPods):
+    def score(self, node: NodeInfo) -> int:
+        return -sum(info.pod.priority >= 0 for info in node.pods)
+
+
+class SortsTheRows(FewPods):
+    def filter_column(self, nodes: NodeTable, rows: Rows) -> Bools:
+        few: Bools = nodes.pod_count[rows if isinstance(rows, slice) else np.sort(rows)] <= 2
+        return few
+
+
+class NormalisesInPlace(FewPods):
+    def normalize_score(self, scores: Ints) -> Ints:
+        scores *= 10
+        scores += 100
+        return np.maximum(scores, 0, out=scores)
+
+
+class LabelsThePod(FewPods):
+    def filter(self, pod: Pod, node: NodeInfo) -> Status:  # type: ignore[override]
+        pod.labels["seen"] = "yes"
+        return super().filter(node)
+
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Bools:  # type: ignore[override]
+        pod.labels["seen"] = "yes"
+        return super().filter_column(nodes, rows)
+
+
+class CountsItselfIn(FewPods):
+    def filter_column(self, nodes: NodeTable, rows: Rows) -> Bools:
+        count = nodes.pod_count
+        count += 1
+        few: Bools = count[rows] <= self.most + 1
+        return few
+
+
+class ReordersPods(Emptier):
+    def score(self, node: NodeInfo) -> int:
+        node.pods.sort(key=lambda info: info.pod.priority)
+        return super().score(node)
+
+
+class LendsAColumn(FewPods):
+    def score(self, node: NodeInfo) -> int:
+        return len(node.pods)
+
+    def score_column(self, nodes: NodeTable) -> Ints:
+        return nodes.pod_count
+
+
+class ScoresTooHigh(Emptier):
+    def score(self, node: NodeInfo) -> int:
+        return 101 - len(node.pods)
+
+
+class ScoresTooLow(Emptier):
+    def score(self, node: NodeInfo) -> int:
+        return -len(node.pods)
+
+
+class ScoresFractions(FewPods):
+    def normalize_score(self, scores: Ints) -> Any:
+        return 100 / (1 - scores)
+
+
+class PrefersLowRows(Emptier):
+    def pre_score(self, snapshot: Snapshot, state: CycleState) -> Status:
+        state.write(self.name, {name: row for row, name in enumerate(snapshot.nodes.names)})
+        return OK
+
+    def score(self, node: NodeInfo, state: CycleState) -> int:  # type: ignore[override]
+        row: int = state.find(self.name)[node.name]
+        return 100 - row
+
+
+class CountsQuestions(Emptier):
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def score(self, node: NodeInfo) -> int:
+        self.asked += 1
+        return self.asked % 100
+
+
+class BestIsMaximum(FewPods):
+    def normalize_score(self, scores: Ints) -> Ints:
+        return np.maximum(100 + 10 * (scores - scores.max()), 0)
+
+
+class RemembersNodes(Emptier):
+    """Keeps what it found out about a node, and forgets that it was for another pod."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, int] = {}
+
+    def score(self, pod: Pod, node: NodeInfo) -> int:  # type: ignore[override]
+        return self.kept.setdefault(node.name, abs(pod.priority) % 100)
+
+
+class RemembersTheCluster(FewPods):
+    """Keeps a column from the first cluster that it saw."""
+
+    def __init__(self, args: FewPods.Args, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self.counts: dict[str, int] = {}
+
+    def score(self, node: NodeInfo) -> int:
+        return -self.counts.setdefault(node.name, len(node.pods))
+
+    def score_column(self, nodes: NodeTable) -> Ints:
+        return np.array([self.score(info) for info in nodes.infos()], dtype=np.int64)
+
+
+class SignsTooLittle(Emptier):
+    def score(self, pod: Pod, node: NodeInfo) -> int:  # type: ignore[override]
+        return 10 * len(pod.spec.containers) + 7 * len(pod.tolerations)
+
+    def signature(self, pod: Pod) -> object:
+        return len(pod.spec.containers)
+
+
+class SignsWithAList(Emptier):
+    def signature(self, pod: Pod) -> object:
+        return [pod.name]
+
+
+class SortsEquals:
+    name = "SortsEquals"
+
+    def less(self, first: QueuedPod, second: QueuedPod) -> bool:
+        return first.pod.priority >= second.pod.priority
+
+
+class SortsInCircles:
+    name = "SortsInCircles"
+
+    def less(self, first: QueuedPod, second: QueuedPod) -> bool:
+        places = [int(queued.pod.name[1:]) % 3 for queued in (first, second)]
+        return places in ([0, 1], [1, 2], [2, 0])
+
+
+class SortsByKeyBackwards:
+    name = "SortsByKeyBackwards"
+
+    def less(self, first: QueuedPod, second: QueuedPod) -> bool:
+        return first.pod.priority > second.pod.priority
+
+    def sort_key(self, queued: QueuedPod) -> int:
+        return queued.pod.priority
+
+
+MISTAKES: list[tuple[type[Any], str, str]] = [
+    (OffByOne, "column_agrees_with_scalar", "filter on node"),
+    (OtherReason, "column_agrees_with_scalar", "got UnschedulableAndUnresolvable 'node(s) had"),
+    (OtherScore, "column_agrees_with_scalar", "raw on node"),
+    (SortsTheRows, "column_agrees_with_scalar", "by column (rows ["),
+    (NormalisesInPlace, "inputs_are_left_alone", "normalize_score changed"),
+    (LabelsThePod, "inputs_are_left_alone", "an object was changed"),
+    (CountsItselfIn, "inputs_are_left_alone", "the node table was changed: pod count"),
+    (ReordersPods, "inputs_are_left_alone", "the node table was changed: info of"),
+    (LendsAColumn, "columns_are_not_lent", "score_column gave a view of a column"),
+    (ScoresTooHigh, "scores_are_in_range", "wanted 0..100"),
+    (ScoresTooLow, "scores_are_in_range", "wanted 0..100"),
+    (ScoresFractions, "column_agrees_with_scalar", "normalize_score of pod"),
+    (PrefersLowRows, "rows_may_be_permuted", "with the nodes on other rows, not as before"),
+    (CountsQuestions, "asking_twice_changes_nothing", "asked again, not as the first time"),
+    (BestIsMaximum, "an_empty_cluster_is_no_error", "normalize_score of pod"),
+    (RemembersNodes, "nothing_is_kept_between_pods", "not as at first"),
+    (RemembersTheCluster, "nothing_is_kept_between_pods", "not as at first"),
+    (SignsTooLittle, "equal_signatures_mean_equal_answers", "the signature of pod"),
+    (SignsWithAList, "equal_signatures_mean_equal_answers", "wanted a hashable"),
+    (SortsEquals, "queue_order_is_strict", "each is less than the other"),
+    (SortsInCircles, "queue_order_is_strict", "the first is not less than all"),
+    (SortsByKeyBackwards, "queue_order_is_strict", "sort_key the opposite"),
+]
+"""A wrong plugin, the check that is to notice it, and what that says."""
+
+
+@pytest.mark.parametrize(
+    ("plugin", "check", "says"), MISTAKES, ids=[plugin.__name__ for plugin, _, _ in MISTAKES]
+)
+def test_a_mistake_is_noticed(plugin: type[Any], check: str, says: str) -> None:
+    listed = {each.name: each for each in checks(plugin)}
+    with pytest.raises(CheckFailed) as caught:
+        listed[check]()
+    failure = caught.value
+    assert says in str(failure)
+    assert (failure.plugin, failure.check) == (plugin.name, check)
+    assert f"plugin {plugin.name!r}: {check} (seed {failure.seed}): " in str(failure)
+
+
+def test_every_check_notices_something() -> None:
+    assert {check for _, check, _ in MISTAKES} == set(CHECKS)
+
+
+def test_the_seed_of_a_failure_shows_it_again() -> None:
+    failure = broken_contract(OffByOne)
+    with pytest.raises(CheckFailed) as again:
+        check_plugin(OffByOne, seeds=[failure.seed])
+    assert str(again.value) == str(failure)
+
+
+# What the engine itself refuses comes out as a failed check too.
+
+
+class Raises(Emptier):
+    def score(self, node: NodeInfo) -> int:
+        raise KeyError(node.name)
+
+
+class ReturnsNone(Emptier):
+    def filter(self, node: NodeInfo) -> None:
+        return None
+
+
+class WrongSize(FewPods):
+    def filter_column(self, nodes: NodeTable) -> Bools:  # type: ignore[override]
+        return np.ones(nodes.n_nodes + 1, dtype=np.bool_)
+
+
+@pytest.mark.parametrize(
+    ("plugin", "says"),
+    [
+        (Raises, "on node 'n0' raised KeyError: 'n0'"),
+        (ReturnsNone, "gave None, wanted a Status"),
+        (WrongSize, "filter_column of pod"),
+    ],
+)
+def test_a_broken_contract_is_a_failed_check(plugin: type[Any], says: str) -> None:
+    assert says in str(broken_contract(plugin))
