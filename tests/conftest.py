@@ -1,8 +1,14 @@
 """Settings of every property test: the same examples each time, fresh ones in a soak."""
 
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.soak import examples, factor
+
+SLOW_FOLDERS = {"conformance", "property", "packages"}
+"""What these hold is thorough rather than quick: `make check` leaves it to `make test`."""
 
 settings.register_profile(
     "stowplan",
@@ -15,3 +21,10 @@ settings.register_profile(
     print_blob=True,
 )
 settings.load_profile("stowplan")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what stands in a slow folder."""
+    for item in items:
+        if SLOW_FOLDERS & set(Path(item.path).parts):
+            item.add_marker(pytest.mark.slow)

@@ -6,6 +6,8 @@ from stowplan.columns import NodeTable, Overlay, PodInfo, Replica
 from stowplan.columns.images import ImageIndex
 from stowplan.columns.incidence import Incidence
 from stowplan.columns.nodetable import table_of
+from stowplan.columns.podcounts import MatchingPods, PodSelection
+from stowplan.objects.selectors import Requirement
 from stowplan.testing import contents, differences, node, pod
 
 N_NODES = 200
@@ -191,6 +193,27 @@ def test_a_watcher_of_a_replica_hears_what_changed() -> None:
     assert follow() == 4
     source.add_node(node("n1"))
     assert follow() == 2
+
+
+def test_counts_kept_beside_a_replica_follow_too() -> None:
+    source = cluster()
+    replica = Replica(source)
+    selection = PodSelection((Requirement(key="app", operator="In", values=("web",)),))
+
+    def counts(table: NodeTable) -> list[int]:
+        return MatchingPods.of(table).counts(selection).tolist()
+
+    assert counts(replica.table) == [0] * N_NODES
+    source.add_pod(pod("x", on="n1", labels={"app": "web"}))
+    source.add_pod(pod("y", on="n9", labels={"app": "web"}))
+    assert sum(counts(replica.table)) == 0
+    replica.follow()
+    assert sum(counts(replica.table)) == 2
+    source.remove_node("n1")
+    source.update_pod(pod("y", on="n9", labels={"app": "db"}))
+    source.add_pod(pod("z", on=source.names[1], labels={"app": "web"}))
+    replica.follow()
+    assert counts(replica.table) == counts(source)
 
 
 def test_item_numbers_are_shared() -> None:

@@ -148,7 +148,7 @@ def test_the_first_refusal_in_order_gives_the_reason() -> None:
     verdicts = framework.run_filters(POD, snapshot(), CycleState())
     assert [verdicts.at(place) for place in range(3)] == [NO.by("A"), NO.by("A"), NEVER.by("B")]
     assert verdicts.passed().tolist() == []
-    assert verdicts.errors() == []
+    assert verdicts.errors == []
 
 
 def test_a_node_that_was_refused_is_not_asked_again_node_by_node() -> None:
@@ -170,13 +170,13 @@ def test_what_is_no_refusal_is_an_error_of_the_attempt(answer: Status) -> None:
     wanted = error(f'running "A" filter plugin: {message}').by("A")
     framework = framework_of(plugin("A", filter=answer))
     verdicts = framework.run_filters(POD, snapshot(), CycleState())
-    assert verdicts.errors() == [wanted]
+    assert verdicts.errors == [wanted]
     assert framework.filter_node(POD, snapshot().nodes.info(0), CycleState()) == wanted
 
 
 def test_pending_is_a_refusal() -> None:
     verdicts = framework_of(plugin("A", filter=PENDING)).run_filters(POD, snapshot(), CycleState())
-    assert (verdicts.errors(), verdicts.at(0)) == ([], PENDING.by("A"))
+    assert (verdicts.errors, verdicts.at(0)) == ([], PENDING.by("A"))
 
 
 def test_given_rows_are_answered_in_their_order() -> None:

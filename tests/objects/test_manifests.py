@@ -208,102 +208,99 @@ BAD_QUANTITY = (
 )
 
 
-@pytest.mark.parametrize(
-    ("tree", "wanted"),
-    [
-        (5, "got 5, wanted an object with apiVersion and kind"),
-        ([pod()], "got a list, wanted an object with apiVersion and kind"),
-        ({"apiVersion": "v1"}, "kind: got nothing, wanted a kind such as Pod"),
-        ({"kind": ["Pod"]}, "kind: got a list, wanted a kind such as Pod"),
-        ({"kind": "Pod"}, "apiVersion: got nothing, wanted a version such as v1"),
-        ({"kind": "Pod", "apiVersion": 1}, "apiVersion: got 1, wanted a version such as v1"),
-        ({"kind": "PodList", "items": 3}, "items: got 3, wanted a list"),
-        (
-            {"kind": "List", "items": [3]},
-            "items[0]: got 3, wanted an object with apiVersion and kind",
-        ),
-        ({"apiVersion": "v1", "kind": "Pod"}, "Pod: metadata.name: got nothing, wanted a name"),
-        (pod("p1", containers={}), "Pod default/p1: spec.containers: got a mapping, wanted a list"),
-        (
-            pod("p1", hostNetwork="yes"),
-            "Pod default/p1: spec.hostNetwork: got 'yes', wanted true or false",
-        ),
-        (pod("p1", priority=1.5), "Pod default/p1: spec.priority: got 1.5, wanted a whole number"),
-        (
-            pod("p1", containers=[container(image=7)]),
-            "Pod default/p1: spec.containers[0].image: got 7, wanted a text",
-        ),
-        (
-            pod("p1", containers=[resources({"cpu": True})]),
-            "Pod default/p1: spec.containers[0].resources.requests.cpu: "
-            "got true, wanted a quantity",
-        ),
-        (
-            pod("p1", nodeSelector={"ok": "yes", "example.com/a": 1}),
-            "Pod default/p1: spec.nodeSelector['example.com/a']: got 1, wanted a text",
-        ),
-        (
-            {**pod("p1"), "metadata": {"name": "p1", "creationTimestamp": "today"}},
-            "Pod default/p1: metadata.creationTimestamp: got 'today', wanted a time such as "
-            "2026-01-31T12:00:00Z",
-        ),
-        ({**pod("p1"), "metadata": []}, "Pod: metadata: got a list, wanted a mapping"),
-        (
-            {**DEPLOYMENT, "spec": {"replicas": "three"}},
-            "Deployment default/d: spec.replicas: got 'three', wanted a whole number",
-        ),
-        (node(allocatable={"cpu": "lots"}), f"Node n1: status.allocatable.cpu: {BAD_QUANTITY}"),
-        (
-            node(allocatable={"nvidia.com/gpu": "-1"}),
-            "Node n1: status.allocatable['nvidia.com/gpu']: got '-1', wanted a quantity from 0 up",
-        ),
-        (
-            pod("p1", initContainers=[resources({}, {"memory": "lots"})]),
-            f"Pod default/p1: spec.initContainers[0].resources.limits.memory: {BAD_QUANTITY}",
-        ),
-        (pod("p1", overhead={"cpu": "lots"}), f"Pod default/p1: spec.overhead.cpu: {BAD_QUANTITY}"),
-        (
-            {
-                **DEPLOYMENT,
-                "spec": {"template": {"spec": {"containers": [resources({"cpu": "lots"})]}}},
+COMPLAINTS: list[tuple[Any, str]] = [
+    (5, "got 5, wanted an object with apiVersion and kind"),
+    ([pod()], "got a list, wanted an object with apiVersion and kind"),
+    ({"apiVersion": "v1"}, "kind: got nothing, wanted a kind such as Pod"),
+    ({"kind": ["Pod"]}, "kind: got a list, wanted a kind such as Pod"),
+    ({"kind": "Pod"}, "apiVersion: got nothing, wanted a version such as v1"),
+    ({"kind": "Pod", "apiVersion": 1}, "apiVersion: got 1, wanted a version such as v1"),
+    ({"kind": "PodList", "items": 3}, "items: got 3, wanted a list"),
+    (
+        {"kind": "List", "items": [3]},
+        "items[0]: got 3, wanted an object with apiVersion and kind",
+    ),
+    ({"apiVersion": "v1", "kind": "Pod"}, "Pod: metadata.name: got nothing, wanted a name"),
+    (pod("p1", containers={}), "Pod default/p1: spec.containers: got a mapping, wanted a list"),
+    (
+        pod("p1", hostNetwork="yes"),
+        "Pod default/p1: spec.hostNetwork: got 'yes', wanted true or false",
+    ),
+    (pod("p1", priority=1.5), "Pod default/p1: spec.priority: got 1.5, wanted a whole number"),
+    (
+        pod("p1", containers=[container(image=7)]),
+        "Pod default/p1: spec.containers[0].image: got 7, wanted a text",
+    ),
+    (
+        pod("p1", containers=[resources({"cpu": True})]),
+        "Pod default/p1: spec.containers[0].resources.requests.cpu: got true, wanted a quantity",
+    ),
+    (
+        pod("p1", nodeSelector={"ok": "yes", "example.com/a": 1}),
+        "Pod default/p1: spec.nodeSelector['example.com/a']: got 1, wanted a text",
+    ),
+    (
+        {**pod("p1"), "metadata": {"name": "p1", "creationTimestamp": "today"}},
+        "Pod default/p1: metadata.creationTimestamp: got 'today', wanted a time such as "
+        "2026-01-31T12:00:00Z",
+    ),
+    ({**pod("p1"), "metadata": []}, "Pod: metadata: got a list, wanted a mapping"),
+    (
+        {**DEPLOYMENT, "spec": {"replicas": "three"}},
+        "Deployment default/d: spec.replicas: got 'three', wanted a whole number",
+    ),
+    (node(allocatable={"cpu": "lots"}), f"Node n1: status.allocatable.cpu: {BAD_QUANTITY}"),
+    (
+        node(allocatable={"nvidia.com/gpu": "-1"}),
+        "Node n1: status.allocatable['nvidia.com/gpu']: got '-1', wanted a quantity from 0 up",
+    ),
+    (
+        pod("p1", initContainers=[resources({}, {"memory": "lots"})]),
+        f"Pod default/p1: spec.initContainers[0].resources.limits.memory: {BAD_QUANTITY}",
+    ),
+    (pod("p1", overhead={"cpu": "lots"}), f"Pod default/p1: spec.overhead.cpu: {BAD_QUANTITY}"),
+    (
+        {
+            **DEPLOYMENT,
+            "spec": {"template": {"spec": {"containers": [resources({"cpu": "lots"})]}}},
+        },
+        "Deployment default/d: spec.template.spec.containers[0].resources.requests.cpu: "
+        + BAD_QUANTITY,
+    ),
+    (
+        {
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "metadata": {"name": "s", "namespace": "a"},
+            "spec": {
+                "volumeClaimTemplates": [{"spec": {"resources": {"requests": {"storage": "lots"}}}}]
             },
-            "Deployment default/d: spec.template.spec.containers[0].resources.requests.cpu: "
-            + BAD_QUANTITY,
-        ),
-        (
-            {
-                "apiVersion": "apps/v1",
-                "kind": "StatefulSet",
-                "metadata": {"name": "s", "namespace": "a"},
-                "spec": {
-                    "volumeClaimTemplates": [
-                        {"spec": {"resources": {"requests": {"storage": "lots"}}}}
-                    ]
-                },
-            },
-            "StatefulSet a/s: spec.volumeClaimTemplates[0].spec.resources.requests.storage: "
-            + BAD_QUANTITY,
-        ),
-        (
-            {
-                "apiVersion": "v1",
-                "kind": "PersistentVolume",
-                "metadata": {"name": "v"},
-                "spec": {"capacity": {"storage": "lots"}},
-            },
-            f"PersistentVolume v: spec.capacity.storage: {BAD_QUANTITY}",
-        ),
-        (
-            {
-                "apiVersion": "storage.k8s.io/v1",
-                "kind": "CSIStorageCapacity",
-                "metadata": {"name": "c"},
-                "maximumVolumeSize": "lots",
-            },
-            f"CSIStorageCapacity default/c: maximumVolumeSize: {BAD_QUANTITY}",
-        ),
-    ],
-)
+        },
+        "StatefulSet a/s: spec.volumeClaimTemplates[0].spec.resources.requests.storage: "
+        + BAD_QUANTITY,
+    ),
+    (
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": "v"},
+            "spec": {"capacity": {"storage": "lots"}},
+        },
+        f"PersistentVolume v: spec.capacity.storage: {BAD_QUANTITY}",
+    ),
+    (
+        {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "CSIStorageCapacity",
+            "metadata": {"name": "c"},
+            "maximumVolumeSize": "lots",
+        },
+        f"CSIStorageCapacity default/c: maximumVolumeSize: {BAD_QUANTITY}",
+    ),
+]
+
+
+@pytest.mark.parametrize(("tree", "wanted"), COMPLAINTS)
 def test_complaints_name_the_object_the_path_and_both_values(tree: Any, wanted: str) -> None:
     assert complaint(tree).removeprefix(": ") == wanted
 

@@ -2,17 +2,20 @@
 
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from stowplan.assembly import registry
-from stowplan.framework import NodeTable, Rows
+from stowplan.framework import FeatureGates, NodeTable, Rows
 from stowplan.objects.pod import Pod
 from stowplan.plugins.taint_toleration import TaintToleration
 from stowplan.testing import Check, CheckFailed, check_plugin, checks
 from tests.soak import examples
 
+# `make soak` runs what bears this mark, and here it makes for more seeds.
+pytestmark = pytest.mark.hypothesis
 SEEDS = range(examples(10))
 
 
@@ -21,6 +24,95 @@ SEEDS = range(examples(10))
     [check for entry in registry().values() for check in checks(entry.plugin, seeds=SEEDS)],
 )
 def test_a_registered_plugin_keeps_the_contract(check: Check) -> None:
+    check()
+
+
+def _resources(**weights: int) -> list[dict[str, Any]]:
+    names = {"gpu": "nvidia.com/gpu"}
+    return [{"name": names.get(name, name), "weight": w} for name, w in weights.items()]
+
+
+_SHAPE = [{"utilization": u, "score": s} for u, s in ((0, 10), (70, 3), (100, 0))]
+_RISING = [{"utilization": u, "score": s} for u, s in ((0, 0), (50, 9), (100, 10))]
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+CONFIGURED: list[tuple[str, dict[str, Any], dict[str, bool]]] = [
+    (
+        "NodeResourcesFit",
+        {"scoringStrategy": {"type": "MostAllocated", "resources": _resources(cpu=3, gpu=1)}},
+        {},
+    ),
+    (
+        "NodeResourcesFit",
+        {
+            "ignoredResources": ["example.com/dongle"],
+            "ignoredResourceGroups": ["nvidia.com"],
+            "scoringStrategy": {
+                "type": "RequestedToCapacityRatio",
+                "resources": _resources(memory=1, gpu=5),
+                "requestedToCapacityRatio": {"shape": _SHAPE},
+            },
+        },
+        {"PodLevelResources": False},
+    ),
+    ("NodeResourcesBalancedAllocation", {"resources": _resources(cpu=1, memory=1, gpu=1)}, {}),
+    (
+        "NodeAffinity",
+        {
+            "addedAffinity": {
+                _REQUIRED: {
+                    "nodeSelectorTerms": [
+                        {"matchExpressions": [{"key": "cores", "operator": "Exists"}]}
+                    ]
+                }
+            }
+        },
+        {},
+    ),
+    (
+        "InterPodAffinity",
+        {"hardPodAffinityWeight": 0, "ignorePreferredTermsOfExistingPods": True},
+        {},
+    ),
+    (
+        "PodTopologySpread",
+        {
+            "defaultingType": "List",
+            "defaultConstraints": [
+                {
+                    "maxSkew": 1,
+                    "topologyKey": "topology.kubernetes.io/zone",
+                    "whenUnsatisfiable": "DoNotSchedule",
+                }
+            ],
+        },
+        {},
+    ),
+    ("VolumeBinding", {"shape": _RISING}, {"StorageCapacityScoring": True}),
+    ("NodeVolumeLimits", {}, {"VolumeLimitScaling": True}),
+    ("TaintToleration", {}, {"TaintTolerationComparisonOperators": True}),
+    ("NodeDeclaredFeatures", {}, {"NodeDeclaredFeatures": False}),
+]
+"""Plugin, arguments as a configuration writes them, feature gates."""
+
+
+def configured(name: str, args: dict[str, Any], gates: dict[str, bool]) -> list[Check]:
+    entry = registry()[name]
+    decoded = msgspec.convert(args, entry.args)
+    problems = decoded.problems("args") if args else ()
+    assert not list(problems)
+    return checks(entry.plugin, decoded, seeds=range(examples(4)), gates=FeatureGates.of(gates))
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        pytest.param(check, id=f"{check.__name__}-{number}")
+        for number, case in enumerate(CONFIGURED)
+        for check in configured(*case)
+    ],
+)
+def test_a_configured_plugin_keeps_the_contract(check: Check) -> None:
     check()
 
 

@@ -13,10 +13,10 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, field
 
-from stowplan.config import duration
 from stowplan.config.strict import shown
 from stowplan.framework.problems import Problem
 from stowplan.framework.profile import Profile
+from stowplan.objects import duration
 from stowplan.objects.selectors import label_key_errors
 
 INT32_MAX = 2**31 - 1

@@ -24,8 +24,8 @@ from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get
 
 import msgspec
 
-from stowplan.config import duration
 from stowplan.framework.problems import ConfigError, Problem, did_you_mean
+from stowplan.objects import duration
 from stowplan.objects.quantity import INT64_MAX, INT64_MIN
 
 T = TypeVar("T")

@@ -14,7 +14,12 @@ from stowplan.framework.status import Status
 Call = Callable[..., Any]
 
 NEEDS_SCALAR = {"filter_column": "filter", "score_column": "score"}
-NEEDS_PARTNER = {"add_pod": "remove_pod", "remove_pod": "add_pod", "unreserve": "reserve"}
+NEEDS_PARTNER = {
+    "add_pod": "remove_pod",
+    "remove_pod": "add_pod",
+    "unreserve": "reserve",
+    "pre_bind_pre_flight": "pre_bind",
+}
 ANSWERS: dict[str, tuple[type[Any], ...]] = {
     "pre_enqueue": (Status,),
     "pre_filter": (Status, RestrictTo),
@@ -26,6 +31,7 @@ ANSWERS: dict[str, tuple[type[Any], ...]] = {
     "pre_score": (Status,),
     "reserve": (Status,),
     "permit": (Status, PermitWait),
+    "pre_bind_pre_flight": (Status,),
     "pre_bind": (Status,),
     "bind": (Status,),
 }

@@ -23,9 +23,10 @@ class Decision(msgspec.Struct):
 
     node_name: "" when the pod was refused. refusal: None when it was placed. message: the text
     of the PodScheduled condition. reasons: refusal reason -> number of nodes. plugins: those
-    that refused something, empty for a placed pod. nominated_node: the node that preemption chose, "" clears an earlier
-    nomination, None leaves it. victims: what preemption evicts there. pending: plugins that
-    answered Pending. state: what the plugins of the attempt left, for those that come after.
+    that refused something, empty for a placed pod. nominated_node: the node that preemption
+    chose, "" clears an earlier nomination, None leaves it. victims: what preemption evicts
+    there. pending: plugins that answered Pending. state: what the plugins of the attempt left,
+    for those that come after.
     """
 
     node_name: str = ""

@@ -20,9 +20,22 @@ Ints = NDArray[np.int64]
 
 
 class Member:
-    """A plugin of a profile with its methods bound; a method it lacks is None."""
+    """A plugin of a profile with its methods bound; a method it lacks is None.
 
-    __slots__ = ("calls", "column_wants_rows", "in_tree", "name", "plugin", "rejected", "weight")
+    performs: it has work outside. succeeded: Success, as this plugin's answer.
+    """
+
+    __slots__ = (
+        "calls",
+        "column_wants_rows",
+        "in_tree",
+        "name",
+        "performs",
+        "plugin",
+        "rejected",
+        "succeeded",
+        "weight",
+    )
 
     def __init__(
         self, name: str, plugin: Any, weight: int, *, in_tree: bool, columns: bool = True
@@ -43,6 +56,8 @@ class Member:
             if self.calls[method] is not None
         }
         self.rejected: Status | None = getattr(plugin, "REJECTED", None)
+        self.performs = callable(getattr(plugin, "perform", None))
+        self.succeeded = OK.by(name)
 
     def call(self, method: str, *values: Any) -> Any:
         """Call a method that the plugin is known to have."""

@@ -250,9 +250,20 @@ class PreBind(Protocol):
     """What must be done before the pod is bound (attach a volume, allocate a claim)."""
 
     def pre_bind(self, pod: Pod, node_name: str, state: CycleState) -> Status:
-        """Anything but Success unreserves and sends the pod back to the queue.
+        """Called in configured order. Anything but Success unreserves and sends the pod back to
+        the queue, to be tried again after backoff whatever the code is: who refuses pods does so
+        at Permit at the latest. Misuse: waiting here; that is for `perform`.
+        """
 
-        Work that waits for the outside world goes into `async perform(ctx)`, run by the driver.
+
+@runtime_checkable
+class PreBindPreFlight(Protocol):
+    """Says, before Permit is waited for, whether PreBind has anything to do for the pod."""
+
+    def pre_bind_pre_flight(self, pod: Pod, node_name: str, state: CycleState) -> Status:
+        """Success: there is work, so the node is announced in status.nominatedNodeName. Skip: the
+        plugin's PreBind is not called for this pod. Error: the attempt fails. Other codes are
+        errors. Misuse: doing the work here.
         """
 
 
@@ -261,8 +272,32 @@ class Bind(Protocol):
     """Binds the pod to the node."""
 
     def bind(self, pod: Pod, node_name: str, state: CycleState) -> Status:
-        """Called in configured order until one does not answer Skip; that one has bound the pod or
-        failed to. At least one plugin of a profile must bind."""
+        """Called in configured order until one does not answer Skip; that one takes the pod.
+
+        Success: the API is asked to bind it, or, where the plugin performs, the plugin binds it
+        in `perform`. Anything else: the pod goes back to the queue. At least one plugin of a
+        profile must bind.
+        """
+
+
+@runtime_checkable
+class Perform(Protocol):
+    """Work of PreBind, Bind or PostBind that waits for the outside world: the only place for I/O.
+
+    Two class attributes may come with it. `perform_timeout_s`: how long the work may take, 600 s
+    if not said. `perform_in_parallel = True`: at PreBind it runs beside that of neighbours in the
+    configured order that say so too, else they run one after the other.
+    """
+
+    async def perform(self, ctx: Any) -> None:
+        """Run by the driver after the plugin's method at that point has answered Success.
+
+        ctx: has `pod`, `node_name`, `state` and `point` (preBind, bind or postBind). Raising is
+        failure: before Bind the pod is unreserved and tried again after backoff; at Bind it is
+        read first, as it may be bound all the same; after it nothing comes of it. The work is
+        cancelled when the pod goes away, is preempted, or time is up. Misuse: changing what
+        other attempts read; the outcome has to come back through the watch.
+        """
 
 
 @runtime_checkable

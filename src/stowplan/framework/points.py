@@ -36,6 +36,7 @@ OFFERED: dict[str, tuple[str, ...]] = {
     "reserve": ("pod", "node_name", "state"),
     "unreserve": ("pod", "node_name", "state"),
     "permit": ("pod", "node_name", "state"),
+    "pre_bind_pre_flight": ("pod", "node_name", "state"),
     "pre_bind": ("pod", "node_name", "state"),
     "bind": ("pod", "node_name", "state"),
     "post_bind": ("pod", "node_name", "state"),

@@ -120,6 +120,9 @@ class Framework:
                 f"profile {profile.scheduler_name!r}: queueSort is {have}, wanted one"
             )
         self._check_points()
+        self._flying = tuple(
+            m for m in self.at("preBind") if m.performs or m.calls["pre_bind_pre_flight"]
+        )
         handle._framework = self
 
     def _check_points(self) -> None:
@@ -343,23 +346,48 @@ class Framework:
                 )
         return waiting or OK
 
+    def run_pre_bind_pre_flight(self, pod: Pod, node_name: str, state: CycleState) -> Status:
+        """OK when some PreBind plugin has work to do for the pod, Skip when none has, or an error.
+
+        Plugins that skip are noted in `state.skip_pre_bind`. One that cannot be asked has work
+        when it performs some outside.
+        """
+        answer = SKIP
+        for member in self._flying:
+            if member.calls["pre_bind_pre_flight"] is None:
+                answer = OK
+                continue
+            status: Status = member.call("pre_bind_pre_flight", pod, node_name, state)
+            if status.is_success:
+                answer = OK
+            elif status.is_skip:
+                state.skip_pre_bind.add(member.name)
+            elif status.code == Code.ERROR:
+                return error(f'running PreBindPreFlight "{member.name}": {status.message}')
+            else:
+                return error(
+                    f'PreBindPreFlight {member.name} returned "{status.code.title}", which is '
+                    "unsupported. It is supposed to return Success, Skip, or Error status"
+                )
+        return answer
+
     def run_pre_bind(self, pod: Pod, node_name: str, state: CycleState) -> Status:
-        """The first refusal before binding, else OK."""
+        """The first refusal before binding, else OK; plugins that skip are left out."""
         return self._first_refusal("preBind", pod, node_name, state)
 
-    def performers(self, point: str, state: CycleState) -> list[Member]:
-        """The plugins at a point that have work outside (`async perform(ctx)`) for this pod."""
-        return [
-            member
-            for member in self.at(point)
-            if hasattr(member.plugin, "perform") and member.name not in state.skip_pre_bind
-        ]
+    def run_pre_bind_of(
+        self, member: Member, pod: Pod, node_name: str, state: CycleState
+    ) -> Status:
+        """What one PreBind plugin answers."""
+        return self._answer("PreBind", member, "pre_bind", pod, node_name, state)
 
     def run_bind(self, pod: Pod, node_name: str, state: CycleState) -> Status:
         """The answer of the first binder that does not skip; Skip when all do."""
         status = SKIP
         for member in self.at("bind"):
             answer: Status = member.call("bind", pod, node_name, state)
+            if answer is OK:
+                return member.succeeded
             status = answer.by(member.name)
             if status.is_success or status.is_rejected:
                 return status
@@ -411,20 +439,29 @@ class Framework:
         return OK
 
     def _first_refusal(self, point: str, pod: Pod, node_name: str, state: CycleState) -> Status:
-        method = {"reserve": "reserve", "preBind": "pre_bind"}[point]
+        title, method = _TITLES[point]
+        skipped = state.skip_pre_bind if point == "preBind" else ()
         for member in self.at(point):
-            status: Status = member.call(method, pod, node_name, state)
-            if status.is_success:
-                continue
-            if status.is_rejected:
-                return status.by(member.name)
-            title = point[0].upper() + point[1:]
-            return error(f'running {title} plugin "{member.name}": {status.message}').by(
-                member.name
-            )
+            if member.name not in skipped:
+                status = self._answer(title, member, method, pod, node_name, state)
+                if not status.is_success:
+                    return status
         return OK
 
+    def _answer(
+        self, title: str, member: Member, method: str, pod: Pod, node_name: str, state: CycleState
+    ) -> Status:
+        """Success, a refusal with its plugin, or an error that says where it comes from."""
+        status: Status = member.call(method, pod, node_name, state)
+        if status is OK or status.is_success:
+            return OK
+        if status.is_rejected:
+            return status.by(member.name)
+        text = f'running {title} plugin "{member.name}": {status.message}'
+        return error(text).by(member.name)
 
+
+_TITLES = {"reserve": ("Reserve", "reserve"), "preBind": ("PreBind", "pre_bind")}
 PERMIT_TIMEOUT_S_MAX = 15 * 60.0
 
 

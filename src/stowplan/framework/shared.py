@@ -1,37 +1,70 @@
-"""What the plugins of all profiles of one scheduler share: who waits at Permit, who preempts."""
+"""What the plugins of all profiles share: the world, who waits at Permit, who preempts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from stowplan.framework.status import OK, Status, unschedulable
+from stowplan.framework.status import OK, Status, error, unschedulable
+from stowplan.framework.world import World
 from stowplan.objects.pod import Pod
 
 
 class WaitingPod:
-    """A pod that waits at Permit for the plugins in `deadlines` (plugin -> when its wait ends).
+    """A pod that waits at Permit.
 
-    verdict: None while it waits, then what became of it.
+    pending: the plugins that have not allowed it yet -> how long it waits for each, in
+    nanoseconds from `since`. verdict: None while it waits, then what became of it; the first
+    one counts.
     """
 
-    __slots__ = ("deadlines", "node_name", "pod", "verdict")
+    __slots__ = ("_settled", "node_name", "pending", "pod", "since", "verdict")
 
-    def __init__(self, pod: Pod, node_name: str, deadlines: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        pod: Pod,
+        node_name: str,
+        since: int,
+        pending: Mapping[str, int],
+        settled: list[WaitingPod] | None = None,
+    ) -> None:
+        """settled: who has a verdict is added to it."""
         self.pod = pod
         self.node_name = node_name
-        self.deadlines = dict(deadlines)
+        self.since = since
+        self.pending = dict(pending)
         self.verdict: Status | None = None
+        self._settled = [] if settled is None else settled
+
+    @property
+    def deadline(self) -> int:
+        """When the first of its waits is over."""
+        return self.since + min(self.pending.values())
+
+    def late(self, now: int) -> str:
+        """The plugin whose wait was over first, "" when none is over yet."""
+        over = [(wait, name) for name, wait in self.pending.items() if self.since + wait <= now]
+        return min(over, key=lambda one: one[0])[1] if over else ""
 
     def allow(self, plugin: str) -> None:
         """Let the pod go as far as `plugin` is concerned; it goes when all have."""
-        self.deadlines.pop(plugin, None)
-        if not self.deadlines and self.verdict is None:
-            self.verdict = OK
+        self.pending.pop(plugin, None)
+        if not self.pending:
+            self._settle(OK)
 
-    def reject(self, plugin: str, reason: str = "") -> None:
-        """Send the pod back to the queue, refused by `plugin`."""
-        if self.verdict is None:
-            self.verdict = unschedulable(reason).by(plugin)
+    def reject(self, plugin: str, reason: str = "") -> bool:
+        """Send the pod back to the queue, refused by `plugin`; False when it waits no more."""
+        return self._settle(unschedulable(reason).by(plugin))
+
+    def preempt(self, plugin: str, reason: str) -> bool:
+        """Send the pod back to be tried again, as it was in the way; False as for `reject`."""
+        return self._settle(error(reason).by(plugin))
+
+    def _settle(self, verdict: Status) -> bool:
+        if self.verdict is not None:
+            return False
+        self.verdict = verdict
+        self._settled.append(self)
+        return True
 
 
 class WaitingPods:
@@ -39,8 +72,10 @@ class WaitingPods:
 
     def __init__(self) -> None:
         self._pods: dict[str, WaitingPod] = {}
+        self._settled: list[WaitingPod] = []
 
     def __iter__(self) -> Iterator[WaitingPod]:
+        """In order of arrival."""
         return iter(tuple(self._pods.values()))
 
     def __len__(self) -> int:
@@ -50,22 +85,37 @@ class WaitingPods:
         """The waiting pod of a uid, None when it does not wait."""
         return self._pods.get(uid)
 
-    def add(self, waiting: WaitingPod) -> None:
-        """A pod begins to wait."""
-        self._pods[waiting.pod.uid] = waiting
+    def add(self, pod: Pod, node_name: str, since: int, pending: Mapping[str, int]) -> WaitingPod:
+        """A pod begins to wait for plugins, for each so many nanoseconds at most."""
+        waiting = WaitingPod(pod, node_name, since, pending, self._settled)
+        self._pods[pod.uid] = waiting
+        return waiting
 
     def drop(self, uid: str) -> None:
         """A pod waits no more."""
         self._pods.pop(uid, None)
 
+    def take_settled(self) -> list[WaitingPod]:
+        """Those that have got a verdict since they were last asked for, in that order."""
+        if not self._settled:
+            return []
+        settled = [one for one in self._settled if self._pods.get(one.pod.uid) is one]
+        self._settled.clear()
+        for waiting in settled:
+            self.drop(waiting.pod.uid)
+        return settled
+
 
 class Shared:
-    """waiting: at Permit. preempting: uids of pods whose victims are being evicted.
+    """waiting: at Permit. preempting: uids of pods that are held back while their victims go.
 
-    to_activate: pods that plugins want tried at once; emptied after every attempt.
+    to_activate: pods that are to be tried at once, by uid; emptied as soon as the plugin returns.
+    world: the objects beside nodes and pods as they are now, for gates and hints, which are asked
+    between attempts; in an attempt a plugin reads its snapshot's.
     """
 
     def __init__(self) -> None:
         self.waiting = WaitingPods()
         self.preempting: set[str] = set()
         self.to_activate: dict[str, Pod] = {}
+        self.world = World()

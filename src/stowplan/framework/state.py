@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from stowplan.objects.pod import Pod
+
 T = TypeVar("T")
 
 
@@ -13,15 +15,19 @@ class CycleState:
     A plugin writes in PreFilter or PreScore what its later points read. Use the plugin's name as
     the key. A value that AddPod or RemovePod changes needs a `clone()` method: preemption works
     on clones. Values without one are shared between clones and must not be changed.
+
+    to_activate: pods, by uid, that are to be tried at once when this pod's Permit has let it
+    through, and again when it is bound.
     """
 
-    __slots__ = ("_values", "skip_filter", "skip_pre_bind", "skip_score")
+    __slots__ = ("_values", "skip_filter", "skip_pre_bind", "skip_score", "to_activate")
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
         self.skip_filter: set[str] = set()
         self.skip_score: set[str] = set()
         self.skip_pre_bind: set[str] = set()
+        self.to_activate: dict[str, Pod] = {}
 
     def write(self, key: str, value: object) -> None:
         """Keep `value` under `key`, replacing what was there."""
@@ -56,4 +62,5 @@ class CycleState:
         copy.skip_filter = set(self.skip_filter)
         copy.skip_score = set(self.skip_score)
         copy.skip_pre_bind = set(self.skip_pre_bind)
+        copy.to_activate = dict(self.to_activate)
         return copy

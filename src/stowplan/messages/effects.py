@@ -1,7 +1,8 @@
 """Effects: what to do, in the imperative. `Effect` is the closed list of them.
 
-An effect that writes carries an id, which its outcome repeats, and the term of leadership in
-which it was decided; whoever performs it drops effects of an older term.
+Each carries a number, which its outcome repeats, and the term of leadership in which it was
+decided. Whoever performs effects drops those that write and are of an older term than the latest
+`LeaderElected`; every other one ends in exactly one outcome, where its kind has any.
 """
 
 from __future__ import annotations
@@ -9,35 +10,41 @@ from __future__ import annotations
 from stowplan.messages.events import Message
 
 
-class Bind(Message, frozen=True):
-    """Bind a pod to a node."""
+class Numbered(Message, frozen=True):
+    """Base of effects. effect: its number, never used twice. term: of leadership."""
 
     effect: int
     term: int
+
+
+class Bind(Numbered, frozen=True):
+    """Bind a pod to a node, on condition that it still has this uid. Ends: BindDone, BindFailed."""
+
     uid: str
     namespace: str
     name: str
     node: str
 
 
-class ReadPod(Message, frozen=True):
-    """Read a pod from the API: nobody knows what became of its binding."""
+class ReadPod(Numbered, frozen=True):
+    """Read a pod from the API: nobody knows what became of its binding. Ends: PodRead.
 
-    effect: int
+    A read writes nothing, so it is done in any term. One that gets no answer needs no outcome: it
+    is asked for again.
+    """
+
     uid: str
     namespace: str
     name: str
 
 
-class PatchStatus(Message, frozen=True):
-    """Set the PodScheduled condition to False, and the nomination.
+class PatchStatus(Numbered, frozen=True):
+    """Set the PodScheduled condition to False, and the nomination. Ends: at most PatchFailed.
 
     reason: Unschedulable or SchedulerError, "" leaves the condition alone. nominated_node: None
     leaves status.nominatedNodeName, "" clears it.
     """
 
-    effect: int
-    term: int
     uid: str
     namespace: str
     name: str
@@ -46,8 +53,8 @@ class PatchStatus(Message, frozen=True):
     nominated_node: str | None = None
 
 
-class RecordEvent(Message, frozen=True):
-    """Tell users what happened to a pod, as an Event of events.k8s.io/v1.
+class RecordEvent(Numbered, frozen=True):
+    """Tell users what happened to a pod, as an Event of events.k8s.io/v1. Has no outcome.
 
     type: Normal or Warning. note: at most 1,024 bytes.
     """
@@ -62,11 +69,12 @@ class RecordEvent(Message, frozen=True):
     note: str
 
 
-class Evict(Message, frozen=True):
-    """Make room: set the DisruptionTarget condition on a victim, then delete it."""
+class Evict(Numbered, frozen=True):
+    """Make room: set the DisruptionTarget condition on a victim, then delete it.
 
-    effect: int
-    term: int
+    message: of the condition. Ends: EvictDone when the deletion was taken, EvictFailed.
+    """
+
     uid: str
     namespace: str
     name: str
@@ -74,11 +82,12 @@ class Evict(Message, frozen=True):
     message: str
 
 
-class Prepare(Message, frozen=True):
-    """Run a plugin's `perform` for a pod, outside, for at most timeout_s seconds."""
+class Prepare(Numbered, frozen=True):
+    """Run a plugin's `perform` for a pod, for at most timeout_s seconds.
 
-    effect: int
-    term: int
+    `Machine.work` has all that it is told. Ends: PrepareDone, PrepareFailed.
+    """
+
     uid: str
     plugin: str
     point: str
@@ -86,10 +95,21 @@ class Prepare(Message, frozen=True):
     timeout_s: float
 
 
-class Wake(Message, frozen=True):
-    """Send a Tick at this time, or later; nothing is due before."""
+class Cancel(Numbered, frozen=True):
+    """Stop the Prepare of number `prepare`: nobody waits for it any more. Has no outcome, nor has
+    the Prepare now. As it writes nothing it is done in any term."""
 
-    at: float
+    uid: str
+    prepare: int
 
 
-Effect = Bind | ReadPod | PatchStatus | RecordEvent | Evict | Prepare | Wake
+class Wake(Numbered, frozen=True):
+    """Call again at this time, or later, with or without events. Has no outcome.
+
+    at: whole nanoseconds. Until then nothing is due but what events bring.
+    """
+
+    at: int
+
+
+Effect = Bind | ReadPod | PatchStatus | RecordEvent | Evict | Prepare | Cancel | Wake

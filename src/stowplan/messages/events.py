@@ -81,8 +81,8 @@ class BindDone(Message, frozen=True):
 class BindFailed(Message, frozen=True):
     """The API refused the binding, or nobody knows.
 
-    code: the HTTP status, 0 for none (a timeout, a connection that broke). 404, 409 and 422 are
-    definite; 0 and 5xx leave it open whether the pod is bound.
+    code: the HTTP status, 0 for none (a timeout, a connection that broke). 4xx is definite, save
+    408; that, 0 and 5xx leave it open whether the pod is bound.
     """
 
     effect: int
@@ -132,7 +132,7 @@ class PrepareDone(Message, frozen=True):
 
 
 class PrepareFailed(Message, frozen=True):
-    """That work failed or took longer than its timeout."""
+    """That work failed, or was stopped because its time was up."""
 
     effect: int
     uid: str
@@ -160,6 +160,10 @@ class LeaderElected(Message, frozen=True):
     term: int
 
 
+class LeaderLost(Message, frozen=True):
+    """This scheduler leads no more. It goes on following the watch."""
+
+
 class Tick(Message, frozen=True):
     """Time has passed; whatever is due is due."""
 
@@ -185,5 +189,6 @@ Event = (
     | Allowed
     | Rejected
     | LeaderElected
+    | LeaderLost
     | Tick
 )

@@ -29,8 +29,10 @@ def with_defaults(found: Object) -> Object:
         case StorageClass() if found.volume_binding_mode is None:
             return replace(found, volume_binding_mode="Immediate")
         case PersistentVolume() | PersistentVolumeClaim():
+            # A volume knows its claim by uid.
+            own = found.key if isinstance(found, PersistentVolumeClaim) else found.name
+            meta = replace(found.metadata, uid=found.metadata.uid or own)
             mode = found.spec.volume_mode or "Filesystem"
-            meta = replace(found.metadata, uid=found.metadata.uid or found.name)
             return replace(found, metadata=meta, spec=replace(found.spec, volume_mode=mode))
         case Namespace():
             return labelled(found)

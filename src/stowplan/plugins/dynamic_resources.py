@@ -1,4 +1,4 @@
-"""DynamicResources: devices that pods claim. Claims are not allocated yet: see `Differs:` below.
+"""DynamicResources: devices that pods claim. Claims are not allocated yet.
 
 A pod without resource claims passes as in the original, down to the message that PostFilter adds
 to every refusal. A pod with claims is refused, so that it never runs without its devices.

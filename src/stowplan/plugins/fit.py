@@ -22,10 +22,12 @@ from stowplan.framework import (
     Status,
     unresolvable,
 )
+from stowplan.framework.clusterevents import EventWithHint
 from stowplan.objects.pod import Pod
 from stowplan.objects.quantity import format_quantity
 from stowplan.objects.requests import fit_requests, fit_score_requests, is_extended
 from stowplan.objects.selectors import label_key_errors
+from stowplan.plugins.hints.fit import fit_events
 from stowplan.plugins.resource_scorer import OfNode, OfRows, Source, scored, stocks
 from stowplan.plugins.scoring_strategy import LEAST, ScoringStrategy
 
@@ -82,6 +84,7 @@ class NodeResourcesFit:
 
     def __init__(self, args: NodeResourcesFitArgs, handle: Handle) -> None:
         self.args = args
+        self.handle = handle
         self._sidecars_allowed = handle.gates.sidecar_containers
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
@@ -138,7 +141,9 @@ class NodeResourcesFit:
         """Need and have of all that is short."""
         texts = []
         if len(node.pods) + 1 > node.pod_limit:
-            texts.append(f"pods: needs 1, {node.pod_limit - len(node.pods)} free of {node.pod_limit}")
+            texts.append(
+                f"pods: needs 1, {node.pod_limit - len(node.pods)} free of {node.pod_limit}"
+            )
         for name, amount in self.wanted(pod):
             if amount > node.free(name):
                 offered = node.allocatable.get(name, 0)
@@ -177,6 +182,11 @@ class NodeResourcesFit:
         resources = self.args.scoring_strategy.resources
         held = stocks(source, resources, _score_requests(pod), fill_in=True)
         return scored(held, source.n_rows, self._rule)
+
+    def events_to_register(self) -> tuple[EventWithHint, ...]:
+        """Room is made: by a pod that goes or shrinks, by a node, by a class of devices."""
+        shared, devices = self.handle.shared, self.handle.gates.dra_extended_resource
+        return fit_events(_wanted, lambda: shared.world, devices=devices)
 
     def signature(self, pod: Pod) -> object:
         """What is asked for, as filtering and as scoring count it."""

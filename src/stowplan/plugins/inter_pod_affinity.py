@@ -39,10 +39,12 @@ from stowplan.framework import (
     unresolvable,
     unschedulable,
 )
+from stowplan.framework.clusterevents import EventWithHint
 from stowplan.objects.pod import Pod
 from stowplan.objects.selectors import Requirement
 from stowplan.objects.workload import Namespace
 from stowplan.plugins.arithmetic import count
+from stowplan.plugins.hints.affinity import inter_pod_affinity_events
 
 Ints = NDArray[np.int64]
 Pair = tuple[str, str]
@@ -358,6 +360,10 @@ class InterPodAffinity:
         share = (scores - scores.min()).astype(np.float64) / float(spread)
         normal: NDArray[np.int64] = (SCORE_MAX * share).astype(np.int64)
         return normal
+
+    def events_to_register(self) -> tuple[EventWithHint, ...]:
+        """Pods come near or leave, or nodes change domains."""
+        return inter_pod_affinity_events()
 
     def signature(self, pod: Pod) -> object:
         """The labels, the namespace and the terms."""

@@ -127,9 +127,7 @@ class NodeAffinity:
             if node.labels.get(key) != value:
                 texts.append(f"nodeSelector: needs {key}={value}, has {_said(node, key)}")
         for selector in (self._added_required, required_selector(pod)):
-            if selector is not None and not node_selector_matches(
-                selector, node.labels, node.name
-            ):
+            if selector is not None and not node_selector_matches(selector, node.labels, node.name):
                 texts += [_unmet(term, node) for term in selector.node_selector_terms]
         return texts
 
@@ -215,7 +213,9 @@ def _unmet(term: NodeSelectorTerm, node: NodeInfo) -> str:
             wanted = f"{requirement.key} {requirement.operator}"
             if requirement.values:
                 wanted += f" [{' '.join(requirement.values)}]"
-            texts.append(f"needs {wanted}, has {value if is_field else _said(node, requirement.key)}")
+            texts.append(
+                f"needs {wanted}, has {value if is_field else _said(node, requirement.key)}"
+            )
     return "affinity: " + " and ".join(texts)
 
 

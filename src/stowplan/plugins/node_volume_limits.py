@@ -133,6 +133,7 @@ class NodeVolumeLimits:
         """A driver that must be on the node and is not; "" when there is none, or nobody asks.
 
         Differs: of several the original names any, in the order of a Go map.
+        Unproved: no recorded answer has the feature gate on.
         """
         if not self._asks_for_driver:
             return ""

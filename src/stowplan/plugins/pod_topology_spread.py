@@ -38,12 +38,14 @@ from stowplan.framework import (
     unresolvable,
     unschedulable,
 )
+from stowplan.framework.clusterevents import EventWithHint
 from stowplan.objects.node import HOSTNAME_LABEL, Node, Taint
 from stowplan.objects.pod import Pod
 from stowplan.objects.selectors import SelectorError
 from stowplan.objects.taints import HARD_EFFECTS, is_tolerated
 from stowplan.plugins.arithmetic import count, quotient
 from stowplan.plugins.default_selector import default_requirements
+from stowplan.plugins.hints.spread import pod_topology_spread_events
 from stowplan.plugins.node_selection import is_selected, selected_column
 from stowplan.plugins.spread_constraint import (
     HARD,
@@ -182,6 +184,7 @@ class PodTopologySpread:
     def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
         self._is_system = args.is_system
         self._defaults = SYSTEM_DEFAULTS if args.is_system else args.default_constraints
+        self.handle = handle
         self._comparisons = handle.gates.taint_toleration_comparison_operators
 
     # Which constraints, and which nodes they look at.
@@ -409,6 +412,11 @@ class PodTopologySpread:
         return None if has_keys.all() else ~has_keys
 
     # The rest.
+
+    def events_to_register(self) -> tuple[EventWithHint, ...]:
+        """Pods that count come, change or go, or nodes that are domains do."""
+        shared = self.handle.shared
+        return pod_topology_spread_events(lambda pod: self.constraints(pod, HARD, shared.world))
 
     def signature(self, pod: Pod) -> object:
         """All that constraints read of a pod, and what default constraints find it by."""

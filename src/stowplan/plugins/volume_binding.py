@@ -208,7 +208,10 @@ class VolumeBinding:
         return OK if self._scores else SKIP
 
     def score(self, node: NodeInfo, state: CycleState) -> int:
-        """The shape's score for the share of the storage that the pod would take, 0 to 100."""
+        """The shape's score for the share of the storage that the pod would take, 0 to 100.
+
+        Unproved: no recorded answer has the feature gate on.
+        """
         volumes: PodVolumes | None = state.find(self.name)
         if volumes is None or not self._scores:
             return 0

@@ -5,6 +5,8 @@ Whoever runs the cycle puts these objects into its world at once, so that the ne
 and sends the differences to the API server before the pod is bound; then the volume controller and
 the drivers do the rest, and the pod waits until `progress` says that all is done.
 
+Unproved: recorded answers end where a node is chosen; this was read off the source.
+
 Source: kube-scheduler v1.36, plugins/volumebinding: AssumePodVolumes, RevertAssumedPodVolumes,
 bindAPIUpdate and checkBindings.
 """

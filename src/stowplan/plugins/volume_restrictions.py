@@ -25,8 +25,10 @@ from stowplan.framework import (
     unresolvable,
     unschedulable,
 )
+from stowplan.framework.clusterevents import EventWithHint
 from stowplan.objects.pod import Pod
 from stowplan.objects.volume import Volume
+from stowplan.plugins.hints.volumes import volume_restrictions_events
 from stowplan.plugins.volume_claims import find_claim, not_found, uses_of
 from stowplan.plugins.volume_use import VolumeUse, disk_keys
 
@@ -155,6 +157,10 @@ class VolumeRestrictions:
         if code == 1:
             return self.DISK_CONFLICT
         return NO_STATE if state.find(self.name) is None else self.CLAIM_CONFLICT
+
+    def events_to_register(self) -> tuple[EventWithHint, ...]:
+        """A pod frees a disk or a claim, or a node or a claim of the pod arrives."""
+        return volume_restrictions_events(self.clashes)
 
     def signature(self, pod: Pod) -> object:
         """The claims that the pod names, and its disks."""

@@ -23,6 +23,7 @@ from stowplan.framework import (
     error,
     unresolvable,
 )
+from stowplan.framework.clusterevents import EventWithHint
 from stowplan.objects.pod import Pod
 from stowplan.objects.storage import PersistentVolume, StorageClass
 from stowplan.plugins.arithmetic import count
@@ -33,6 +34,7 @@ from stowplan.plugins.csi_translation import (
     ZONE,
     ZONE_SEPARATOR,
 )
+from stowplan.plugins.hints.volumes import volume_zone_events
 from stowplan.plugins.volume_claims import (
     WAIT_FOR_FIRST_CONSUMER,
     class_name,
@@ -164,6 +166,10 @@ class VolumeZone:
                     f"volume {topology.volume_name}: needs {key} {needs}, node has {shown}"
                 )
         return texts
+
+    def events_to_register(self) -> tuple[EventWithHint, ...]:
+        """Claims, volumes, classes that bind late, or nodes come or change."""
+        return volume_zone_events(topologies_of)
 
     def signature(self, pod: Pod) -> object:
         """The claims that the pod names."""

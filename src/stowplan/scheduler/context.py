@@ -35,6 +35,7 @@ class Context:
         self.queue = SchedulingQueue.of(self.frameworks, self.known.get, cache.world, options)
         cache.nominate_by(self.queue.nominator)
         self.shared: Shared = next(iter(self.frameworks.values())).shared
+        self.shared.world = cache.world
         self.now = 0
         self.term = 1
         self.outbox: list[Effect] = []

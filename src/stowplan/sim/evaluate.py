@@ -10,7 +10,7 @@ import msgspec
 from stowplan.framework import ConfigError
 from stowplan.objects.codec import DecodeError
 from stowplan.objects.quantity import QuantityError
-from stowplan.sim import attempts, sequences
+from stowplan.sim import attempts, queue_cases, queue_scripts, sequences
 from stowplan.sim.input_error import InputError
 
 FORMATS: dict[str, Callable[[bytes], tuple[str, dict[str, Any]]]] = {}
@@ -27,8 +27,14 @@ def _sequence(line: bytes) -> tuple[str, dict[str, Any]]:
     return case.id, sequences.answer(case)
 
 
+def _queue(line: bytes) -> tuple[str, dict[str, Any]]:
+    case = queue_cases.read_case(line)
+    return case.id, queue_scripts.answer(case)
+
+
 FORMATS["attempt"] = _attempt
 FORMATS["sequence"] = _sequence
+FORMATS["queue"] = _queue
 
 
 def evaluate(

@@ -30,129 +30,26 @@ from stowplan.framework.clusterevents import (
     node_changes,
     pod_changes,
 )
-from stowplan.framework.world import World
-from stowplan.objects.codec import convert, decode
-from stowplan.objects.device import DeviceClass, ResourceClaim, ResourceSlice
-from stowplan.objects.meta import Object, ObjectMeta, Value
+from stowplan.framework.shared import Shared
+from stowplan.framework.world import World, key_of
+from stowplan.objects.codec import convert
+from stowplan.objects.meta import Object, ObjectMeta
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
-from stowplan.objects.storage import (
-    CSIDriver,
-    CSINode,
-    CSIStorageCapacity,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-    VolumeAttachment,
-)
-from stowplan.objects.workload import Namespace
-from stowplan.plugins.default_preemption import DefaultPreemption
-from stowplan.queue import SECOND, QueueEntry, QueueOptions, SchedulingQueue
+from stowplan.queue import SECOND, QueueEntry, SchedulingQueue
 from stowplan.queue.inflight import Happening
+from stowplan.sim.queue_cases import Op, QueueCase, value_of
 
 Answer = dict[str, Any]
 Change = tuple[ClusterEvent, Any, Any]
 """An event, with the object before and after."""
 
 _MS = SECOND // 1000
-_KINDS: dict[str, type[Object]] = {
-    kind.__name__: kind
-    for kind in (
-        Pod,
-        Node,
-        Namespace,
-        PersistentVolume,
-        PersistentVolumeClaim,
-        StorageClass,
-        CSINode,
-        CSIDriver,
-        CSIStorageCapacity,
-        VolumeAttachment,
-        ResourceClaim,
-        ResourceSlice,
-        DeviceClass,
-    )
-}
 _WILDCARDS = {
     "*/All": ANYTHING,
     "UnschedulableTimeout": UNSCHEDULABLE_TIMEOUT,
     "ForceActivate": FORCE_ACTIVATE,
 }
-
-
-class Config(Value, frozen=True):
-    """The queue's options, as the script has them."""
-
-    pod_initial_backoff_seconds: int = 1
-    pod_max_backoff_seconds: int = 10
-    pod_max_in_unschedulable_pods_duration_seconds: int = 300
-    pop_from_backoff_q: bool = msgspec.field(default=True, name="popFromBackoffQ")
-
-    def options(self) -> QueueOptions:
-        """The same for the queue."""
-        return QueueOptions(
-            initial_backoff_s=self.pod_initial_backoff_seconds,
-            max_backoff_s=self.pod_max_backoff_seconds,
-            max_parked_s=self.pod_max_in_unschedulable_pods_duration_seconds,
-            pop_from_backoff=self.pop_from_backoff_q,
-        )
-
-
-class Nominate(Value, frozen=True):
-    """What an attempt wants nominated. mode: override, noop or nil."""
-
-    mode: str = "nil"
-    node: str = ""
-
-    @property
-    def told(self) -> str | None:
-        """The node, None to go by the pod's status."""
-        return self.node if self.mode == "override" else None
-
-
-class Op(Value, frozen=True, gc=True):
-    """One operation; which fields count depends on `op`. ms: the clock is moved first."""
-
-    op: str
-    ms: int = 0
-    pod: str = ""
-    uid: str = ""
-    pods: tuple[str, ...] = ()
-    object: dict[str, Any] | None = None
-    handler: bool = False
-    keep: bool = False
-    unschedulable_plugins: frozenset[str] = frozenset()
-    pending_plugins: frozenset[str] = frozenset()
-    nominate: Nominate = Nominate()
-    event: str = ""
-    kind: str = ""
-    old: dict[str, Any] | None = None
-    new: dict[str, Any] | None = None
-    priority_le: int | None = msgspec.field(default=None, name="priorityLE")
-    node: str = ""
-    value: bool = False
-
-
-class QueueCase(Value, frozen=True, gc=True):
-    """A script, with the objects that are there before it starts."""
-
-    id: str
-    ops: tuple[Op, ...]
-    config: Config = Config()
-    objects: dict[str, tuple[dict[str, Any], ...]] = {}
-
-
-class QueueLine(msgspec.Struct):
-    """A line of input: a case under `case`, as in the recorded answers."""
-
-    case: QueueCase
-
-
-def read_case(line: bytes) -> QueueCase:
-    """The case on a line; raises DecodeError."""
-    if b'"case"' in line[:64]:
-        return decode(line, QueueLine).case
-    return decode(line, QueueCase)
 
 
 def answer(case: QueueCase) -> Answer:
@@ -172,19 +69,18 @@ class Script:
         self.hints: list[Answer] = []
         for kind, trees in case.objects.items():
             for tree in trees:
-                self._list(_value(kind, tree))
+                self._list(value_of(kind, tree))
         self.preempting: set[str] = set()
         self.queue = self.make_queue()
         self._seen: Answer = _empty()
 
     def make_queue(self) -> SchedulingQueue:
         """The queue of the default profile, which reads this script's listers."""
+        shared = Shared()
+        shared.world, shared.preempting = self.world, self.preempting
         full = registry()
         (profile,) = config.default(full, DEFAULT_PLUGINS).profiles.values()
-        framework = Framework(profile, full, FeatureGates(), world=self.world)
-        preemption = framework.members[DefaultPreemption.name].plugin
-        self.preempting = preemption.preempting
-        by_name = {profile.scheduler_name: framework}
+        by_name = {profile.scheduler_name: Framework(profile, full, FeatureGates(), shared)}
         return SchedulingQueue.of(by_name, self.pods.get, self.world, self.case.config.options())
 
     def run(self) -> Answer:
@@ -197,7 +93,10 @@ class Script:
             raise ValueError(f"{self.case.id}: step {number}: unknown op {op.op!r}")
         self.now += op.ms * _MS
         self.hints = []
-        result = act(op)
+        try:
+            result = act(op)
+        except ValueError as problem:
+            raise ValueError(f"{self.case.id}: step {number} ({op.op}): {problem}") from problem
         step: Answer = {}
         if result is not None:
             step["result"] = result
@@ -217,7 +116,7 @@ class Script:
         self.queue.add(self._listed(op), self.now)
 
     def _on_update(self, op: Op) -> Answer:
-        old, new = self.pods[_pod(op).key], self._listed(op)
+        old, new = self._known(_pod(op).key), self._listed(op)
         waiting = self.queue.parked.get(new.key)
         entries = [] if waiting is None or new.uid in self.queue.in_flight else [waiting]
         events = pod_changes(old, new)
@@ -233,7 +132,7 @@ class Script:
         return result
 
     def _on_delete(self, op: Op) -> Answer | None:
-        pod = self.pods.pop(op.pod)
+        pod = self._unlisted(op.pod)
         self.queue.delete(pod)
         if not op.handler:
             return None
@@ -309,8 +208,10 @@ class Script:
 
     def _attempt(self, op: Op, *, keep: bool = False) -> QueueEntry:
         """The attempt that an operation names, forgotten unless it goes on."""
-        running = self.attempts[op.pod]
-        entry = next(one for one in running if op.uid in ("", one.uid))
+        running = self.attempts.get(op.pod, [])
+        entry = next((one for one in running if op.uid in ("", one.uid)), None)
+        if entry is None:
+            raise ValueError(f"pod: got {op.pod!r}, wanted one that was popped")
         if not keep:
             running.remove(entry)
         return entry
@@ -319,41 +220,43 @@ class Script:
 
     def _on_move(self, op: Op) -> Answer:
         event = _WILDCARDS.get(op.event) or _event(op.event)
-        old = None if op.old is None else _value(op.kind, op.old)
-        new = None if op.new is None else _value(op.kind, op.new)
+        old = None if op.old is None else value_of(op.kind, op.old)
+        new = None if op.new is None else value_of(op.kind, op.new)
         most = op.priority_le
         only = None if most is None else lambda pod: pod.priority <= most
         return self._send([(event, old, new)], only)
 
     def _on_object_add(self, op: Op) -> Answer:
-        new = self._list(_value(op.kind, op.object))
+        new = self._list(value_of(op.kind, op.object))
         return self._send([(_of_kind(op.kind, Action.ADD), None, new)])
 
     def _on_object_update(self, op: Op) -> Answer:
-        value = _value(op.kind, op.object)
-        old, new = self.world.find(type(value), _key(value)), self._list(value)
+        value = value_of(op.kind, op.object)
+        old, new = self.world.find(type(value), key_of(value)), self._list(value)
         if isinstance(old, Node) and isinstance(new, Node):
             return self._send([(event, old, new) for event in node_changes(old, new)])
         return self._send([(_of_kind(op.kind, Action.UPDATE), old, new)])
 
     def _on_object_delete(self, op: Op) -> Answer:
-        value = _value(op.kind, op.object)
-        old = self.world.find(type(value), _key(value))
-        self.world.drop(type(value), _key(value))
+        value = value_of(op.kind, op.object)
+        old = self.world.find(type(value), key_of(value))
+        if old is None:
+            raise ValueError(f"object: got {key_of(value)!r}, wanted a {op.kind} that is there")
+        self.world.drop(type(value), key_of(value))
         return self._send([(_of_kind(op.kind, Action.DELETE), old, None)])
 
     def _on_bound_pod_add(self, op: Op) -> Answer:
         return self._send([(ASSIGNED_POD_ADD, None, self._listed(op))])
 
     def _on_bound_pod_update(self, op: Op) -> Answer:
-        old, new = self.pods[_pod(op).key], self._listed(op)
+        old, new = self._known(_pod(op).key), self._listed(op)
         return self._send([(event, old, new) for event in pod_changes(old, new)])
 
     def _on_bound_pod_delete(self, op: Op) -> Answer:
-        return self._send([(ASSIGNED_POD_DELETE, self.pods.pop(op.pod), None)])
+        return self._send([(ASSIGNED_POD_DELETE, self._unlisted(op.pod), None)])
 
     def _on_bound(self, op: Op) -> Answer:
-        old, new = self.pods[_pod(op).key], self._listed(op)
+        old, new = self._known(_pod(op).key), self._listed(op)
         result = self._send([(ASSIGNED_POD_ADD, None, new)])
         self.queue.delete(old)
         return result
@@ -364,7 +267,7 @@ class Script:
         self.queue.assigned_pod_added(pod, self.now)
 
     def _on_assigned_pod_updated(self, op: Op) -> Answer:
-        old, new = self.pods[_pod(op).key], self._listed(op)
+        old, new = self._known(_pod(op).key), self._listed(op)
         events = pod_changes(old, new)
         for event in events:
             self._ask_parked(event, old, new)
@@ -408,14 +311,14 @@ class Script:
     # Nominations.
 
     def _on_nominate(self, op: Op) -> None:
-        pod = self.pods[op.pod] if op.object is None else _pod(op)
+        pod = self._known(op.pod) if op.object is None else _pod(op)
         self.queue.nominator.nominate(pod, op.nominate.told)
 
     def _on_denominate(self, op: Op) -> None:
-        self.queue.nominator.drop(self.pods[op.pod].uid)
+        self.queue.nominator.drop(self._known(op.pod).uid)
 
     def _on_update_nominated(self, op: Op) -> None:
-        old, new = self.pods[_pod(op).key], self._listed(op)
+        old, new = self._known(_pod(op).key), self._listed(op)
         self.queue.nominator.follow(old, new)
 
     def _on_nominated_pods_for_node(self, op: Op) -> Answer:
@@ -427,10 +330,10 @@ class Script:
         self._listed(op)
 
     def _on_unlist(self, op: Op) -> None:
-        del self.pods[op.pod]
+        self._unlisted(op.pod)
 
     def _on_preempting(self, op: Op) -> None:
-        uid = self.pods[op.pod].uid
+        uid = self._known(op.pod).uid
         if op.value:
             self.preempting.add(uid)
         else:
@@ -439,6 +342,17 @@ class Script:
     def _listed(self, op: Op) -> Pod:
         pod = _pod(op)
         self.pods[pod.key] = pod
+        return pod
+
+    def _known(self, key: str) -> Pod:
+        if key not in self.pods:
+            raise ValueError(f"pod: got {key!r}, wanted one that is listed")
+        return self.pods[key]
+
+    def _unlisted(self, key: str) -> Pod:
+        """The pod, which is listed no more."""
+        pod = self._known(key)
+        del self.pods[key]
         return pod
 
     def _list(self, value: Object) -> Object:
@@ -563,6 +477,8 @@ def _copy(entry: QueueEntry, pod: Pod) -> QueueEntry:
 def _event(text: str) -> ClusterEvent:
     """`RESOURCE/ACTION`, where the resource may hold a slash too."""
     resource, _, action = text.rpartition("/")
+    if action not in ACTION_OF_TITLE:
+        raise ValueError(f"event: got {text!r}, wanted RESOURCE/ACTION, such as Node/Add")
     return ClusterEvent(resource, ACTION_OF_TITLE[action])
 
 
@@ -572,16 +488,6 @@ def _of_kind(kind: str, action: Action) -> ClusterEvent:
 
 def _pod(op: Op) -> Pod:
     return convert(op.object, Pod)
-
-
-def _value(kind: str, tree: dict[str, Any] | None) -> Object:
-    if kind not in _KINDS:
-        raise ValueError(f"kind: got {kind!r}, wanted one of {', '.join(_KINDS)}")
-    return convert(tree, _KINDS[kind])
-
-
-def _key(value: Object) -> str:
-    return getattr(value, "key", value.name)
 
 
 def _unknown(key: str) -> Pod:

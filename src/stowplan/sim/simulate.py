@@ -205,9 +205,11 @@ class _Run:
         permit = framework.run_permit(pod, node, state)
         if not isinstance(permit, Status):
             return f"{', '.join(permit)}: {WAITING}"
-        for status in (permit, framework.run_pre_bind(pod, node, state)):
-            if not status.is_success:
-                return status.message
+        if not permit.is_success:
+            return permit.message
+        status = framework.run_pre_bind(pod, node, state)
+        if not status.is_success:
+            return status.message
         status = framework.run_bind(pod, node, state)
         if not status.is_success:
             return status.message or "no Bind plugin took the pod"

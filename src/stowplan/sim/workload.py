@@ -45,8 +45,8 @@ class Pool(NamedTuple):
 
 
 POOLS = (
-    Pool("small", 0.30, 16, 64),
-    Pool("large", 0.28, 64, 256),
+    Pool("small", 0.37, 16, 64),
+    Pool("large", 0.21, 64, 256),
     Pool("memory", 0.10, 32, 512),
     Pool("spot", 0.12, 32, 128, taint="stowplan.dev/spot", effect="PreferNoSchedule"),
     Pool("edge", 0.02, 8, 32, taint="stowplan.dev/edge"),
@@ -111,7 +111,6 @@ def _node(name: str, pool: Pool, zone: str, dice: np.random.Generator) -> Tree:
     offers = {
         "cpu": f"{pool.cpu * 1000 - 200}m",
         "memory": f"{pool.memory_gib * 1024 * 95 // 100}Mi",
-        "ephemeral-storage": "200Gi",
         "pods": "110",
     }
     labels = {HOSTNAME_LABEL: name, ZONE_LABEL: zone, POOL_LABEL: pool.name}
@@ -121,13 +120,10 @@ def _node(name: str, pool: Pool, zone: str, dice: np.random.Generator) -> Tree:
         labels[GPU_MODEL] = pool.model
     if pool.taint:
         taints.append({"key": pool.taint, "value": "true", "effect": pool.effect})
-    is_cordoned = bool(dice.random() < 0.01)
-    if is_cordoned:
-        taints.append({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"})
     pulled = [image for image in IMAGES if dice.random() < 0.4]
     return {
         "metadata": {"name": name, "uid": name, "labels": labels},
-        "spec": {"taints": taints, "unschedulable": is_cordoned},
+        "spec": {"taints": taints},
         "status": {
             "allocatable": offers,
             "images": [{"names": [i], "sizeBytes": IMAGES[i] * MIB} for i in pulled],
@@ -164,10 +160,10 @@ _BASE, _JVM, _PYTHON, _PROXY, _CUDA, _NOTEBOOK = IMAGES
 
 TEMPLATES = (
     # Services: many small replicas.
-    Template("front", 9, 12, 250, 256, _PROXY, is_service=True),
-    Template("front-large", 3, 8, 1000, 1024, _PROXY, is_service=True),
-    Template("api", 9, 8, 500, 1024, _JVM, is_service=True),
-    Template("api-urgent", 4, 6, 1000, 2048, _JVM, _URGENT, is_service=True),
+    Template("front", 9, 12, 1000, 1024, _PROXY, is_service=True),
+    Template("front-large", 3, 8, 4000, 4096, _PROXY, is_service=True),
+    Template("api", 9, 8, 2000, 4096, _JVM, is_service=True),
+    Template("api-urgent", 4, 6, 3000, 6144, _JVM, _URGENT, is_service=True),
     Template(
         "checkout",
         3,
@@ -199,8 +195,8 @@ TEMPLATES = (
     Template("cron", 4, 2, 100, 128, _PYTHON),
     Template("best-effort", 3, 4, 0, 0, _BASE),
     # Batch: bursts that may go to cheap machines.
-    Template("etl", 6, 25, 2000, 8192, _PYTHON, {**_BATCH, **_SPOT}),
-    Template("etl-wide", 3, 15, 8000, 16_384, _PYTHON, {**_BATCH, **_SPOT}),
+    Template("etl", 6, 25, 6000, 24_576, _PYTHON, {**_BATCH, **_SPOT}),
+    Template("etl-wide", 5, 15, 14_000, 32_768, _PYTHON, {**_BATCH, **_SPOT}),
     Template(
         "render",
         2,
@@ -211,7 +207,7 @@ TEMPLATES = (
         {**_BATCH, **_SPOT, **_prefers(60, POOL_LABEL, "spot")},
     ),
     Template("report", 3, 5, 1000, 12_288, _PYTHON, _BATCH),
-    Template("ci", 5, 10, 4000, 8192, _BASE, _SPOT),
+    Template("ci", 5, 10, 8000, 16_384, _BASE, _SPOT),
     Template("backup", 1, 6, 500, 512, _BASE, _requires(ZONE_LABEL, "zone-c")),
     # GPUs: shares of machines, whole ones, and models by name.
     Template(

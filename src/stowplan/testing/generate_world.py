@@ -18,6 +18,7 @@ from stowplan.objects.storage import (
     CSINode,
     CSINodeDriver,
     CSINodeSpec,
+    CSIStorageCapacity,
     CSIVolume,
     ObjectReference,
     PersistentVolume,
@@ -205,7 +206,17 @@ def _in_zone(zone: str) -> VolumeNodeAffinity:
 
 
 def _drivers(dice: Dice, node_names: Sequence[str]) -> Iterator[Object]:
-    yield CSIDriver(metadata=ObjectMeta(name=DRIVER), spec=CSIDriverSpec(attach_required=True))
+    yield CSIDriver(
+        metadata=ObjectMeta(name=DRIVER),
+        spec=CSIDriverSpec(attach_required=True, storage_capacity=chance(dice, 2)),
+    )
+    for zone in ZONES:
+        yield CSIStorageCapacity(
+            metadata=ObjectMeta(name=f"in-{zone}", namespace="default"),
+            node_topology=LabelSelector(match_labels={ZONE: zone}),
+            storage_class_name="waits",
+            capacity=pick(dice, ("20Gi", "7Gi", "1Gi")),
+        )
     for name in node_names:
         limit = pick(dice, (None, 1, 2, 0))
         driver = CSINodeDriver(

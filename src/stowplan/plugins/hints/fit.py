@@ -31,12 +31,14 @@ Wanted = Callable[[Pod], tuple[tuple[str, int], ...]]
 """(resource, amount in base units) of what a pod asks for, every amount above 0."""
 
 
-def fit_events(wanted: Wanted, world: World, *, devices: bool) -> tuple[EventWithHint, ...]:
-    """What NodeResourcesFit registers. world: has the device classes. devices: whether a class may
-    stand for an extended resource (a feature gate)."""
+def fit_events(
+    wanted: Wanted, world: Callable[[], World], *, devices: bool
+) -> tuple[EventWithHint, ...]:
+    """What NodeResourcesFit registers. world: as it is now, for its device classes. devices:
+    whether a class may stand for an extended resource (a feature gate)."""
 
     def delegated(resource: str) -> bool:
-        return devices and is_scalar(resource) and _has_class(resource, world)
+        return devices and is_scalar(resource) and _has_class(resource, world())
 
     def after_node(pod: Pod, old: Node | None, new: Node) -> QueueingHint:
         offered = allocatable_amounts(new)

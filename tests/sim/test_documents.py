@@ -1,0 +1,166 @@
+"""YAML and JSON to documents: what is read, as what, and where it is wrong."""
+
+import re
+from typing import Any
+
+import pytest
+
+from stowplan.config.document import documents as config_documents
+from stowplan.config.strict import Problems
+from stowplan.sim.documents import ALIASED_MAX, DEPTH_MAX, documents
+from stowplan.sim.input_error import InputError
+
+
+def trees(text: str, form: str = "") -> list[Any]:
+    return [document.tree for document in documents(text.encode(), "f", form)]
+
+
+def complaint(text: str | bytes, form: str = "") -> str:
+    data = text.encode() if isinstance(text, str) else text
+    with pytest.raises(InputError) as caught:
+        list(documents(data, "f", form))
+    return str(caught.value)
+
+
+# What is read.
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("", []),
+        ("# only a remark\n", []),
+        ("a: 1", [{"a": 1}]),
+        ("a: 1\n---\nb: 2\n", [{"a": 1}, {"b": 2}]),
+        ("---\n---\n# nothing\n---\na: 1\n...\n", [{"a": 1}]),
+        ("{a: 1, b: [x]}", [{"a": 1, "b": ["x"]}]),
+        ('{"a": 1}', [{"a": 1}]),
+        ('{"a": 1}\n{"b": 2}', [{"a": 1}, {"b": 2}]),
+        ('{"a": 1}\n---\n{"b": 2}\n', [{"a": 1}, {"b": 2}]),
+        ("\ufeff{}", [{}]),
+        ("a: &x {b: 1}\nc: *x\n", [{"a": {"b": 1}, "c": {"b": 1}}]),
+        ("a: &x {b: 1}\nc: {<<: *x, d: 2}\n", [{"a": {"b": 1}, "c": {"b": 1, "d": 2}}]),
+        ("a: &x {b: 1}\nc: {<<: *x, b: 2}\n", [{"a": {"b": 1}, "c": {"b": 2}}]),
+        ("a: |\n  x\n  ---\n", [{"a": "x\n---\n"}]),
+        ("1: x\ntrue: y\n", [{"1": "x", "true": "y"}]),
+    ],
+)
+def test_documents(text: str, wanted: list[Any]) -> None:
+    assert trees(text, "yaml") == wanted
+
+
+def test_json_is_found_out_by_its_first_character() -> None:
+    assert trees('{"a": "\\u0041"}') == [{"a": "A"}]
+    assert trees('{"a": 1}{"a": 2}', "json") == [{"a": 1}, {"a": 2}]
+    assert trees(" ", "json") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("2026-01-31T12:00:00Z", "2026-01-31T12:00:00Z"),
+        ("2026-01-31", "2026-01-31"),
+        ("22:22", "22:22"),
+        ("'1'", "1"),
+        ("!!str 1", "1"),
+        ("500m", "500m"),
+        ("1e3", 1000.0),
+        ("1Gi", "1Gi"),
+        ("0x1f", 31),
+        ("010", 8),
+        ("1_000", 1000),
+        ("yes", True),
+        ("Off", False),
+        ("y", "y"),
+        ("~", None),
+        ("", None),
+        ("-.inf", float("-inf")),
+    ],
+)
+def test_scalars(text: str, wanted: Any) -> None:
+    ((value,),) = (tree.values() for tree in trees(f"a: {text}\n"))
+    assert value == wanted
+    assert type(value) is type(wanted)
+
+
+SCALARS = re.findall(
+    r"\S+",
+    "a '1' 1 -1 +1 1.5 .5 1. 1e3 1e-3 1e400 0 00 08 0o17 0b11 0xff 1_0 _1 ~ null Null nULL true "
+    "True tRUE yes NO on Off y n .inf -.Inf .nan .NaN 2026-01-31 12:30 1.2.3 500m 1Gi -- = "
+    "0x 0b 1__0 +0x1f -010 !!str",
+)
+
+
+@pytest.mark.parametrize("text", SCALARS)
+def test_scalars_are_read_as_in_configuration_files(text: str) -> None:
+    problems = Problems()
+    source = f"a: {text}\n"
+    assert str(trees(source)) == str(config_documents(source, problems))
+    assert not problems.found
+
+
+def test_documents_know_where_they_stand() -> None:
+    found = list(documents(b"# x\n---\n---\n\nkind: A\n---\nkind: B\n", "f", "yaml"))
+    assert [document.place for document in found] == ["document 2, line 5", "document 3, line 7"]
+    (found_json,) = documents(b'{"a": 1}', "f", "json")
+    assert found_json.place == "document 1"
+
+
+# What is wrong.
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "wanted"),
+    [
+        ("a: 1\nb: 2\na: 3\n", "yaml", "f: line 3, column 1: got the key 'a' again, wanted each"),
+        ("a:\n  b: [1, 2\n", "yaml", "f: line 3, column 1: got did not find expected ',' or ']'"),
+        ("a: b: c\n", "yaml", "f: line 1, column 5: got mapping values are not allowed"),
+        ("? [a]\n: b\n", "yaml", "f: line 1, column 3: got a key that is no scalar, wanted a name"),
+        ("a: *x\n", "yaml", "f: line 1, column 4: got *x, wanted an anchor that was defined"),
+        ("a: &x [*x]\n", "yaml", "f: line 1, column 8: got *x, wanted a value that does not"),
+        ("a: !!python/object:os.x {}\n", "yaml", "f: line 1, column 4: got the tag 'tag:yaml.org"),
+        ("a: !!binary aGk=\n", "yaml", "f: line 1, column 4: got the tag 'tag:yaml.org,2002:bin"),
+        ("<<: [1]\n", "yaml", "f: line 1, column 5: got another value for <<, wanted a mapping"),
+        ("a: \x01\n", "yaml", "f: "),
+        ('{"a": 1,}', "json", "f: line 1, column 9: got '}', wanted JSON"),
+        ('{"a": 1}\n nope', "json", "f: line 2, column 2: got 'nope', wanted JSON"),
+        ('{"a": ', "json", "f: line 1, column 7: got the end of the text, wanted JSON"),
+        ("a: 1", "json", "f: line 1, column 1: got 'a: 1', wanted JSON"),
+        ('{"a": 1,}', "", "f: line 1, column 9: got '}', wanted JSON"),
+    ],
+)
+def test_complaints(text: str, form: str, wanted: str) -> None:
+    text = complaint(text, form)
+    assert text.startswith(wanted), text
+    assert "wanted" in text
+    assert "\n" not in text
+
+
+def test_what_is_not_utf_8() -> None:
+    assert complaint(b"a: 1\nb: \xff\n") == "f: line 2: got the byte 0xff, wanted text in UTF-8"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        "a: " + "[" * 5000 + "]" * 5000,
+        "\n".join("  " * depth + f"a{depth}:" for depth in range(500)),
+    ],
+)
+def test_deep_nesting_in_yaml_ends_in_a_line(text: str) -> None:
+    wanted = f"got deeper nesting, wanted at most {DEPTH_MAX} levels"
+    assert complaint(text, "yaml").endswith(wanted)
+
+
+@pytest.mark.parametrize("tail", ["", "]" * 100_000 + "}"])
+def test_deep_nesting_in_json_ends_in_a_line(tail: str) -> None:
+    text = '{"a": ' + "[" * 100_000 + tail
+    assert "deeper nesting" in complaint(text, "json")
+
+
+def test_aliases_within_aliases_end_in_a_line() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
+    text = complaint("\n".join(lines), "yaml")
+    assert text.endswith(f"got what comes to more, wanted at most {ALIASED_MAX} values by alias")
