@@ -24,8 +24,7 @@ from stowplan.queue import SECOND, QueueEntry, QueueOptions
 
 N_THREADS = 8
 STEP = SECOND // 5
-N_STEPS = 60 * SECOND // STEP
-N_STEPS_MAX = N_STEPS + 200
+A_MINUTE = 60 * SECOND // STEP
 LAST_ATTEMPT = 6
 
 
@@ -62,6 +61,10 @@ class Traffic:
             self.held[key] -= 1
             self.finished[key] += finished
 
+    def n_finished(self) -> int:
+        with self.lock:
+            return sum(self.finished.values())
+
 
 def fate(entry: QueueEntry) -> int:
     """0..9 by name and attempt, the same in every run; 0 from the last attempt on."""
@@ -90,8 +93,10 @@ def work(queue: BlockingQueue, traffic: Traffic) -> None:
             traffic.closed += 1
 
 
-def drive(make: Callable[[Clock], BlockingQueue], per_step: int = 3) -> tuple[Traffic, int]:
-    """A minute of virtual traffic, and then as long as anything is left (but not for ever).
+def drive(
+    make: Callable[[Clock], BlockingQueue], n_steps: int = A_MINUTE, patience: int = 10 * A_MINUTE
+) -> tuple[Traffic, int]:
+    """Virtual traffic, and then as long as anything is left, for at most `patience` steps.
 
     Returns what was done, and how many tasks were added.
     """
@@ -101,12 +106,12 @@ def drive(make: Callable[[Clock], BlockingQueue], per_step: int = 3) -> tuple[Tr
     for worker in workers:
         worker.start()
     n_added = 0
-    for step in range(N_STEPS_MAX):
-        if step < N_STEPS:
-            for _ in range(per_step):
+    for step in range(n_steps + patience):
+        if step < n_steps:
+            for _ in range(3):
                 queue.add(task(f"t{n_added}", priority=n_added % 3))
                 n_added += 1
-        elif sum(traffic.finished.values()) >= n_added:
+        elif traffic.n_finished() >= n_added:
             break
         if step % 7 == 0:
             queue.move(ANYTHING, None, None)
@@ -146,7 +151,7 @@ def test_control_a_queue_that_forgets_what_was_refused() -> None:
                 return ""
             return super().put_back(entry)
 
-    traffic, n_added = drive(lambda clock: Forgetful.of_tasks(clock=clock), per_step=1)
+    traffic, n_added = drive(lambda clock: Forgetful.of_tasks(clock=clock), 20, patience=100)
     assert "finished" in faults(traffic, n_added)[0]
 
 
@@ -158,8 +163,8 @@ def test_control_a_queue_that_looks_instead_of_taking() -> None:
                 self._queue.active.put(taken)
             return taken
 
-    options = QueueOptions.without_hints()
-    traffic, n_added = drive(lambda clock: Peeking.of_tasks(options, clock), per_step=1)
+    options = QueueOptions(hints=False)
+    traffic, n_added = drive(lambda clock: Peeking.of_tasks(options, clock), 20, patience=100)
     assert faults(traffic, n_added)
 
 

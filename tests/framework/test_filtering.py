@@ -367,7 +367,7 @@ def post_filtered(*results: PostFilterResult) -> tuple[PostFilterResult, str]:
 def test_the_first_that_helps_ends_the_round() -> None:
     helps = PostFilterResult(OK, "n1")
     found, asked = post_filtered(PostFilterResult(NO, "n9"), helps, PostFilterResult(OK, "n2"))
-    assert (found, asked) == (helps, "AB")
+    assert (found, asked) == (PostFilterResult(OK.by("B"), "n1"), "AB")
 
 
 def test_what_does_not_help_is_joined() -> None:

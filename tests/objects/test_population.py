@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stowplan.objects.claims import BETA_CLASS
 from stowplan.objects.codec import DecodeError
 from stowplan.objects.daemons import DAEMON_TOLERATIONS, HOST_NETWORK_TOLERATION
 from stowplan.objects.defaults import NAMESPACE_LABEL
@@ -265,7 +266,7 @@ def test_a_deployment_gets_the_missing_pods_only(pods: list[str], made: list[str
 
 
 def test_missing_pods_belong_to_the_newest_replica_set() -> None:
-    dump = live("old:a", replicas=2, sets={"new": 10, "old": 9})
+    dump = live("old:a", replicas=2, sets={"old": 9, "new": 10})
     made = [pod for pod in population(*dump).pods if pod.name != "a"]
     assert [pod.controller.name for pod in made if pod.controller] == ["new"]
     assert [pod.labels["app"] for pod in made] == ["new"]
@@ -410,6 +411,7 @@ def priority_class(name: str, value: int, **fields: Any) -> Tree:
             (2000000000, "system-cluster-critical", None),
         ),
         ({}, [priority_class("std", 5, globalDefault=True)], (5, "std", None)),
+        ({"priority": 0}, [priority_class("std", 5, globalDefault=True)], (0, "", None)),
         (
             {},
             [
@@ -511,9 +513,11 @@ def test_claims_without_a_class_get_the_default_one(
         thing("PersistentVolumeClaim", "c"),
         thing("PersistentVolumeClaim", "none", spec={"storageClassName": ""}),
         thing("PersistentVolumeClaim", "bound", spec={"volumeName": "v"}),
+        thing("PersistentVolumeClaim", "old", metadata={"annotations": {BETA_CLASS: "x"}}),
         *classes,
     )
-    assert claims(found) == {"default/c": wanted, "default/none": "", "default/bound": None}
+    others = {"default/none": "", "default/bound": None, "default/old": None}
+    assert claims(found) == {"default/c": wanted, **others}
 
 
 def test_namespaces_that_nobody_wrote_down() -> None:

@@ -1,14 +1,15 @@
 """Whatever an Overlay tries, the table is afterwards as it was."""
 
 from collections.abc import Callable
-from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from stowplan.columns import NodeTable, Overlay, PodInfo
+from stowplan.objects.pod import Pod
 from stowplan.testing import Scene, contents
 from stowplan.testing.strategies import clusters, pods
 from tests.property.wrong import assert_caught
@@ -39,26 +40,49 @@ class Told:
         return [sorted(names) for names in self.pods]
 
 
-def tried(make: Callable[[NodeTable], Overlay], scene: Scene, data: Any) -> None:
-    """Try placing, taking and rolling back; nothing of it may remain, nor after each rollback."""
+class Try(msgspec.Struct, frozen=True):
+    """One thing to try. row, choice: taken modulo what there is. pod: what is placed."""
+
+    verb: str
+    row: int
+    choice: int
+    pod: Pod | None
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> list[Try]:
+    """What to try, in order."""
+    verbs = draw(st.lists(st.sampled_from(["mark", "take", "place", "rollback"]), max_size=8))
+    return [
+        Try(
+            verb,
+            draw(st.integers(0, 9)),
+            draw(st.integers(0, 9)),
+            draw(pods(f"x{number}")) if verb == "place" else None,
+        )
+        for number, verb in enumerate(verbs)
+    ]
+
+
+def tried(make: Callable[[NodeTable], Overlay], scene: Scene, plan: list[Try]) -> None:
+    """Try what is planned; nothing of it may remain, nor after each rollback."""
     table = scene.table()
     told = Told()
     table.watch(told)
     before, believed = contents(table), told.believed()
     with make(table) as overlay:
-        marks = [(overlay.mark(), contents(table), told.believed())]
-        for number in range(data.draw(st.integers(0, 8)) if table.n_nodes else 0):
-            row = data.draw(st.integers(0, table.n_nodes - 1))
-            here = [info.uid for info in table.pods[row]]
-            choice = data.draw(st.sampled_from(["place", "take", "mark", "rollback"]))
-            if choice == "place":
-                overlay.place(PodInfo.of(data.draw(pods(f"x{number}"))), row)
-            elif choice == "take" and here:
-                overlay.take(data.draw(st.sampled_from(here)), row)
-            elif choice == "mark":
+        marks = [(overlay.mark(), before, believed)]
+        for attempt in plan if table.n_nodes else ():
+            row = attempt.row % table.n_nodes
+            here = table.pods[row]
+            if attempt.pod is not None:
+                overlay.place(PodInfo.of(attempt.pod), row)
+            elif attempt.verb == "take" and here:
+                overlay.take(here[attempt.choice % len(here)].uid, row)
+            elif attempt.verb == "mark":
                 marks.append((overlay.mark(), contents(table), told.believed()))
-            elif choice == "rollback":
-                mark, at_mark, believed_then = data.draw(st.sampled_from(marks))
+            elif attempt.verb == "rollback":
+                mark, at_mark, believed_then = marks[attempt.choice % len(marks)]
                 marks = [known for known in marks if known[0] <= mark]
                 overlay.rollback(mark)
                 assert contents(table) == at_mark
@@ -70,9 +94,9 @@ def tried(make: Callable[[NodeTable], Overlay], scene: Scene, data: Any) -> None
 CROWDED = clusters(n_nodes_max=2, n_pods_max=6, n_pending_max=1)
 
 
-@given(CROWDED, st.data())
-def test_what_was_tried_leaves_no_trace(scene: Scene, data: Any) -> None:
-    tried(Overlay, scene, data)
+@given(CROWDED, plans())
+def test_what_was_tried_leaves_no_trace(scene: Scene, plan: list[Try]) -> None:
+    tried(Overlay, scene, plan)
 
 
 class LeavesOne(Overlay):
@@ -94,4 +118,4 @@ class PutsBackLast(Overlay):
 
 @pytest.mark.parametrize("wrong", [LeavesOne, PutsBackLast])
 def test_control_wrong_overlays(wrong: type[Overlay]) -> None:
-    assert_caught(lambda scene, data: tried(wrong, scene, data), CROWDED, st.data())
+    assert_caught(lambda scene, plan: tried(wrong, scene, plan), CROWDED, plans())

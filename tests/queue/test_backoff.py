@@ -67,7 +67,7 @@ def test_errors_in_a_row_count_before_refusals() -> None:
         # As it is, and over when it has passed.
         (PLAIN, 1.25, 2.25, 2.25 + 1 / SECOND),
         # Before hints: over at the moment itself.
-        (QueueOptions.without_hints(), 1.25, 2.25, 2.25),
+        (QueueOptions(hints=False), 1.25, 2.25, 2.25),
     ],
     ids=["windows", "windows at a whole second", "plain", "without hints"],
 )

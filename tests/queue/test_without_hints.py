@@ -13,7 +13,7 @@ from tests.queue.fakes import NODE_ADD, NODE_DELETE, Harness, ns
 
 
 def harness() -> Harness:
-    return Harness(QueueOptions.without_hints())
+    return Harness(QueueOptions(hints=False))
 
 
 def test_cycle_counts_pops_and_every_move_takes_it_over() -> None:

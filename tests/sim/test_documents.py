@@ -122,11 +122,12 @@ def test_documents_know_where_they_stand() -> None:
         ("a: !!binary aGk=\n", "yaml", "f: line 1, column 4: got the tag 'tag:yaml.org,2002:bin"),
         ("<<: [1]\n", "yaml", "f: line 1, column 5: got another value for <<, wanted a mapping"),
         ("a: \x01\n", "yaml", "f: "),
-        ('{"a": 1,}', "json", "f: line 1, column 9: got '}', wanted JSON"),
+        # Pythons differ in whether they point at the comma or behind it.
+        ('{"a": 1,}', "json", "f: line 1, column "),
         ('{"a": 1}\n nope', "json", "f: line 2, column 2: got 'nope', wanted JSON"),
         ('{"a": ', "json", "f: line 1, column 7: got the end of the text, wanted JSON"),
         ("a: 1", "json", "f: line 1, column 1: got 'a: 1', wanted JSON"),
-        ('{"a": 1,}', "", "f: line 1, column 9: got '}', wanted JSON"),
+        ('{"a": 1,}', "", "f: line 1, column "),
     ],
 )
 def test_complaints(text: str, form: str, wanted: str) -> None:
@@ -138,6 +139,22 @@ def test_complaints(text: str, form: str, wanted: str) -> None:
 
 def test_what_is_not_utf_8() -> None:
     assert complaint(b"a: 1\nb: \xff\n") == "f: line 2: got the byte 0xff, wanted text in UTF-8"
+
+
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**80])
+def test_numbers_beyond_64_bits(number: int) -> None:
+    wanted = "got a longer number, wanted whole numbers within 64 bits"
+    assert complaint(f"a:\n  b: {number}\n", "yaml") == f"f: line 2, column 6: {wanted}"
+    assert complaint(f'{{"a": [{{"b": {number}}}]}}', "json") == f"f: document 1: {wanted}"
+
+
+@pytest.mark.parametrize("number", [2**63 - 1, -(2**63), "'9223372036854775808'"])
+def test_numbers_of_64_bits(number: int | str) -> None:
+    assert trees(f"a: {number}") == [
+        {"a": int(number) if isinstance(number, int) else number[1:-1]}
+    ]
+    text = str(number).replace("'", '"')
+    assert trees(f'{{"a": {text}}}', "json") == trees(f"a: {number}")
 
 
 @pytest.mark.parametrize(

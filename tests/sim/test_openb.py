@@ -91,6 +91,16 @@ def test_a_pod_that_names_models_fits_on_those(models: str, fits: set[str]) -> N
     assert {model for model in labels if is_selected(pod, labels[model], "n")} == fits
 
 
+def test_models_are_named_once_and_in_one_order() -> None:
+    pod = the_pod("p1,1,1,1,500,V100M32|T4|A10|P100|G2|T4,LS,Running,0,9,1")
+    assert pod.spec.affinity is not None
+    assert pod.spec.affinity.node_affinity is not None
+    required = pod.spec.affinity.node_affinity.required
+    assert required is not None
+    ((requirement,),) = (term.match_expressions for term in required.node_selector_terms)
+    assert requirement.values == ("A10", "G2", "P100", "T4", "V100M32")
+
+
 def test_the_first_five_columns_are_enough() -> None:
     pod = the_pod("p1,12000,16384,1,460", "name,cpu_milli,memory_mib,num_gpu,gpu_milli")
     assert asked(pod)[GPU_MILLI] == 460

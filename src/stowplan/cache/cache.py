@@ -1,10 +1,11 @@
 """Cache: nodes, the pods on them, and the pods assumed on them.
 
 A pod is assumed on its node the moment it is decided, and stays so until the watch confirms it,
-somebody forgets it (the binding was refused), or, where a limit is set, the assumption expires.
-The node table is the one owner of who is where; the cache knows only who is assumed, until when.
+somebody forgets it (the binding was refused), or, where a limit is set, the assumption expires:
+the API has said that the pod is bound and the watch does not confirm it. The node table is the one
+owner of who is where, ghosts of nodes included; the cache knows only who is assumed, until when.
 
-Source: kube-scheduler v1.36, backend/cache.
+Source: kube-scheduler v1.36, backend/cache; of the limit v1.22, internal/cache FinishBinding.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from stowplan.framework import Nominations, Snapshot, World
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 
-NEVER = float("inf")
+NANOSECONDS = 1_000_000_000
 
 
 class CacheError(ValueError):
@@ -23,16 +24,19 @@ class CacheError(ValueError):
 
 
 class Cache:
-    """The state of the cluster as far as decisions read it."""
+    """The state of the cluster as far as decisions read it. Times are whole nanoseconds."""
 
     def __init__(self, assume_limit_s: float | None = None) -> None:
-        """assume_limit_s: how long an assumption holds unconfirmed; None, as in 1.36, for ever."""
+        """assume_limit_s: how long an assumption holds after the API has taken the binding; None,
+        as in 1.36, for ever."""
         self.nodes = NodeTable()
         self.world = World()
         self.nominations = Nominations()
         self._snapshot = Snapshot(self.nodes, self.world, self.nominations)
-        self._limit_s = assume_limit_s
-        self._assumed: dict[str, float] = {}
+        self._limit = None if assume_limit_s is None else round(assume_limit_s * NANOSECONDS)
+        self._assumed: set[str] = set()
+        # All have the same limit, so they are in the order in which they expire.
+        self._expiry: dict[str, int] = {}
 
     def nominate_by(self, nominations: Nominations) -> None:
         """Let decisions read these nominations; the queue owns them."""
@@ -46,49 +50,71 @@ class Cache:
 
     # Assumed pods.
 
-    def assume(self, pod: Pod, node_name: str, now: float) -> None:
+    def assume(self, pod: Pod, node_name: str) -> None:
         """Count `pod` as being on a node. Raises CacheError when it is on one already."""
-        if self.nodes.knows_pod(pod.uid):
-            raise CacheError(f"pod {pod.key} ({pod.uid}) is assumed on {node_name!r} twice")
+        uid = pod.uid
+        if self.nodes.knows_pod(uid):
+            raise CacheError(f"pod {pod.key} ({uid}) is on a node; wanted one that can be assumed")
         self.nodes.add_pod(pod, node_name)
-        self._assumed[pod.uid] = NEVER if self._limit_s is None else now + self._limit_s
+        self._assumed.add(uid)
+
+    def expect(self, uid: str, now: int) -> None:
+        """The API has taken the binding: the watch should confirm it within the limit, if any."""
+        if self._limit is not None and uid in self._assumed:
+            self._expiry.pop(uid, None)
+            self._expiry[uid] = now + self._limit
 
     def forget(self, uid: str) -> PodInfo | None:
         """Take back an assumption; None when the pod is not assumed (any more)."""
-        if self._assumed.pop(uid, None) is None:
+        if uid not in self._assumed:
             return None
+        self._settle(uid)
         return self.nodes.remove_pod(uid)
 
     def is_assumed(self, uid: str) -> bool:
         """True while the watch has not confirmed the pod."""
         return uid in self._assumed
 
-    def expire(self, now: float) -> list[PodInfo]:
-        """Forget the assumptions whose limit is over, the oldest first."""
-        due = [uid for uid, deadline in self._assumed.items() if deadline <= now]
-        return [info for info in map(self.forget, due) if info is not None]
+    def assumed(self) -> frozenset[str]:
+        """The uids of all assumed pods."""
+        return frozenset(self._assumed)
 
-    def next_expiry(self) -> float:
-        """When the next assumption expires; infinity when none does."""
-        return min(self._assumed.values(), default=NEVER)
+    def expire(self, now: int) -> list[str]:
+        """Forget the assumptions whose limit is over; their uids, the oldest first."""
+        due = []
+        for uid, at in self._expiry.items():
+            if at > now:
+                break
+            due.append(uid)
+        for uid in due:
+            self.forget(uid)
+        return due
+
+    def next_expiry(self) -> int | None:
+        """When the next assumption expires; None when none does."""
+        return next(iter(self._expiry.values()), None)
+
+    def _settle(self, uid: str) -> None:
+        self._assumed.discard(uid)
+        if self._expiry:
+            self._expiry.pop(uid, None)
 
     # What the watch says.
 
-    def put_pod(self, pod: Pod) -> PodInfo | None:
-        """A bound pod is there or has changed; returns it as it was before, None when new.
+    def put_pod(self, pod: Pod) -> None:
+        """A bound pod is there or has changed.
 
         An assumption ends here: on the same node it is confirmed, on another the watch is right.
         """
-        before = self.nodes.pod(pod.uid)
-        self._assumed.pop(pod.uid, None)
-        if before is not None:
-            self.nodes.remove_pod(pod.uid)
+        uid = pod.uid
+        self._settle(uid)
+        if self.nodes.knows_pod(uid):
+            self.nodes.remove_pod(uid)
         self.nodes.add_pod(pod)
-        return before
 
     def drop_pod(self, uid: str) -> PodInfo | None:
-        """A bound pod is gone; None when it was not known."""
-        self._assumed.pop(uid, None)
+        """A pod on a node, assumed or not, is gone; None when it was on none."""
+        self._settle(uid)
         return self.nodes.remove_pod(uid) if self.nodes.knows_pod(uid) else None
 
     def put_node(self, node: Node) -> Node | None:
@@ -98,7 +124,8 @@ class Cache:
             self.nodes.add_node(node)
             return None
         before = self.nodes.nodes[row]
-        self.nodes.update_node(node)
+        if before is not node:
+            self.nodes.update_node(node)
         return before
 
     def drop_node(self, name: str) -> Node | None:
@@ -113,6 +140,12 @@ class Cache:
     def validate(self) -> None:
         """Compare everything kept by delta with a rebuild; raises InvariantBroken."""
         validate(self.nodes)
-        lost = [uid for uid in self._assumed if not self.nodes.knows_pod(uid)]
+        lost = sorted(uid for uid in self._assumed if not self.nodes.knows_pod(uid))
         if lost:
             raise InvariantBroken(f"cache: assumed pods that are on no node: {lost[:5]}")
+        stray = sorted(self._expiry.keys() - self._assumed)
+        if stray:
+            raise InvariantBroken(f"cache: pods that expire and are not assumed: {stray[:5]}")
+        times = list(self._expiry.values())
+        if times != sorted(times):
+            raise InvariantBroken(f"cache: expiries out of order: {times[:5]}")

@@ -10,9 +10,11 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from stowplan.cli import options
 from stowplan.sim.cluster import Cluster, read_cluster
+from stowplan.sim.outputs import check_directory
 from stowplan.sim.simulate import Simulation, simulate
 from stowplan.sim.workload import generate
 
@@ -64,6 +66,8 @@ def command(
         if clusters
         else generate(node_count or N_NODES, N_PODS if pod_count is None else pod_count, seed)
     )
+    if out is not None:
+        check_directory(out)
     result = _run(cluster, config_file, profile, plugin_files, seed)
     if out is not None:
         result.write(out)
@@ -73,7 +77,8 @@ def command(
         screen = Console(highlight=False)
         _print(result.summary, screen)
         if out is not None:
-            screen.print(f"Written: {out}/placements.jsonl, {out}/summary.json", soft_wrap=True)
+            written = f"Written: {out}/placements.jsonl, {out}/summary.json"
+            screen.print(Text(written), soft_wrap=True)
     sys.exit(1 if strict and result.summary["placed"] < result.summary["pods"] else 0)
 
 
@@ -117,7 +122,7 @@ def _print(summary: dict[str, Any], screen: Console) -> None:
         table.add_column("NOT PLACED BECAUSE", overflow="fold")
         failed = sorted(summary["failed"].items(), key=lambda item: (-item[1], item[0]))
         for reason, count in failed[:REASONS_SHOWN]:
-            table.add_row(f"{count:,}", reason)
+            table.add_row(f"{count:,}", Text(reason))
         if len(failed) > REASONS_SHOWN:
             rest = sum(count for _, count in failed[REASONS_SHOWN:])
             table.add_row(f"{rest:,}", f"{len(failed) - REASONS_SHOWN} more reasons")
@@ -135,7 +140,7 @@ def _print(summary: dict[str, Any], screen: Console) -> None:
         )
     screen.print(table)
     for note in summary["notes"]:
-        screen.print(f"Note: {note}", soft_wrap=True)
+        screen.print(Text(f"Note: {note}"), soft_wrap=True)
 
 
 def rounded(resource: str, amount: int) -> str:

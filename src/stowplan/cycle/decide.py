@@ -155,10 +155,12 @@ def refused(attempt: Attempt) -> Decision:
         refusal=attempt.pre_filter.status if attempt.verdicts is None else REFUSED,
         message=message,
         reasons=diagnosis.reasons(),
+        near_misses=diagnosis.near_misses(),
         plugins=tuple(sorted(diagnosis.plugins)),
         pending=tuple(sorted(diagnosis.pending)),
         nominated_node="" if result is None else result.nominated_node,
         victims=() if result is None else result.victims,
+        preempted_by="" if result is None else result.status.plugin,
     )
 
 

@@ -22,21 +22,24 @@ class Decision(msgspec.Struct):
     """The outcome of one attempt.
 
     node_name: "" when the pod was refused. refusal: None when it was placed. message: the text
-    of the PodScheduled condition. reasons: refusal reason -> number of nodes. plugins: those
+    of the PodScheduled condition. reasons: refusal reason -> number of nodes; near_misses:
+    those of the nodes that evictions could help, if there are such. plugins: those
     that refused something, empty for a placed pod. nominated_node: the node that preemption
     chose, "" clears an earlier nomination, None leaves it. victims: what preemption evicts
-    there. pending: plugins that answered Pending. state: what the plugins of the attempt left,
-    for those that come after.
+    there; preempted_by: the plugin that chose them. pending: plugins that answered Pending.
+    state: what the plugins of the attempt left, for those that come after.
     """
 
     node_name: str = ""
     refusal: Status | None = None
     message: str = ""
     reasons: dict[str, int] = {}
+    near_misses: tuple[str, ...] = ()
     plugins: tuple[str, ...] = ()
     pending: tuple[str, ...] = ()
     nominated_node: str | None = None
     victims: tuple[PodInfo, ...] = ()
+    preempted_by: str = ""
     state: CycleState | None = None
 
     @property

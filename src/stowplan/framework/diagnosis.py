@@ -85,6 +85,20 @@ class Diagnosis:
                 counts[reason] += self.n_nodes - explicit
         return dict(counts)
 
+    def near_misses(self) -> tuple[str, ...]:
+        """The reasons of nodes that evictions could help, sorted; all reasons if there are none.
+
+        A user who asks why a pod waits wants to read what the nodes meant for it lack, and not
+        that all the others are not meant for it.
+        """
+        near = {
+            reason
+            for status, _ in (self.verdicts.refusals() if self.verdicts is not None else ())
+            if status.code == Code.UNSCHEDULABLE
+            for reason in status.reasons
+        }
+        return tuple(sorted(near or self.reasons()))
+
     def text(self, post_filter_message: str = "") -> str:
         """The message that users read: "0/5 nodes are available: 2 Insufficient cpu, ..." """
         text = f"0/{self.n_nodes} nodes are available:"

@@ -22,12 +22,14 @@ Ints = NDArray[np.int64]
 class Member:
     """A plugin of a profile with its methods bound; a method it lacks is None.
 
-    performs: it has work outside. succeeded: Success, as this plugin's answer.
+    performs: it has work outside; in_parallel: beside that of others. succeeded: Success, as this
+    plugin's answer.
     """
 
     __slots__ = (
         "calls",
         "column_wants_rows",
+        "in_parallel",
         "in_tree",
         "name",
         "performs",
@@ -57,6 +59,7 @@ class Member:
         }
         self.rejected: Status | None = getattr(plugin, "REJECTED", None)
         self.performs = callable(getattr(plugin, "perform", None))
+        self.in_parallel = bool(getattr(plugin, "perform_in_parallel", False))
         self.succeeded = OK.by(name)
 
     def call(self, method: str, *values: Any) -> Any:

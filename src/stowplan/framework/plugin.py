@@ -47,7 +47,7 @@ class Plugin(Protocol):
 
 
 class QueuedPod(msgspec.Struct):
-    """A pending pod as the queue sees it. added_at: seconds, when it was last put in the queue."""
+    """A pending pod as the queue sees it. added_at: nanoseconds, when it came or last failed."""
 
     pod: Pod
     added_at: float = 0.0

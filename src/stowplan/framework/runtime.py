@@ -273,7 +273,7 @@ class Framework:
             result: PostFilterResult = member.call("post_filter", pod, snapshot, diagnosis, state)
             status = result.status.by(member.name)
             if status.is_success:
-                return result
+                return msgspec.structs.replace(result, status=status)
             if not status.is_rejected:
                 return PostFilterResult(error(*status.reasons).by(member.name))
             reasons += status.reasons

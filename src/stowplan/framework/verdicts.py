@@ -38,7 +38,6 @@ class Verdicts:
 
     rows: int64 (n_rows,), the rows that were evaluated. by: int16 (n_rows,), index into
     `plugins` of the first that refuses, PASSED where none does. codes: int64 (n_rows,), its code.
-    errors: the distinct answers that were no refusals; they end the attempt.
     """
 
     def __init__(self, rows: NDArray[np.int64], plugins: Sequence[str]) -> None:
@@ -49,7 +48,7 @@ class Verdicts:
         self._explain: dict[int, Callable[[int], Status]] = {}
         self._special: dict[int, Status] = {}
         self._kept: dict[tuple[int, int], Status] = {}
-        self.errors: list[Status] = []
+        self._may_err = False
 
     @classmethod
     def given(cls, rows: NDArray[np.int64], statuses: Sequence[Status]) -> Verdicts:
@@ -71,17 +70,25 @@ class Verdicts:
         self.codes[where] = codes
         self._explain[plugin] = verdicts.explain
         if not verdicts.certain:
-            for code in np.unique(codes).tolist():
-                self._note(self._status(plugin, code))
+            statuses = (self._status(plugin, code) for code in np.unique(codes).tolist())
+            self._may_err |= not all(status.is_rejected for status in statuses)
 
     def overrule(self, place: int, status: Status) -> None:
         """Replace the verdict at a place (a position in `rows`) with one found another way."""
         self._special[place] = status
-        self._note(status)
+        self._may_err |= not (status.is_success or status.is_rejected)
         # A nominated pod can make a plugin fail that does not filter itself.
         if not status.is_success and status.plugin not in self.plugins:
             self.plugins += (status.plugin,)
         self.by[place] = PASSED if status.is_success else self.plugins.index(status.plugin)
+
+    @property
+    def errors(self) -> list[Status]:
+        """The distinct answers that were no refusals; they end the attempt."""
+        if not self._may_err:
+            return []
+        found = (status for status, _ in self.refusals() if not status.is_rejected)
+        return list(dict.fromkeys(found))
 
     def passed(self) -> NDArray[np.int64]:
         """int64: the rows that passed, ascending by place in `rows`."""
@@ -117,10 +124,6 @@ class Verdicts:
             codes = self.codes[places]
             for code in np.unique(codes).tolist():
                 yield self._status(plugin, code), self.rows[places[codes == code]]
-
-    def _note(self, status: Status) -> None:
-        if not status.is_success and not status.is_rejected and status not in self.errors:
-            self.errors.append(status)
 
     def _status(self, plugin: int, code: int) -> Status:
         status = self._kept.get((plugin, code))

@@ -89,6 +89,8 @@ class Prepare(Numbered, frozen=True):
     """
 
     uid: str
+    namespace: str
+    name: str
     plugin: str
     point: str
     node: str

@@ -4,7 +4,8 @@ A controller whose pods are there gets the missing ones only. Names are NAME-<in
 owners as the controllers set them, so that rules that look for a pod's like find them.
 
 Differs: pods that match a controller's selector and have no owner are not adopted. The hash in
-names and labels is our own. Pods of a StatefulSet are made all at once.
+names and labels is our own. Pods of a StatefulSet are made all at once. `matchLabelKeys` of pod
+affinity are not merged into the selectors; the API server has done so for pods that it stores.
 
 Source: Kubernetes v1.36, controllers for Deployment, ReplicaSet, ReplicationController,
 StatefulSet, DaemonSet and Job.

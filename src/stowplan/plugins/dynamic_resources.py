@@ -25,12 +25,16 @@ from stowplan.framework import (
     Problem,
     Rows,
     Status,
+    World,
     error,
     unresolvable,
     unschedulable,
 )
+from stowplan.framework.clusterevents import EventWithHint
+from stowplan.objects.device import ResourceClaim
 from stowplan.objects.pod import Pod, PodResourceClaim
 from stowplan.plugins.arithmetic import count, normalized
+from stowplan.plugins.hints.claims import dynamic_resources_events
 
 
 class DynamicResourcesArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -72,7 +76,22 @@ class DynamicResources:
 
     def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
         self.args = args
+        self.handle = handle
         self._is_enabled = handle.gates.dynamic_resource_allocation
+
+    def pre_enqueue(self, pod: Pod) -> Status:
+        """Success once every claim of the pod is there, and is the pod's own if made for it."""
+        if not pod.spec.resource_claims or not self._is_enabled:
+            return OK
+        claims = claims_of(pod, self.handle.shared.world)
+        return claims if isinstance(claims, Status) else OK
+
+    def events_to_register(self) -> tuple[EventWithHint, ...]:
+        """Claims, classes, slices or nodes come or change."""
+        if not self._is_enabled:
+            return ()
+        shared = self.handle.shared
+        return dynamic_resources_events(lambda pod: claims_of(pod, shared.world))
 
     def pre_filter(self, pod: Pod, state: CycleState) -> Status:
         """Skip for a pod without claims. Refuses one whose claims are not made yet."""
@@ -146,8 +165,11 @@ class DynamicResources:
         return [f"resource claims: needs {', '.join(state.find(self.name) or ())}"]
 
     def signature(self, pod: Pod) -> object:
-        """The claims, and what they were made into."""
-        return pod.spec.resource_claims, pod.status.resource_claim_statuses
+        """The claims, what they were made into and whose they are: some belong to one pod."""
+        claims = pod.spec.resource_claims
+        if not claims:
+            return ()
+        return claims, pod.status.resource_claim_statuses, pod.namespace, pod.uid
 
 
 def claim_name(pod: Pod, use: PodResourceClaim) -> str | Status | None:
@@ -161,3 +183,26 @@ def claim_name(pod: Pod, use: PodResourceClaim) -> str | Status | None:
         if made.name == use.name:
             return made.resource_claim_name
     return unresolvable(f'pod "{pod.key}": ResourceClaim not created yet')
+
+
+def claims_of(pod: Pod, world: World) -> tuple[ResourceClaim, ...] | Status:
+    """The claims that the pod uses, or the refusal where one is missing, leaving or another's."""
+    claims = []
+    for use in pod.spec.resource_claims:
+        name = claim_name(pod, use)
+        if isinstance(name, Status):
+            return name
+        if name is None:
+            continue
+        key = f"{pod.namespace}/{name}"
+        claim = world.find(ResourceClaim, key)
+        if claim is None:
+            return unresolvable(f'could not find ResourceClaim "{key}"')
+        if claim.metadata.deletion_timestamp is not None:
+            return unresolvable(f'resourceclaim "{name}" is being deleted')
+        owner = claim.controller
+        if use.resource_claim_name is None and (owner is None or owner.uid != pod.uid):
+            text = f"ResourceClaim {key} was not created for Pod {pod.key} (Pod is not owner)"
+            return unresolvable(text)
+        claims.append(claim)
+    return tuple(claims)

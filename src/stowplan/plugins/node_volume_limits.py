@@ -27,6 +27,7 @@ from stowplan.framework import (
     unresolvable,
     unschedulable,
 )
+from stowplan.framework.clusterevents import EventWithHint
 from stowplan.objects.pod import Pod
 from stowplan.objects.storage import CSIDriver, CSINode
 from stowplan.objects.volume import Volume
@@ -40,6 +41,7 @@ from stowplan.plugins.attached_volumes import (
     node_volumes,
     volumes_of,
 )
+from stowplan.plugins.hints.volumes import node_volume_limits_events
 from stowplan.plugins.volume_claims import claims_signature, uses_of
 from stowplan.plugins.volume_index import VolumeIndex, volume_limits
 
@@ -209,6 +211,10 @@ class NodeVolumeLimits:
         except AttachmentFault:
             return []
         return list(self.excess(new.attached, there, limits))
+
+    def events_to_register(self) -> tuple[EventWithHint, ...]:
+        """Volumes are detached or may be, limits grow, or a claim of the pod arrives."""
+        return node_volume_limits_events()
 
     def signature(self, pod: Pod) -> object:
         """The claims, and the in-tree volumes that a driver took over."""

@@ -31,10 +31,12 @@ from stowplan.framework import (
     error,
     unresolvable,
 )
+from stowplan.framework.clusterevents import EventWithHint
 from stowplan.objects.pod import Pod
 from stowplan.objects.quantity import QuantityError, value
 from stowplan.objects.storage import PersistentVolumeClaim
 from stowplan.plugins.arithmetic import count
+from stowplan.plugins.hints.volumes import volume_binding_events
 from stowplan.plugins.utilization_shape import (
     POINT_SCORE_MAX,
     UTILIZATION_MAX,
@@ -268,6 +270,10 @@ class VolumeBinding:
             return list(volumes.search.on_node(node.node).why)
         except VolumeFault as fault:
             return [str(fault)]
+
+    def events_to_register(self) -> tuple[EventWithHint, ...]:
+        """Claims, volumes, classes, nodes, drivers or their capacity come or change."""
+        return volume_binding_events()
 
     def signature(self, pod: Pod) -> object:
         """The claims."""

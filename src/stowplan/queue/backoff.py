@@ -27,10 +27,10 @@ class Backoff:
         """rank: the order of the active queue."""
         self._initial = in_ns(options.initial_backoff_s)
         self._max = in_ns(options.max_backoff_s)
-        self._windows = options.pop_from_backoff
+        self._windows = options.pops_early
         self._tells_apart = options.hints
         # Before hints a wait was over at the very moment at which it ends.
-        self._ends_late = options.hints or options.pop_from_backoff
+        self._ends_late = options.hints or options.pops_early
 
         def by_expiry_and_rank(entry: QueueEntry) -> tuple[int, object]:
             return self._ends(entry), rank(entry)

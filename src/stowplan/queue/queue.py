@@ -16,7 +16,7 @@ A pod that nothing helps is tried again after five minutes anyway (`flush_leftov
 Before hints existed two numbers did this work: `cycle` counts pops, and `move_cycle` is the cycle
 in which the last change arrived. A pod that fails although something has changed since it was
 popped (move_cycle >= its cycle) goes to backoff, every other pod is parked. Both numbers are kept
-in either mode; `QueueOptions.without_hints()` decides by them.
+in either mode; `QueueOptions(hints=False)` decides by them.
 
 Nothing here waits, locks or reads a clock: every `now` is an argument in whole nanoseconds, from
 any beginning that is a whole second, and the flushes are calls. `driver.blocking_queue` is the
@@ -105,7 +105,7 @@ class SchedulingQueue:
         self.discarded: list[QueueEntry] = []
         self._gates = gates
         self._world = World() if world is None else world
-        self._max_parked = in_ns(self.options.max_parked_s)
+        self._max_parked = in_ns(self.options.parked_s)
 
     @classmethod
     def of(
@@ -115,7 +115,12 @@ class SchedulingQueue:
         world: World | None = None,
         options: QueueOptions | None = None,
     ) -> SchedulingQueue:
-        """The queue of the given profiles, which all sort alike."""
+        """The queue of the given profiles, which all sort alike.
+
+        world: the live one; the gates and hints of their plugins read it from now on.
+        """
+        for framework in frameworks.values():
+            framework.shared.world = framework.shared.world if world is None else world
         rank = rank_of(next(iter(frameworks.values())))
         return cls(rank, Gates.of(frameworks), Hints.of(frameworks), listed, world, options)
 
@@ -296,7 +301,7 @@ class SchedulingQueue:
         """
         for pod in pods:
             entry = self.parked.take(pod.key)
-            ask = entry is not None or not self.options.pop_from_backoff
+            ask = entry is not None or not self.options.pops_early
             entry = entry or self.backoff.take(pod.key)
             if entry is not None and self._activate(entry, now, ask_gates=ask):
                 continue
@@ -309,7 +314,7 @@ class SchedulingQueue:
     def flush_backoff(self, now: int) -> None:
         """Pods that have waited out their backoff become active; to be called every second."""
         for entry in self.backoff.pop_over(now):
-            self._activate(entry, now, ask_gates=not self.options.pop_from_backoff)
+            self._activate(entry, now, ask_gates=not self.options.pops_early)
 
     def flush_leftover(self, now: int) -> None:
         """Pods parked for too long are tried again; to be called every 30 seconds."""
@@ -408,7 +413,7 @@ class SchedulingQueue:
 
     def _back_off(self, entry: QueueEntry) -> Place:
         """Into backoff. A pod may be popped from there, so its gates are asked now."""
-        if self.options.pop_from_backoff and not self._gates.lets_in(entry):
+        if self.options.pops_early and not self._gates.lets_in(entry):
             self.parked.put(entry)
             return Place.GATED
         self.backoff.put(entry)

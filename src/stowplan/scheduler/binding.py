@@ -1,81 +1,54 @@
 """From the choice of a node to the binding: Reserve, Permit, PreBind, Bind, and what may go wrong.
 
-A pod that was given a node is in one of these stages, each with what ends it:
-
-    waiting      at Permit, for plugins to allow it    all allow; one rejects; a deadline passes
-    preparing    a plugin works outside before Bind    PrepareDone, PrepareFailed; a deadline
-    binding      the API has been asked to bind        BindDone, BindFailed, the watch
-    doubtful     nobody knows what became of it        PodRead, the watch
-    bound        the API said yes                      the watch
-
-Whatever fails ends the same way: Unreserve in reverse order, the assumption forgotten, the pods it
-kept out tried again, the pod back to the queue.
-
-Source: kube-scheduler v1.36, schedule_one.go bindingCycle.
+Source: kube-scheduler v1.36, schedule_one.go prepareForBindingCycle and bindingCycle.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from enum import Enum
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
 
-import msgspec
-
-from stowplan.framework import CycleState, Framework
+from stowplan.framework import ContractError, CycleState, Framework, PermitWait
 from stowplan.framework.clusterevents import ASSIGNED_POD_DELETE
 from stowplan.framework.decider import Decision
 from stowplan.framework.shared import WaitingPod
 from stowplan.framework.status import Status, error
-from stowplan.messages.effects import Bind, PatchStatus, Prepare, ReadPod
 from stowplan.messages.events import BindDone, BindFailed, PodRead, PrepareDone, PrepareFailed
+from stowplan.objects.duration import render
 from stowplan.objects.pod import Pod
-from stowplan.queue import QueueEntry
-from stowplan.queue.entry import SECOND
+from stowplan.queue import SECOND, QueueEntry
+from stowplan.queue.options import in_ns
 from stowplan.scheduler.context import Context
+from stowplan.scheduler.deadlines import Deadlines
 from stowplan.scheduler.failures import Failures
+from stowplan.scheduler.journey import Journey, Stage
+from stowplan.scheduler.works import Works
 
-NEVER = float("inf")
-PREPARE_TIMEOUT_S = 600.0
-_AMBIGUOUS_CODES = frozenset({0, 408, 429})
+READ_AGAIN = 10 * SECOND
+"""How long a read may go unanswered before it is asked for again."""
 
-
-class Stage(Enum):
-    """Where a pod with a node is."""
-
-    WAITING = "waiting"
-    PREPARING = "preparing"
-    BINDING = "binding"
-    DOUBTFUL = "doubtful"
-    BOUND = "bound"
-
-
-class Journey(msgspec.Struct):
-    """A pod on its way to a node. effect: the id of the effect whose outcome it waits for.
-
-    todo: plugins that still have work outside before the pod is bound. deadline: of that work.
-    """
-
-    entry: QueueEntry
-    pod: Pod
-    node: str
-    framework: Framework
-    state: CycleState
-    stage: Stage = Stage.WAITING
-    effect: int = 0
-    todo: list[str] = []
-    deadline: float = NEVER
+_ASKED = (Stage.BINDING, Stage.DOUBTFUL, Stage.BOUND)
 
 
 class Bindings:
     """The pods between choice and confirmation, by uid."""
 
-    def __init__(self, context: Context, failures: Failures) -> None:
+    def __init__(self, context: Context, failures: Failures, works: Works) -> None:
         self._context = context
         self._failures = failures
+        self._works = works
         self._journeys: dict[str, Journey] = {}
+        self._deadlines: Deadlines[str] = Deadlines()
 
     def __len__(self) -> int:
         return len(self._journeys)
+
+    def __iter__(self) -> Iterator[tuple[str, Journey]]:
+        """Every uid with its journey, in the order in which nodes were chosen."""
+        return iter(self._journeys.items())
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._journeys
 
     def stage_of(self, uid: str) -> Stage | None:
         """The stage of a pod, None when it is on no journey."""
@@ -86,250 +59,434 @@ class Bindings:
 
     def begin(self, entry: QueueEntry, decision: Decision, framework: Framework) -> None:
         """Assume the pod on its node and go as far as possible at once."""
-        context, pod = self._context, entry.pod
-        context.cache.assume(pod, decision.node_name, context.now)
-        context.queue.nominator.drop(pod.uid)
-        state = decision.state or CycleState()
-        journey = Journey(entry, pod, decision.node_name, framework, state)
-        self._journeys[pod.uid] = journey
-        status = framework.run_reserve(pod, journey.node, state)
-        if not status.is_success:
-            self._give_up(journey, status, on_node=True)
+        context, pod, node = self._context, entry.pod, decision.node_name
+        uid = pod.uid
+        context.cache.assume(pod, node)
+        context.queue.nominator.drop(uid)
+        state = CycleState() if decision.state is None else decision.state
+        journey = self._journeys[uid] = Journey(entry, node, framework, state)
+        try:
+            status = framework.run_reserve(pod, node, state)
+            answer = framework.run_permit(pod, node, state) if status.is_success else status
+        except ContractError as fault:
+            answer = error(str(fault))
+        waits: Mapping[str, PermitWait] = {}
+        if not isinstance(answer, Status):
+            waits = answer
+        elif not answer.is_success:
+            # Nobody has seen the room taken, so nobody is told that it is free.
+            self._undo(uid, journey)
+            self._failures.refused_on_node(entry, answer)
             return
-        answer = framework.run_permit(pod, journey.node, state)
-        if isinstance(answer, Status):
-            if answer.is_success:
-                self._prepare(journey)
-            else:
-                self._give_up(journey, answer, on_node=True)
+        self._activate(state)
+        try:
+            self._set_out(uid, journey, waits)
+        except ContractError as fault:
+            self._fault(uid, journey, fault)
+
+    def _set_out(self, uid: str, journey: Journey, waits: Mapping[str, PermitWait]) -> None:
+        """The binding cycle begins: announce the node if it will take a while, and wait or go."""
+        pod, node, state = journey.pod, journey.node, journey.state
+        flight = journey.framework.run_pre_bind_pre_flight(pod, node, state)
+        if not flight.is_success and not flight.is_skip:
+            self._fail(uid, journey, flight)
             return
-        deadlines = {
-            plugin: context.now + round(wait.timeout_s * SECOND) for plugin, wait in answer.items()
-        }
-        context.shared.waiting.add(WaitingPod(pod, journey.node, deadlines))
-        self._announce(journey)
+        if (waits or flight.is_success) and pod.status.nominated_node_name != node:
+            self._context.outbox.patch_status(pod, node)
+        if waits:
+            self._wait(uid, journey, waits)
+        else:
+            self._prepare(uid, journey)
+
+    def _wait(self, uid: str, journey: Journey, waits: Mapping[str, PermitWait]) -> None:
+        context = self._context
+        journey.stage = Stage.WAITING
+        pending = {plugin: in_ns(wait.timeout_s) for plugin, wait in waits.items()}
+        waiting = context.shared.waiting.add(journey.pod, journey.node, context.now, pending)
+        self._deadlines.set(uid, waiting.deadline)
 
     def settle(self) -> None:
-        """Let pods that were allowed or rejected at Permit go on, and end waits that are over."""
+        """Let the pods that were allowed or rejected at Permit go on."""
         waiting = self._context.shared.waiting
-        for pod in waiting:
-            late = [p for p, deadline in pod.deadlines.items() if deadline <= self._context.now]
-            if pod.verdict is None and late:
-                # The text names no duration: it is the plugin's to know how long it asked for.
-                pod.reject(late[0], f"rejected due to timeout at plugin {late[0]}")
-            if pod.verdict is None:
-                continue
-            waiting.drop(pod.pod.uid)
-            journey = self._journeys[pod.pod.uid]
-            if pod.verdict.is_success:
-                self._prepare(journey)
-            else:
-                self._give_up(journey, pod.verdict, on_node=True)
-        for journey in self._overdue():
-            self._give_up(journey, error(f"plugin {journey.todo[0]!r} did not finish in time"))
+        while settled := waiting.take_settled():
+            for one in settled:
+                uid = one.pod.uid
+                self._deadlines.clear(uid)
+                self._wait_ended(uid, self._journeys[uid], one.verdict)
 
-    def _prepare(self, journey: Journey) -> None:
-        """PreBind: what plugins do at once, then what they do outside, one after the other."""
-        self._context.queue.done(journey.entry.uid)
-        status = journey.framework.run_pre_bind(journey.pod, journey.node, journey.state)
-        if not status.is_success:
-            self._give_up(journey, status)
-            return
-        journey.todo = [m.name for m in journey.framework.performers("preBind", journey.state)]
-        if journey.todo:
-            self._announce(journey)
-        self._next(journey)
+    def _wait_ended(self, uid: str, journey: Journey, verdict: Status | None) -> None:
+        assert verdict is not None
+        if verdict.is_success:
+            try:
+                self._prepare(uid, journey)
+            except ContractError as fault:
+                self._fault(uid, journey, fault)
+        elif verdict.is_rejected:
+            self._fail(uid, journey, verdict, by_node=True)
+        else:
+            text = f"waiting on permit for pod: {verdict.message}"
+            self._fail(uid, journey, error(text).by(verdict.plugin))
 
-    def _next(self, journey: Journey) -> None:
-        """The next piece of work outside, or the binding."""
-        context = self._context
-        if not journey.todo:
-            journey.deadline = NEVER
-            self._bind(journey)
-            return
-        plugin = journey.framework.members[journey.todo[0]].plugin
-        timeout_s = float(getattr(plugin, "perform_timeout_s", PREPARE_TIMEOUT_S))
+    def _prepare(self, uid: str, journey: Journey) -> None:
+        """From here on no refusal parks the pod, so what happens elsewhere need not be kept."""
+        self._context.queue.done(uid)
         journey.stage = Stage.PREPARING
-        journey.effect = context.next_id()
-        journey.deadline = context.now + round(timeout_s * SECOND)
-        context.emit(
-            Prepare(
-                journey.effect,
-                context.term,
-                journey.entry.uid,
-                journey.todo[0],
-                "preBind",
-                journey.node,
-                timeout_s,
-            )
-        )
+        self._advance(uid, journey)
 
-    def _bind(self, journey: Journey) -> None:
-        context, pod = self._context, journey.pod
-        status = journey.framework.run_bind(pod, journey.node, journey.state)
+    def _advance(self, uid: str, journey: Journey) -> None:
+        """Ask the PreBind plugins that are left, until one has work outside; then Bind.
+
+        Works of neighbours that both allow it run side by side.
+        """
+        framework, state = journey.framework, journey.state
+        members = framework.at("preBind")
+        while journey.step < len(members):
+            member = members[journey.step]
+            if journey.awaits and not (
+                member.in_parallel and members[journey.step - 1].in_parallel
+            ):
+                return
+            journey.step += 1
+            if member.name in state.skip_pre_bind:
+                continue
+            status = framework.run_pre_bind_of(member, journey.pod, journey.node, state)
+            if not status.is_success:
+                self._fail(uid, journey, status)
+                return
+            if member.performs:
+                work = self._works.start(member, "preBind", journey.pod, journey.node, state)
+                journey.awaits += (work,)
+        if not journey.awaits:
+            self._bind(uid, journey)
+
+    def _bind(self, uid: str, journey: Journey) -> None:
+        framework, pod, node, state = journey.framework, journey.pod, journey.node, journey.state
+        status = framework.run_bind(pod, node, state)
         if not status.is_success:
-            self._give_up(journey, status)
+            text = status.message or "no Bind plugin took the pod"
+            self._fail(uid, journey, error(text) if status.is_skip else status)
             return
         journey.stage = Stage.BINDING
-        journey.effect = context.next_id()
-        context.emit(
-            Bind(journey.effect, context.term, pod.uid, pod.namespace, pod.name, journey.node)
-        )
-
-    def _announce(self, journey: Journey) -> None:
-        """Tell others (an autoscaler) where the pod will go, when that takes a while."""
-        context, pod = self._context, journey.pod
-        if pod.status.nominated_node_name != journey.node:
-            context.emit(
-                PatchStatus(
-                    context.next_id(),
-                    context.term,
-                    pod.uid,
-                    pod.namespace,
-                    pod.name,
-                    nominated_node=journey.node,
-                )
-            )
+        journey.binder = status.plugin
+        binder = framework.members[status.plugin]
+        if binder.performs:
+            journey.awaits = (self._works.start(binder, "bind", pod, node, state),)
+        else:
+            journey.awaits = (self._context.outbox.bind(pod, uid, node),)
 
     # Outcomes.
 
     def prepare_done(self, event: PrepareDone) -> None:
         """A plugin has finished its work outside."""
-        journey = self._expecting(event.uid, event.effect, Stage.PREPARING)
-        if journey is not None:
-            journey.todo.pop(0)
-            self._next(journey)
+        work = self._works.end(event.effect)
+        if work is None:
+            return
+        uid = work.pod.uid
+        journey = self._awaiting(uid, event.effect)
+        if journey is None:
+            return
+        journey.awaits = tuple(number for number in journey.awaits if number != event.effect)
+        if journey.stage is Stage.BINDING:
+            self._bound(uid, journey)
+            return
+        try:
+            self._advance(uid, journey)
+        except ContractError as fault:
+            self._fault(uid, journey, fault)
 
     def prepare_failed(self, event: PrepareFailed) -> None:
-        """A plugin's work outside has failed."""
-        journey = self._expecting(event.uid, event.effect, Stage.PREPARING)
-        if journey is not None:
-            text = f'running PreBind plugin "{journey.todo[0]}": {event.reason}'
-            self._give_up(journey, error(text))
+        """A plugin's work outside has failed; what is left of a binding is read."""
+        self._work_failed(event.effect, event.reason)
+
+    def _work_failed(self, effect: int, reason: str) -> None:
+        work = self._works.end(effect)
+        if work is None:
+            return
+        uid = work.pod.uid
+        journey = self._awaiting(uid, effect)
+        if journey is None:
+            return
+        if journey.stage is Stage.PREPARING:
+            text = f'running PreBind plugin "{work.name}": {reason}'
+            self._fail(uid, journey, error(text))
+        else:
+            self._doubt(uid, journey, f'running Bind plugin "{work.name}": {reason}')
 
     def bind_done(self, event: BindDone) -> None:
         """The API says that the pod is bound; the watch will confirm it."""
-        journey = self._expecting(event.uid, event.effect, Stage.BINDING)
-        if journey is not None:
-            self._arrived(journey)
-            journey.stage = Stage.BOUND
+        journey = self._awaiting(event.uid, event.effect)
+        if journey is not None and journey.stage is Stage.BINDING:
+            self._bound(event.uid, journey)
 
     def bind_failed(self, event: BindFailed) -> None:
         """A definite refusal undoes all; after an ambiguous end the pod is read."""
-        journey = self._expecting(event.uid, event.effect, Stage.BINDING)
-        if journey is None:
+        uid = event.uid
+        journey = self._awaiting(uid, event.effect)
+        if journey is None or journey.stage is not Stage.BINDING:
             return
-        if event.code in _AMBIGUOUS_CODES or event.code >= 500:
-            journey.stage = Stage.DOUBTFUL
-            journey.effect = self._context.next_id()
-            pod = journey.pod
-            self._context.emit(ReadPod(journey.effect, pod.uid, pod.namespace, pod.name))
-            return
-        text = event.reason or f"the API answered {event.code}"
-        self._give_up(journey, error(f"binding rejected: {text}"))
+        reason = event.reason or f"the API answered {event.code}"
+        text = f'running Bind plugin "{journey.binder}": {reason}'
+        if is_definite(event.code):
+            self._fail(uid, journey, error(text))
+        else:
+            self._doubt(uid, journey, text)
+
+    def _doubt(self, uid: str, journey: Journey, text: str) -> None:
+        """Keep the room, and ask the API until it says."""
+        journey.stage = Stage.DOUBTFUL
+        journey.doubt = text
+        journey.awaits = (self._context.outbox.read(journey.pod),)
+        self._deadlines.set(uid, self._context.now + READ_AGAIN)
 
     def pod_read(self, event: PodRead) -> None:
         """What became of a binding of which nobody knew."""
-        journey = self._expecting(event.uid, event.effect, Stage.DOUBTFUL)
-        if journey is None:
+        uid, pod = event.uid, event.pod
+        journey = self._journeys.get(uid)
+        if journey is None or journey.stage is not Stage.DOUBTFUL:
             return
-        pod = event.pod
-        if pod is None or pod.uid != journey.pod.uid:
-            self._forget(journey)
-        elif pod.node_name == journey.node:
-            self._arrived(journey)
-            journey.stage = Stage.BOUND
+        # Any read will do that was asked for since the doubt began.
+        if event.effect < journey.awaits[0]:
+            return
+        self._deadlines.clear(uid)
+        if pod is not None and pod.uid == uid and pod.node_name == journey.node:
+            self._bound(uid, journey)
         else:
-            self._give_up(journey, error("binding did not take effect"))
+            # The watch, which alone counts, will say if it is gone or somewhere else.
+            self._fail(uid, journey, error(journey.doubt))
+
+    def _bound(self, uid: str, journey: Journey) -> None:
+        """The API says that the pod is bound: from now on it should be confirmed soon."""
+        journey.stage = Stage.BOUND
+        journey.awaits = ()
+        self._context.cache.expect(uid, self._context.now)
+        self._arrived(journey)
+
+    def _arrived(self, journey: Journey) -> None:
+        """The pod is bound, as far as anybody says: tell the user and the plugins."""
+        pod, node, state = journey.pod, journey.node, journey.state
+        note = f"Successfully assigned {pod.key} to {node}"
+        self._context.outbox.record(pod, "Normal", "Scheduled", "Binding", note)
+        members = journey.framework.at("postBind")
+        if members:
+            self._tell(journey, "FailedPostBind", journey.framework.run_post_bind)
+            for member in members:
+                if member.performs:
+                    self._works.start(member, "postBind", pod, node, state)
+        self._activate(state)
 
     # What the watch says.
 
-    def confirmed(self, pod: Pod) -> None:
-        """The watch shows the pod bound: the journey ends, there or elsewhere."""
-        journey = self._journeys.get(pod.uid)
+    def confirmed(self, pod: Pod) -> bool:
+        """The watch shows the pod bound: its journey, if any, ends there or elsewhere; False when
+        it was on none."""
+        uid = pod.uid
+        journey = self._journeys.get(uid)
         if journey is None:
-            return
+            return False
+        if self._is_arrival(journey, pod):
+            self._end(uid, journey)
+            if journey.stage is not Stage.BOUND:
+                self._arrived(journey)
+            return True
+        # Somebody else has bound it.
+        self._undo(uid, journey)
+        self._context.queue.done(uid)
         if pod.node_name != journey.node:
-            journey.framework.run_unreserve(journey.pod, journey.node, journey.state)
-        elif journey.stage is not Stage.BOUND:
+            # Differs: the original tells nobody of the room that was held in vain.
+            self._room_made(journey)
+        return True
+
+    def _is_arrival(self, journey: Journey, pod: Pod) -> bool:
+        """True when a pod that was on its way is seen where it was to go."""
+        return journey.stage in _ASKED and pod.node_name == journey.node
+
+    def gone(self, pod: Pod) -> Pod | None:
+        """A pod is no more; returns it as it was placed if room was held for it."""
+        uid = pod.uid
+        journey = self._journeys.get(uid)
+        if journey is None:
+            return None
+        held = self._context.cache.is_assumed(uid)
+        if journey.stage is Stage.BOUND:
+            self._end(uid, journey)
+        elif self._is_arrival(journey, pod):
+            self._end(uid, journey)
             self._arrived(journey)
-        self._end(journey)
+        else:
+            # Differs: the original tells users that a pod which waited at Permit is gone.
+            self._undo(uid, journey)
+            self._context.queue.done(uid)
+        return journey.placed if held else None
 
-    def pod_gone(self, uid: str) -> None:
-        """The pod was deleted: whatever was held for it is free."""
-        journey = self._journeys.get(uid)
-        if journey is not None:
-            journey.framework.run_unreserve(journey.pod, journey.node, journey.state)
-            self._end(journey)
+    def leaving(self, pod: Pod) -> None:
+        """The pod is being deleted, so the API will not bind it: its room is free at once."""
+        uid = pod.uid
+        journey = self._journeys[uid]
+        if journey.stage is Stage.BOUND:
+            return
+        if journey.stage is Stage.WAITING:
+            waiting = self._context.shared.waiting.get(uid)
+            if waiting is not None:
+                waiting.reject("", "removed")
+        elif journey.stage is Stage.PREPARING:
+            # Differs: the original lets the work outside go on until Bind fails.
+            self._fail(uid, journey, error("the pod is being deleted"))
+        elif self._context.cache.forget(uid) is not None:
+            self._room_made(journey)
 
-    def pod_leaving(self, pod: Pod) -> None:
-        """The pod is being deleted: one that waits is rejected, others run into the API's no."""
-        waiting = self._context.shared.waiting.get(pod.uid)
-        if waiting is not None:
-            waiting.reject("", "removed")
-
-    def expired(self, uid: str) -> None:
-        """The assumption has expired unconfirmed: the pod counts as not bound."""
-        journey = self._journeys.get(uid)
-        if journey is not None:
-            self._give_up(journey, error("the binding was not confirmed in time"))
-
-    def preempt(self, uid: str) -> bool:
+    def preempt(self, uid: str, plugin: str) -> bool:
         """Stop a pod that is not bound yet to make room; False when it is too late for that."""
         journey = self._journeys.get(uid)
-        if journey is None or journey.stage not in (Stage.WAITING, Stage.PREPARING):
+        if journey is None:
             return False
-        self._give_up(journey, error("preempted"))
-        return True
+        if journey.stage is Stage.WAITING:
+            waiting = self._context.shared.waiting.get(uid)
+            return waiting is not None and waiting.preempt(plugin, "preempted")
+        if journey.stage is Stage.PREPARING:
+            work = self._works.get(journey.awaits[0])
+            name = "" if work is None else work.name
+            text = f'running PreBind plugin "{name}": preempted by {plugin}'
+            self._fail(uid, journey, error(text))
+            return True
+        return False
+
+    def step_down(self) -> None:
+        """Another leads from now on: let go of what is not bound, and read what may be.
+
+        Effects of this term that have not been carried out will not be, so no outcome is waited
+        for but that of reads.
+        """
+        for uid, journey in tuple(self._journeys.items()):
+            if journey.stage is Stage.BINDING:
+                for number in journey.awaits:
+                    self._works.cancel(number)
+                self._doubt(uid, journey, "another scheduler leads")
+            elif journey.stage in (Stage.WAITING, Stage.PREPARING):
+                self._fail(uid, journey, error("another scheduler leads"))
+
+    # What time brings.
+
+    def serve_due(self) -> None:
+        """End the waits and works that are over, ask again for reads that were not answered."""
+        for uid in self._deadlines.due(self._context.now):
+            journey = self._journeys[uid]
+            if journey.stage is Stage.DOUBTFUL:
+                self._context.outbox.read(journey.pod)
+                self._deadlines.set(uid, self._context.now + READ_AGAIN)
+            else:
+                self._wait_over(uid)
+        for effect in self._works.overdue():
+            work = self._works.get(effect)
+            # The end of one work may have cancelled others.
+            if work is not None:
+                self._context.outbox.cancel(work.pod.uid, effect)
+                self._work_failed(effect, f"not done within {work.timeout_s:g} s")
+        for uid in self._context.cache.expire(self._context.now):
+            self._expired(uid, self._journeys[uid])
+        self.settle()
+
+    def _expired(self, uid: str, journey: Journey) -> None:
+        """The API said that the pod is bound and the watch did not: it counts as not bound.
+
+        Its plugins have been told of the binding, so there is nothing to unreserve.
+        Differs: the original, while it had a limit, lost sight of the pod.
+        """
+        self._end(uid, journey)
+        self._room_made(journey)
+        self._failures.failed(journey.entry, error("the watch has not confirmed the binding"))
+
+    def _wait_over(self, uid: str) -> None:
+        """The time of some plugin that a pod waited for was over; it may have allowed the pod."""
+        waiting: WaitingPod | None = self._context.shared.waiting.get(uid)
+        if waiting is None or waiting.verdict is not None:
+            return
+        plugin = waiting.late(self._context.now)
+        if plugin:
+            waited = render(timedelta(microseconds=waiting.pending[plugin] // 1000))
+            text = f"rejected due to timeout after waiting {waited} at plugin {plugin}"
+            waiting.reject(plugin, text)
+        else:
+            self._deadlines.set(uid, waiting.deadline)
+
+    def next_deadline(self) -> int | None:
+        """When the next wait or work is over, None when there is none."""
+        times = (
+            self._deadlines.next(),
+            self._works.next_deadline(),
+            self._context.cache.next_expiry(),
+        )
+        return min((at for at in times if at is not None), default=None)
 
     # Inside.
 
-    def next_deadline(self) -> float:
-        """When the next wait or piece of work is over; infinity when there is none."""
-        waits = [d for pod in self._context.shared.waiting for d in pod.deadlines.values()]
-        work = [j.deadline for j in self._journeys.values() if j.deadline != NEVER]
-        return min([*waits, *work], default=NEVER)
-
-    def _overdue(self) -> Iterator[Journey]:
-        now = self._context.now
-        return iter([j for j in self._journeys.values() if j.deadline <= now])
-
-    def _expecting(self, uid: str, effect: int, stage: Stage) -> Journey | None:
+    def _awaiting(self, uid: str, effect: int) -> Journey | None:
         """The journey that waits for this outcome; None when that is history."""
         journey = self._journeys.get(uid)
-        if journey is None or journey.effect != effect or journey.stage is not stage:
-            return None
-        return journey
+        return journey if journey is not None and effect in journey.awaits else None
 
-    def _arrived(self, journey: Journey) -> None:
-        """The pod is bound, as far as anybody says: tell the plugins and the user."""
-        journey.framework.run_post_bind(journey.pod, journey.node, journey.state)
-        pod = journey.pod
-        note = f"Successfully assigned {pod.key} to {journey.node}"
-        self._failures.tell(pod, "Normal", "Scheduled", "Binding", note)
+    def _fault(self, uid: str, journey: Journey, fault: ContractError) -> None:
+        """Let a plugin's fault fail the attempt of this pod, and no more."""
+        if self._journeys.get(uid) is not journey:
+            raise fault
+        self._fail(uid, journey, error(str(fault)))
 
-    def _give_up(self, journey: Journey, status: Status, *, on_node: bool = False) -> None:
-        """Undo and put the pod back; on_node: a refusal counts as one of the node."""
-        self._forget(journey)
-        if on_node or not status.is_rejected:
+    def _tell(
+        self, journey: Journey, reason: str, walk: Callable[[Pod, str, CycleState], None]
+    ) -> None:
+        """Tell plugins what cannot be changed any more; a fault of theirs is told to users."""
+        try:
+            walk(journey.pod, journey.node, journey.state)
+        except ContractError as fault:
+            self._context.outbox.record(journey.pod, "Warning", reason, "Binding", str(fault))
+
+    def _activate(self, state: CycleState) -> None:
+        """Try at once the pods that the plugins of an attempt asked for."""
+        if state.to_activate:
+            pods = list(state.to_activate.values())
+            state.to_activate.clear()
+            self._context.queue.activate(pods, self._context.now)
+
+    def _fail(self, uid: str, journey: Journey, status: Status, *, by_node: bool = False) -> None:
+        """Undo, and put the pod back; by_node: refused as if the cluster had that node only.
+
+        A refused pod must not come back because of the room that it gives up itself, so the
+        others hear of that afterwards.
+        """
+        self._undo(uid, journey)
+        if not status.is_rejected:
+            self._room_made(journey)
+        if by_node:
             self._failures.refused_on_node(journey.entry, status)
         else:
-            # After Permit a refusal is an error: the pod is tried again after backoff.
-            self._failures.refused_on_node(journey.entry, error(status.message))
+            self._failures.failed(journey.entry, status)
+        if status.is_rejected:
+            self._room_made(journey, but=uid)
 
-    def _forget(self, journey: Journey) -> None:
-        """Give back what the pod held and try those that it kept out."""
-        context = self._context
-        journey.framework.run_unreserve(journey.pod, journey.node, journey.state)
-        context.cache.forget(journey.entry.uid)
-        self._end(journey)
-        uid = journey.entry.uid
-        context.queue.move(
-            ASSIGNED_POD_DELETE, journey.pod, None, context.now, lambda pod: pod.uid != uid
+    def _room_made(self, journey: Journey, but: str = "") -> None:
+        """Pods that this one kept out are worth another attempt. but: a uid to leave out."""
+        self._context.queue.move(
+            ASSIGNED_POD_DELETE,
+            journey.placed,
+            None,
+            self._context.now,
+            (lambda pod: pod.uid != but) if but else None,
         )
 
-    def _end(self, journey: Journey) -> None:
-        uid = journey.entry.uid
-        self._context.shared.waiting.drop(uid)
-        self._context.queue.done(uid)
+    def _undo(self, uid: str, journey: Journey) -> None:
+        """Stop the work outside, give back what was reserved and the room, end the journey."""
+        for number in journey.awaits:
+            self._works.cancel(number)
+        self._tell(journey, "FailedUnreserve", journey.framework.run_unreserve)
+        self._context.cache.forget(uid)
+        self._end(uid, journey)
+
+    def _end(self, uid: str, journey: Journey) -> None:
+        if journey.stage is Stage.WAITING:
+            self._context.shared.waiting.drop(uid)
+        self._deadlines.clear(uid)
         del self._journeys[uid]
+
+
+def is_definite(code: int) -> bool:
+    """True for an HTTP status after which nothing has been done for certain."""
+    return 400 <= code < 500 and code != 408

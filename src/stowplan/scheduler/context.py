@@ -1,9 +1,9 @@
-"""Context: what the parts of the machine share during one call of `handle`."""
+"""Context: what the parts of the machine share."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from stowplan.cache import Cache
 from stowplan.columns.audit import InvariantBroken
@@ -13,14 +13,15 @@ from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.objects.pod import Pod
 from stowplan.queue import QueueOptions, SchedulingQueue
+from stowplan.scheduler.outbox import Outbox
 
 STORY_LENGTH = 2000
+TOLD_MAX = 20
 
 
 class Context:
-    """now: whole nanoseconds, from any beginning that is a whole second. term: of leadership.
-
-    known: the newest version of every pod by `NAMESPACE/NAME`, pending and bound.
+    """now: whole nanoseconds, from any beginning that is a whole second. leads: whether to decide
+    and to write. known: the newest version of every pod by `NAMESPACE/NAME`, pending and bound.
     """
 
     def __init__(
@@ -28,6 +29,8 @@ class Context:
         frameworks: Mapping[str, Framework],
         cache: Cache,
         options: QueueOptions | None = None,
+        *,
+        leads: bool = True,
     ) -> None:
         self.frameworks = dict(frameworks)
         self.cache = cache
@@ -35,31 +38,27 @@ class Context:
         self.queue = SchedulingQueue.of(self.frameworks, self.known.get, cache.world, options)
         cache.nominate_by(self.queue.nominator)
         self.shared: Shared = next(iter(self.frameworks.values())).shared
-        self.shared.world = cache.world
         self.now = 0
-        self.term = 1
-        self.outbox: list[Effect] = []
-        self._last_id = 0
-        self._story: deque[tuple[int, Event | Effect]] = deque(maxlen=STORY_LENGTH)
+        self.leads = leads
+        self.outbox = Outbox()
+        # The latest messages; a number is the time of those that come after it.
+        self._story: deque[int | Event | Effect] = deque(maxlen=STORY_LENGTH)
 
-    def next_id(self) -> int:
-        """The id of the next effect."""
-        self._last_id += 1
-        return self._last_id
-
-    def emit(self, effect: Effect) -> None:
-        """Put an effect into the answer of this call."""
-        self.outbox.append(effect)
-        self._story.append((self.now, effect))
-
-    def note(self, event: Event) -> None:
-        """Keep an event for the story."""
-        self._story.append((self.now, event))
+    def note(self, now: int, messages: Iterable[Event | Effect]) -> None:
+        """Keep messages for the story."""
+        self._story.append(now)
+        self._story.extend(messages)
 
     def broken(self, name: str, uid: str) -> InvariantBroken:
         """Our own bug, with the last messages about a pod."""
-        lines = [f"{at} {message}" for at, message in self._story if _about(message, uid)]
-        return InvariantBroken(f"{name}: pod {uid}\n" + "\n".join(lines[-20:]))
+        lines = []
+        at = 0
+        for message in self._story:
+            if isinstance(message, int):
+                at = message
+            elif _about(message, uid):
+                lines.append(f"{at} {message}")
+        return InvariantBroken("\n".join([f"{name}: pod {uid}", *lines[-TOLD_MAX:]]))
 
     def is_ours(self, pod: Pod) -> bool:
         """True for a pod that one of our profiles decides."""

@@ -1,7 +1,8 @@
 """Preemption under way: victims asked to go, and the pods that wait for it.
 
 The pod that preempts is gated until the last of its victims is going. The last one is asked only
-when the others are done, so that its going wakes the pod when all the room is there.
+when the others are done, so that its going wakes the pod when all the room is there. A victim that
+is not bound yet is stopped in memory instead.
 
 Source: kube-scheduler v1.36, framework/preemption/executor.go.
 """
@@ -13,129 +14,160 @@ from collections.abc import Sequence
 import msgspec
 
 from stowplan.columns import PodInfo
-from stowplan.messages.effects import Evict, PatchStatus
 from stowplan.messages.events import EvictDone, EvictFailed
 from stowplan.objects.pod import Pod
 from stowplan.scheduler.binding import Bindings
 from stowplan.scheduler.context import Context
-from stowplan.scheduler.failures import Failures
+
+NOT_FOUND = 404
 
 
-class Preemption(msgspec.Struct):
-    """One pod's victims. asked: effect id -> uid of a victim whose eviction is under way."""
+class Preemption(msgspec.Struct, gc=False):
+    """One pod's victims on a node.
+
+    last: asked when the others are done. asked: number of the effect -> the victim whose eviction
+    has no outcome yet. failed: some eviction was refused.
+    """
 
     preemptor: Pod
+    node: str
     last: Pod
-    asked: dict[int, str]
+    asked: dict[int, Pod]
     last_is_asked: bool = False
+    failed: bool = False
 
 
 class Evictions:
-    """The preemptions under way, by the uid of the pod that preempts."""
+    """The preemptions under way."""
 
-    def __init__(self, context: Context, bindings: Bindings, failures: Failures) -> None:
+    def __init__(self, context: Context, bindings: Bindings) -> None:
         self._context = context
         self._bindings = bindings
-        self._failures = failures
-        self._running: dict[str, Preemption] = {}
+        # Those that keep their pod gated, by its uid; and all that wait for an outcome.
+        self._gating: dict[str, Preemption] = {}
+        self._by_effect: dict[int, Preemption] = {}
 
-    def start(self, preemptor: Pod, node_name: str, victims: Sequence[PodInfo]) -> None:
-        """Make room on a node: clear lower nominations there and let the victims go."""
+    def __len__(self) -> int:
+        return len(self._gating)
+
+    def start(
+        self, preemptor: Pod, node_name: str, victims: Sequence[PodInfo], plugin: str
+    ) -> None:
+        """Make room on a node: let the victims go and clear lower nominations there.
+
+        plugin: the PostFilter that chose them.
+        """
+        known = self._context.known
+        pods = [known.get(info.pod.key, info.pod) for info in victims]
+        pods = [pod for pod in pods if pod.metadata.deletion_timestamp is None]
+        if not pods:
+            return
         self._clear_lower(preemptor, node_name)
         going: list[Pod] = []
-        for info in victims:
-            pod = self._context.known.get(info.pod.key, info.pod)
-            if self._bindings.preempt(info.uid):
+        for pod in pods:
+            if self._bindings.preempt(pod.uid, plugin):
                 self._tell(pod, preemptor, node_name, " (in kube-scheduler memory).")
-            elif pod.metadata.deletion_timestamp is None:
+            else:
                 going.append(pod)
-                self._tell(pod, preemptor, node_name, "")
         if not going:
             return
         *others, last = going
-        preemption = Preemption(preemptor, last, {})
-        self._running[preemptor.uid] = preemption
+        preemption = Preemption(preemptor, node_name, last, {})
+        self._gating[preemptor.uid] = preemption
         self._context.shared.preempting.add(preemptor.uid)
         for victim in others:
             self._ask(preemption, victim)
         if not others:
-            self._ask_last(preemption)
+            self._go_on(preemption)
 
     def done(self, event: EvictDone) -> None:
         """The API took the deletion of a victim."""
-        for preemption in tuple(self._running.values()):
-            if preemption.asked.pop(event.effect, None) is None:
-                continue
-            if not preemption.asked and not preemption.last_is_asked:
-                self._ask_last(preemption)
-            elif preemption.last_is_asked and not preemption.asked:
-                self._finish(preemption)
+        self._answered(event.effect, evicted=True)
 
     def failed(self, event: EvictFailed) -> None:
         """The API did not: a victim that is gone is as good as evicted, else try again soon."""
-        if event.code == 404:
-            self.done(EvictDone(event.effect, event.uid))
+        preemption = self._by_effect.get(event.effect)
+        if preemption is not None and event.code != NOT_FOUND:
+            preemption.failed = True
+        self._answered(event.effect, evicted=False)
+
+    def _answered(self, effect: int, *, evicted: bool) -> None:
+        preemption = self._by_effect.pop(effect, None)
+        if preemption is None:
             return
-        for preemption in tuple(self._running.values()):
-            if event.effect in preemption.asked:
-                self._finish(preemption)
-                pod = self._context.known.get(preemption.preemptor.key)
-                if pod is not None and not pod.node_name:
-                    self._context.queue.activate([pod], self._context.now)
+        victim = preemption.asked.pop(effect)
+        if evicted:
+            self._tell(victim, preemption.preemptor, preemption.node, "")
+        if not preemption.asked:
+            self._go_on(preemption)
 
-    def victim_gone(self, uid: str) -> None:
-        """A pod is no more; where it was the last victim, the pod that preempts may come."""
-        for preemption in tuple(self._running.values()):
-            if preemption.last.uid == uid or preemption.preemptor.uid == uid:
-                self._finish(preemption)
+    def _go_on(self, preemption: Preemption) -> None:
+        """Nothing is under way: ask the last victim, or end."""
+        if self._gating.get(preemption.preemptor.uid) is not preemption:
+            # Differs: where the preemptor is gone the original evicts the last victim all the same.
+            return
+        if preemption.failed or not (preemption.last_is_asked or self._is_there(preemption.last)):
+            # Differs: in the original a last victim that went by itself may have gone unheard.
+            self._open(preemption)
+            self._activate(preemption.preemptor)
+        elif preemption.last_is_asked:
+            self._open(preemption)
+        else:
+            preemption.last_is_asked = True
+            self._ask(preemption, preemption.last)
 
-    def victim_leaving(self, uid: str) -> None:
-        """A pod has begun to end; that is enough to let the pod that preempts try."""
-        self.victim_gone(uid)
+    def victim_going(self, uid: str) -> None:
+        """A pod is no more, or has begun to end: the pod that preempts may try, if it was last."""
+        for preemption in tuple(self._gating.values()):
+            if preemption.last_is_asked and preemption.last.uid == uid:
+                self._open(preemption)
+
+    def preemptor_gone(self, uid: str) -> None:
+        """The pod that preempts is no more, or it is bound: no more victims for it."""
+        preemption = self._gating.get(uid)
+        if preemption is not None:
+            self._open(preemption)
+
+    def step_down(self) -> None:
+        """Another leads from now on: nothing more comes of what was asked."""
+        self._by_effect.clear()
+        for preemption in tuple(self._gating.values()):
+            self._open(preemption)
+            self._activate(preemption.preemptor)
+
+    def _open(self, preemption: Preemption) -> None:
+        """Let the pod that preempts be tried again, unless it has preempted anew meanwhile."""
+        uid = preemption.preemptor.uid
+        if self._gating.get(uid) is preemption:
+            del self._gating[uid]
+            self._context.shared.preempting.discard(uid)
+
+    def _activate(self, preemptor: Pod) -> None:
+        pod = self._context.known.get(preemptor.key)
+        if pod is not None and pod.uid == preemptor.uid and not pod.node_name:
+            self._context.queue.activate([pod], self._context.now)
+
+    def _is_there(self, victim: Pod) -> bool:
+        """True while a victim has not begun to end by itself."""
+        pod = self._context.known.get(victim.key)
+        return pod is not None and pod.uid == victim.uid and pod.metadata.deletion_timestamp is None
 
     def _clear_lower(self, preemptor: Pod, node_name: str) -> None:
+        """Pods of lower priority that are nominated to the node had better look elsewhere."""
         context = self._context
         nominator = context.queue.nominator
         for info in nominator.on(node_name):
             if info.pod.priority < preemptor.priority:
                 nominator.drop(info.uid)
-                pod = context.known.get(info.pod.key, info.pod)
-                context.emit(
-                    PatchStatus(
-                        context.next_id(),
-                        context.term,
-                        pod.uid,
-                        pod.namespace,
-                        pod.name,
-                        nominated_node="",
-                    )
-                )
+                context.outbox.patch_status(context.known.get(info.pod.key, info.pod), "")
 
     def _tell(self, victim: Pod, preemptor: Pod, node_name: str, suffix: str) -> None:
         note = f"Preempted by pod {preemptor.uid} on node {node_name}{suffix}"
-        self._failures.tell(victim, "Normal", "Preempted", "Preempting", note)
+        self._context.outbox.record(victim, "Normal", "Preempted", "Preempting", note)
 
     def _ask(self, preemption: Preemption, victim: Pod) -> None:
-        context = self._context
-        effect = context.next_id()
-        preemption.asked[effect] = victim.uid
         scheduler = preemption.preemptor.spec.scheduler_name
-        context.emit(
-            Evict(
-                effect,
-                context.term,
-                victim.uid,
-                victim.namespace,
-                victim.name,
-                preemption.preemptor.uid,
-                f"{scheduler}: preempting to accommodate a higher priority pod",
-            )
-        )
-
-    def _ask_last(self, preemption: Preemption) -> None:
-        preemption.last_is_asked = True
-        self._ask(preemption, preemption.last)
-
-    def _finish(self, preemption: Preemption) -> None:
-        self._running.pop(preemption.preemptor.uid, None)
-        self._context.shared.preempting.discard(preemption.preemptor.uid)
+        text = f"{scheduler}: preempting to accommodate a higher priority pod"
+        effect = self._context.outbox.evict(victim, preemption.preemptor, text)
+        preemption.asked[effect] = victim
+        self._by_effect[effect] = preemption

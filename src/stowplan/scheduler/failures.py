@@ -9,12 +9,10 @@ from collections.abc import Iterable
 
 from stowplan.framework.diagnosis import one_node
 from stowplan.framework.status import Status
-from stowplan.messages.effects import PatchStatus, RecordEvent
 from stowplan.objects.pod import Pod
 from stowplan.queue import QueueEntry
 from stowplan.scheduler.context import Context
 
-NOTE_BYTES_MAX = 1024
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
 
@@ -35,10 +33,12 @@ class Failures:
         pending_on: Iterable[str] = (),
         nominated_node: str | None = "",
     ) -> None:
-        """Put the pod back, say why, and keep, set or clear ("") its nomination.
+        """Put the pod back, say why, and keep (None), set or clear ("") its nomination.
 
         reason: of the PodScheduled condition. A pod that is gone, bound or another one of the same
-        name by now is only let go.
+        name by now is only let go, and one that another leader looks after is put back unsaid.
+        Differs: the original tells of the failure even where the pod is gone or bound, and marks a
+        bound pod as not scheduled.
         """
         context = self._context
         pod = context.known.get(entry.key)
@@ -48,59 +48,32 @@ class Failures:
         context.queue.put_back(
             entry, context.now, refused_by=refused_by, pending_on=pending_on, pod=pod
         )
+        if not context.leads:
+            return
         context.queue.nominator.nominate(pod, nominated_node)
-        self.tell(pod, "Warning", "FailedScheduling", "Scheduling", message)
+        context.outbox.record(pod, "Warning", "FailedScheduling", "Scheduling", message)
         if is_news(pod, reason, message, nominated_node):
-            context.emit(
-                PatchStatus(
-                    context.next_id(),
-                    context.term,
-                    pod.uid,
-                    pod.namespace,
-                    pod.name,
-                    reason,
-                    message,
-                    nominated_node,
-                )
-            )
+            context.outbox.patch_status(pod, nominated_node, reason, message)
+
+    def failed(self, entry: QueueEntry, status: Status) -> None:
+        """A failure that no event can mend, whatever its code: tried again after backoff."""
+        reason = UNSCHEDULABLE if status.is_rejected else SCHEDULER_ERROR
+        self.attempt_failed(entry, status.message, reason=reason)
 
     def refused_on_node(self, entry: QueueEntry, status: Status) -> None:
         """A refusal after a node was chosen: as if the cluster had that node only."""
         if not status.is_rejected:
-            self.attempt_failed(entry, status.message, reason=SCHEDULER_ERROR)
+            self.failed(entry, status)
             return
         diagnosis = one_node(status)
+        # A pod that was refused by nobody, as it is being deleted, waits like any that was.
         self.attempt_failed(
             entry,
             diagnosis.text(),
             reason=UNSCHEDULABLE,
-            refused_by=diagnosis.plugins,
+            refused_by=diagnosis.plugins or {status.plugin},
             pending_on=diagnosis.pending,
         )
-
-    def tell(self, pod: Pod, kind: str, reason: str, action: str, note: str) -> None:
-        """Record an event about a pod."""
-        self._context.emit(
-            RecordEvent(
-                pod.uid,
-                pod.namespace,
-                pod.name,
-                pod.spec.scheduler_name,
-                kind,
-                reason,
-                action,
-                shortened(note),
-            )
-        )
-
-
-def shortened(note: str) -> str:
-    """At most NOTE_BYTES_MAX bytes; what is cut ends in " ..."."""
-    encoded = note.encode()
-    if len(encoded) <= NOTE_BYTES_MAX:
-        return note
-    suffix = " ..."
-    return encoded[: NOTE_BYTES_MAX - len(suffix)].decode(errors="ignore") + suffix
 
 
 def is_news(pod: Pod, reason: str, message: str, nominated_node: str | None) -> bool:

@@ -18,19 +18,21 @@ import msgspec
 import numpy as np
 
 from stowplan.cache import Cache
-from stowplan.framework import Framework
+from stowplan.framework import ContractError, Framework
 from stowplan.framework.decider import Decider, Decision
+from stowplan.framework.status import error
 from stowplan.messages import events as happened
-from stowplan.messages.effects import Effect, Wake
+from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
-from stowplan.queue import QueueEntry, QueueOptions
-from stowplan.queue.entry import SECOND
+from stowplan.queue import SECOND, QueueEntry, QueueOptions
 from stowplan.queue.options import FLUSH_BACKOFF_S, FLUSH_LEFTOVER_S
-from stowplan.scheduler.binding import NEVER, Bindings
+from stowplan.scheduler import audit
+from stowplan.scheduler.binding import Bindings
 from stowplan.scheduler.context import Context
 from stowplan.scheduler.evictions import Evictions
 from stowplan.scheduler.failures import SCHEDULER_ERROR, UNSCHEDULABLE, Failures
 from stowplan.scheduler.watching import Watching
+from stowplan.scheduler.works import Work, Works
 
 HEADS_MAX = 1000
 
@@ -39,9 +41,9 @@ _LEFTOVER = FLUSH_LEFTOVER_S * SECOND
 
 
 class MachineOptions(msgspec.Struct, frozen=True):
-    """queue: durations and rules of the queue. assume_limit_s: None, as in 1.36, for ever.
-
-    leads: whether it decides from the start; else LeaderElected makes it.
+    """queue: durations and rules of the queue. assume_limit_s: how long the watch may take to
+    confirm a binding; None, as in 1.36, for ever. leads: whether it decides from the start, else
+    LeaderElected makes it.
     """
 
     queue: QueueOptions = QueueOptions()
@@ -59,40 +61,54 @@ class Machine:
         options: MachineOptions | None = None,
         dice: np.random.Generator | None = None,
     ) -> None:
-        """frameworks: by scheduler name; they must share one `Shared`. decider:
-        chooses nodes. dice: breaks ties."""
+        """frameworks: by scheduler name; they must share one `Shared`. decider: chooses nodes.
+        dice: breaks ties."""
         self.options = options or MachineOptions()
         self.cache = Cache(self.options.assume_limit_s)
-        self._context = Context(frameworks, self.cache, self.options.queue)
+        self._context = Context(
+            frameworks, self.cache, self.options.queue, leads=self.options.leads
+        )
         self.queue = self._context.queue
         self._failures = Failures(self._context)
-        self.bindings = Bindings(self._context, self._failures)
-        self.evictions = Evictions(self._context, self.bindings, self._failures)
+        self._works = Works(self._context)
+        self.bindings = Bindings(self._context, self._failures, self._works)
+        self.evictions = Evictions(self._context, self.bindings)
         self._watching = Watching(self._context, self.bindings, self.evictions)
         self._dice = dice
         self._decider = decider
-        self._leads = self.options.leads
         self._more_heads = False
         self._flushed = -1
         self._swept = -1
-        self._alarm: float = NEVER
+        self._alarm: int | None = None
         self._takers = self._table()
 
     def handle(self, events: Iterable[Event], now: int, heads_max: int = HEADS_MAX) -> list[Effect]:
         """Take in what happened and answer with what is to be done.
 
-        now: whole nanoseconds from a beginning that is a whole second, never less than before.
+        now: whole nanoseconds from a beginning that is a whole second, never less than before. A
+        plugin that breaks its contract fails the attempt of the pod that it was asked about. Where
+        no pod was being attempted (PreEnqueue, a hint, QueueSort) ContractError is raised; the
+        machine must not be used any more.
         """
         context = self._context
+        if now < context.now:
+            raise ValueError(f"handle: got the time {now}, wanted at least {context.now}")
         context.now = now
-        for event in events:
-            context.note(event)
+        happenings = list(events)
+        context.note(now, happenings)
+        for event in happenings:
             self._takers[type(event)](event)
+            self._react()
         self._serve_due()
         self._decide(heads_max)
         self._set_alarm()
-        effects, context.outbox = context.outbox, []
+        effects = context.outbox.take()
+        context.note(now, effects)
         return effects
+
+    def work(self, effect: int) -> Work | None:
+        """What the plugin of a Prepare is to be told; None when nobody waits for it any more."""
+        return self._works.get(effect)
 
     def _table(self) -> dict[type[Any], Callable[[Any], None]]:
         watching, bindings = self._watching, self.bindings
@@ -118,6 +134,7 @@ class Machine:
             happened.Allowed: self._allowed,
             happened.Rejected: self._rejected,
             happened.LeaderElected: self._elected,
+            happened.LeaderLost: lambda e: self._step_down(),
             happened.Tick: lambda e: None,
         }
 
@@ -131,9 +148,22 @@ class Machine:
         if waiting is not None:
             waiting.reject(event.plugin, event.reason)
 
+    # Leadership.
+
     def _elected(self, event: happened.LeaderElected) -> None:
-        self._context.term = event.term
-        self._leads = True
+        context = self._context
+        if event.term > context.outbox.term:
+            # The loss of the term before may not have been noticed.
+            self._step_down()
+            context.outbox.term = event.term
+        context.leads = True
+
+    def _step_down(self) -> None:
+        context = self._context
+        if context.leads:
+            context.leads = False
+            self.bindings.step_down()
+            self.evictions.step_down()
 
     # Time.
 
@@ -146,51 +176,55 @@ class Machine:
         if now // _LEFTOVER > self._swept:
             self._swept = now // _LEFTOVER
             self.queue.flush_leftover(now)
-        self.bindings.settle()
-        for info in self.cache.expire(now):
-            self.bindings.expired(info.uid)
+        self.bindings.serve_due()
 
     def _set_alarm(self) -> None:
         """Ask to be called at the next time at which something is due."""
         context = self._context
-        due = [self.bindings.next_deadline(), self.cache.next_expiry()]
+        due: list[int] = []
         if self._more_heads:
             due.append(context.now)
+        deadline = self.bindings.next_deadline()
+        if deadline is not None:
+            due.append(deadline)
         over = self.queue.backoff.next_over()
         if over is not None:
             due.append(max(over, (self._flushed + 1) * _BACKOFF))
         if len(self.queue.parked):
             due.append((self._swept + 1) * _LEFTOVER)
-        earliest = min(due)
-        if earliest != NEVER and (earliest != self._alarm or self._alarm <= context.now):
-            self._alarm = earliest
-            context.emit(Wake(int(earliest)))
+        earliest = min(due, default=None)
+        asked = self._alarm
+        if earliest is not None and (asked is None or earliest != asked or asked <= context.now):
+            context.outbox.wake(earliest)
+        self._alarm = earliest
 
     # Decisions.
 
     def _decide(self, heads_max: int) -> None:
         self._more_heads = False
-        for _ in range(heads_max if self._leads else 0):
+        if not self._context.leads:
+            return
+        for _ in range(heads_max):
             entry = self.queue.pop()
             if entry is None:
                 return
             self._attempt(entry)
-            self.bindings.settle()
-            self._activate()
-        self._more_heads = self._leads
+            self._react()
+        self._more_heads = True
 
     def _attempt(self, entry: QueueEntry) -> None:
         context, pod = self._context, entry.pod
         framework = context.frameworks[pod.spec.scheduler_name]
         if pod.metadata.deletion_timestamp is not None:
             note = f"skip schedule deleting pod: {pod.key}"
-            self._failures.tell(pod, "Warning", "FailedScheduling", "Scheduling", note)
+            context.outbox.record(pod, "Warning", "FailedScheduling", "Scheduling", note)
             self.queue.done(pod.uid)
             return
-        if self.cache.nodes.knows_pod(pod.uid):
-            self.queue.done(pod.uid)
-            return
-        decision = self._decider.decide(pod, self.cache.snapshot(), framework, self._dice)
+        try:
+            decision = self._decider.decide(pod, self.cache.snapshot(), framework, self._dice)
+        except ContractError as fault:
+            refusal = error(str(fault))
+            decision = Decision(refusal=refusal, message=str(fault), nominated_node="")
         if decision.node_name:
             self.bindings.begin(entry, decision, framework)
         else:
@@ -199,7 +233,7 @@ class Machine:
     def _refused(self, entry: QueueEntry, decision: Decision) -> None:
         pod, node = entry.pod, decision.nominated_node
         if node and decision.victims:
-            self.evictions.start(pod, node, decision.victims)
+            self.evictions.start(pod, node, decision.victims, decision.preempted_by)
         assert decision.refusal is not None
         self._failures.attempt_failed(
             entry,
@@ -210,8 +244,9 @@ class Machine:
             nominated_node=node,
         )
 
-    def _activate(self) -> None:
-        """Pods that a plugin wants tried at once."""
+    def _react(self) -> None:
+        """What plugins may have asked for: pods to be let go, pods to be tried at once."""
+        self.bindings.settle()
         wanted = self._context.shared.to_activate
         if wanted:
             pods = list(wanted.values())
@@ -221,13 +256,5 @@ class Machine:
     def validate(self) -> None:
         """Check what must hold between calls; raises InvariantBroken with the pod's story."""
         self.cache.validate()
-        for key, pod in self._context.known.items():
-            places = [
-                self.queue.place_of(key) is not None,
-                pod.uid in self.queue.in_flight,
-                self.cache.nodes.knows_pod(pod.uid),
-            ]
-            waiting = self.bindings.stage_of(pod.uid) is not None and places[2]
-            ours = self._context.is_ours(pod) or pod.node_name
-            if ours and not waiting and sum(places) != 1:
-                raise self._context.broken(f"pod {key} is in {sum(places)} places", pod.uid)
+        audit.check_pods(self._context, self.bindings)
+        audit.check_waiting(self._context, self.bindings)

@@ -23,6 +23,9 @@ from stowplan.scheduler.binding import Bindings
 from stowplan.scheduler.context import Context
 from stowplan.scheduler.evictions import Evictions
 
+NODE_ADD = ClusterEvent(NODE, Action.ADD)
+NODE_DELETE = ClusterEvent(NODE, Action.DELETE)
+
 
 class Watching:
     """Turns what happened in the cluster into changes of cache and queue."""
@@ -38,64 +41,80 @@ class Watching:
 
     def pod_seen(self, pod: Pod) -> None:
         """A pod is there or has changed; one that has ended counts as gone."""
-        before = self._context.known.get(pod.key)
-        if before is not None and before.uid != pod.uid:
-            self.pod_gone(before)
-            before = None
+        known = self._context.known
+        key = pod.key
+        before = known.get(key)
+        if before is not None:
+            if is_same(before, pod):
+                return
+            if not continues(before, pod):
+                self._gone(before, before)
+                before = None
         if pod.is_finished:
             if before is not None:
-                self.pod_gone(before)
+                self._gone(before, pod)
             return
-        self._context.known[pod.key] = pod
-        if pod.node_name:
+        known[key] = pod
+        if pod.spec.node_name:
             self._bound(pod, before)
-        elif self._context.is_ours(pod):
+        elif pod.spec.scheduler_name in self._context.frameworks:
             self._pending(pod, before)
 
     def pod_gone(self, pod: Pod) -> None:
-        """A pod is no more."""
-        before = self._context.known.pop(pod.key, None) or pod
-        self._evictions.victim_gone(pod.uid)
-        self._context.shared.preempting.discard(pod.uid)
-        self._bindings.pod_gone(pod.uid)
-        held = self._cache.drop_pod(pod.uid)
-        if held is not None:
-            self._queue.delete(before)
-            self._queue.move(ASSIGNED_POD_DELETE, before, None, self._context.now)
+        """A pod is no more. What a pod of another uid under its name has become stays as it is."""
+        before = self._context.known.get(pod.key)
+        if before is not None and before.uid == pod.uid:
+            self._gone(before, pod)
+
+    def _gone(self, before: Pod, last: Pod) -> None:
+        """Forget a pod. before: its latest version so far; last: the one with which it ended."""
+        now, queue = self._context.now, self._queue
+        uid = before.uid
+        del self._context.known[before.key]
+        self._evictions.victim_going(uid)
+        self._evictions.preemptor_gone(uid)
+        held = self._bindings.gone(last)
+        self._cache.drop_pod(uid)
+        if before.node_name:
+            queue.move(ASSIGNED_POD_DELETE, before, None, now)
             return
+        nominated = queue.nominator.node_of(uid) or before.status.nominated_node_name
         if self._context.is_ours(before):
-            nominated = self._queue.nominator.node_of(before.uid)
-            self._queue.delete(before)
-            if nominated:
+            queue.delete(before)
+            if held is not None:
+                queue.move(ASSIGNED_POD_DELETE, held, None, now)
+            elif nominated:
                 self._room_for_lower(before)
 
     def _bound(self, pod: Pod, before: Pod | None) -> None:
-        now = self._context.now
-        self._bindings.confirmed(pod)
-        was_bound = before is not None and bool(before.node_name)
-        self._cache.put_pod(pod)
-        if not was_bound or before is None:
-            if before is not None and self._context.is_ours(before):
-                self._queue.delete(before)
-            self._queue.move(ASSIGNED_POD_ADD, None, pod, now)
+        now, queue = self._context.now, self._queue
+        if before is not None and before.spec.node_name:
+            self._cache.put_pod(pod)
+            if pod.metadata.deletion_timestamp is not None:
+                self._evictions.victim_going(pod.uid)
+            for event in pod_changes(before, pod):
+                queue.move(event, before, pod, now)
             return
-        if pod.metadata.deletion_timestamp is not None:
-            self._evictions.victim_leaving(pod.uid)
-        for event in pod_changes(before, pod):
-            self._queue.move(event, before, pod, now)
+        was_ours = before is not None and before.spec.scheduler_name in self._context.frameworks
+        on_journey = was_ours and self._bindings.confirmed(pod)
+        self._cache.put_pod(pod)
+        queue.move(ASSIGNED_POD_ADD, None, pod, now)
+        if was_ours and not on_journey:
+            queue.delete(pod)
+            self._evictions.preemptor_gone(pod.uid)
 
     def _pending(self, pod: Pod, before: Pod | None) -> None:
         now = self._context.now
-        leaving = pod.metadata.deletion_timestamp is not None
-        if self._cache.is_assumed(pod.uid):
-            if leaving and (before is None or before.metadata.deletion_timestamp is None):
-                self._bindings.pod_leaving(pod)
-            return
         if before is None:
             self._queue.add(pod, now)
             return
-        version = pod.metadata.resource_version
-        if version and before.metadata.resource_version == version:
+        leaving = pod.metadata.deletion_timestamp is not None
+        if leaving and before.metadata.deletion_timestamp is None:
+            self._evictions.victim_going(pod.uid)
+            if pod.uid in self._bindings:
+                self._bindings.leaving(pod)
+                return
+        if pod.uid in self._bindings:
             return
         self._queue.update(before, pod, now)
         nominated = before.status.nominated_node_name
@@ -120,14 +139,14 @@ class Watching:
         now = self._context.now
         before = self._cache.put_node(node)
         if before is None:
-            self._queue.move(ClusterEvent(NODE, Action.ADD), None, node, now)
+            self._queue.move(NODE_ADD, None, node, now)
             return
         for event in node_changes(before, node):
             self._queue.move(event, before, node, now)
 
     def node_gone(self, node: Node) -> None:
         """A node is no more; its pods stay known until the watch drops them."""
-        self._queue.move(ClusterEvent(NODE, Action.DELETE), node, None, self._context.now)
+        self._queue.move(NODE_DELETE, node, None, self._context.now)
         self._cache.drop_node(node.name)
 
     def object_seen(self, value: Object) -> None:
@@ -151,3 +170,19 @@ class Watching:
         if resource is not None:
             event = ClusterEvent(resource, action)
             self._queue.move(event, before, after, self._context.now)
+
+
+def is_same(before: Object, after: Object) -> bool:
+    """True when the watch names again what it named before, as it does when it starts over."""
+    version = after.metadata.resource_version
+    return after is before or (
+        version != ""
+        and before.metadata.resource_version == version
+        and before.metadata.uid == after.metadata.uid
+    )
+
+
+def continues(before: Pod, after: Pod) -> bool:
+    """True when both are one pod. A pod never leaves the node that it is bound to, so a version
+    that says so is of another life: its etcd was restored, say."""
+    return before.uid == after.uid and before.spec.node_name in ("", after.spec.node_name)

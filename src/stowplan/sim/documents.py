@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 import yaml
 
+from stowplan.objects.quantity import INT64_MAX, INT64_MIN
 from stowplan.sim.input_error import InputError
 
 DEPTH_MAX = 100
@@ -24,6 +25,9 @@ ALIASED_MAX = 1_000_000
 _WANTED = "well-formed YAML or JSON"
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"
+_WANTED_NUMBER = "whole numbers within 64 bits"
+# Fewer digits fit in any case.
+_LONG = re.compile(r"[0-9]{19}")
 _BETWEEN = re.compile(r"(?:\s|^---$)*", re.MULTILINE)
 
 
@@ -81,9 +85,26 @@ def _of_json(text: str, source: str) -> Iterator[Document]:
         trees = list(_one_by_one(text, source))
     except RecursionError:
         raise _too_deep(source, "document") from None
+    has_long = _LONG.search(text) is not None
     for number, tree in enumerate(trees, start=1):
+        if has_long and _holds_too_long(tree):
+            raise InputError(source, f"document {number}", "a longer number", _WANTED_NUMBER)
         if tree is not None:
             yield Document(source, number, 0, tree)
+
+
+def _holds_too_long(tree: Any) -> bool:
+    """True when a whole number somewhere in the tree does not fit int64."""
+    left = [tree]
+    while left:
+        value = left.pop()
+        if isinstance(value, dict):
+            left += value.values()
+        elif isinstance(value, list):
+            left += value
+        elif isinstance(value, int) and not INT64_MIN <= value <= INT64_MAX:
+            return True
+    return False
 
 
 def _one_by_one(text: str, source: str) -> Iterator[Any]:
@@ -259,7 +280,10 @@ def _check_tag(event: Any, kind: str) -> None:
 def _scalar(event: Any) -> Any:
     tag = event.tag
     if tag is None:
-        return _resolved(event.value) if event.implicit[0] else event.value
+        value = _resolved(event.value) if event.implicit[0] else event.value
+        if type(value) is int and not INT64_MIN <= value <= INT64_MAX:
+            raise _Malformed(event.start_mark, "a longer number", _WANTED_NUMBER)
+        return value
     if tag in ("!", f"{_TAG}str"):
         return event.value
     value = _resolved(event.value)

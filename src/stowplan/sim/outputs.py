@@ -14,10 +14,10 @@ def write_files(directory: str | Path, contents: Mapping[str, bytes]) -> None:
 
     Either all of them are new afterwards or, as far as the disk allows it, none.
     """
+    check_directory(directory)
     folder = Path(directory)
     aside = {name: folder / f".{name}.{os.getpid()}.part" for name in contents}
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         try:
             for name, content in contents.items():
                 aside[name].write_bytes(content)
@@ -26,8 +26,24 @@ def write_files(directory: str | Path, contents: Mapping[str, bytes]) -> None:
         finally:
             for path in aside.values():
                 path.unlink(missing_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise InputError(str(directory), "", "a file", "a directory to write into") from None
     except OSError as problem:
-        got = (problem.strerror or str(problem)).lower()
-        raise InputError(str(directory), "", got, "a directory to write into") from None
+        raise _refused(directory, problem) from None
+
+
+def check_directory(directory: str | Path) -> None:
+    """Make a directory if need be; raises InputError when nothing can be written into it."""
+    folder = Path(directory)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".probe.{os.getpid()}"
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as problem:
+        raise _refused(directory, problem) from None
+
+
+def _refused(directory: str | Path, problem: OSError) -> InputError:
+    if isinstance(problem, FileExistsError | NotADirectoryError):
+        return InputError(str(directory), "", "a file", "a directory to write into")
+    got = (problem.strerror or str(problem)).lower()
+    return InputError(str(directory), "", got, "a directory to write into")

@@ -8,7 +8,7 @@ import msgspec
 
 from stowplan.objects.codec import convert, decode
 from stowplan.objects.device import DeviceClass, ResourceClaim, ResourceSlice
-from stowplan.objects.meta import Object, Value
+from stowplan.objects.meta import NamespacedObject, Object, Value
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.storage import (
@@ -41,14 +41,16 @@ _KINDS: dict[str, type[Object]] = {
         DeviceClass,
     )
 }
+# No rule reads pod groups, but a script may tell of them.
+_KINDS["PodGroup"] = NamespacedObject
 
 
 class Config(Value, frozen=True):
     """The queue's options, as the script has them."""
 
-    pod_initial_backoff_seconds: int = 1
-    pod_max_backoff_seconds: int = 10
-    pod_max_in_unschedulable_pods_duration_seconds: int = 300
+    pod_initial_backoff_seconds: float = 1
+    pod_max_backoff_seconds: float = 10
+    pod_max_in_unschedulable_pods_duration_seconds: float = 300
     pop_from_backoff_q: bool = msgspec.field(default=True, name="popFromBackoffQ")
 
     def options(self) -> QueueOptions:

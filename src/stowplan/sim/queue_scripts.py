@@ -8,13 +8,14 @@ what changed in any part of the queue. The plugins are those of the default prof
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from stowplan import config
 from stowplan.assembly import DEFAULT_PLUGINS, registry
-from stowplan.framework import FeatureGates, Framework
+from stowplan.framework import FeatureGates, Framework, Profile, Registry
 from stowplan.framework.clusterevents import (
     ACTION_OF_TITLE,
     ANYTHING,
@@ -30,7 +31,6 @@ from stowplan.framework.clusterevents import (
     node_changes,
     pod_changes,
 )
-from stowplan.framework.shared import Shared
 from stowplan.framework.world import World, key_of
 from stowplan.objects.codec import convert
 from stowplan.objects.meta import Object, ObjectMeta
@@ -65,6 +65,7 @@ class Script:
         self.now = 0
         self.world = World()
         self.pods: dict[str, Pod] = {}
+        self._brought: dict[str, Pod] = {}
         self.attempts: dict[str, list[QueueEntry]] = {}
         self.hints: list[Answer] = []
         for kind, trees in case.objects.items():
@@ -76,11 +77,10 @@ class Script:
 
     def make_queue(self) -> SchedulingQueue:
         """The queue of the default profile, which reads this script's listers."""
-        shared = Shared()
-        shared.world, shared.preempting = self.world, self.preempting
-        full = registry()
-        (profile,) = config.default(full, DEFAULT_PLUGINS).profiles.values()
-        by_name = {profile.scheduler_name: Framework(profile, full, FeatureGates(), shared)}
+        profile, full = _defaults()
+        framework = Framework(profile, full, FeatureGates())
+        self.preempting = framework.shared.preempting
+        by_name = {profile.scheduler_name: framework}
         return SchedulingQueue.of(by_name, self.pods.get, self.world, self.case.config.options())
 
     def run(self) -> Answer:
@@ -162,12 +162,15 @@ class Script:
     def _would_block(self) -> bool:
         """True when every pod that could be popped is in flight already, and would be dropped."""
         queue = self.queue
-        ready = [*queue.active, *(queue.backoff.refused if queue.options.pop_from_backoff else ())]
+        ready = [*queue.active, *(queue.backoff.refused if queue.options.pops_early else ())]
         return all(entry.uid in queue.in_flight for entry in ready)
 
     def _on_done(self, op: Op) -> None:
-        entry = self._attempt(op, keep=op.keep)
-        self.queue.done(entry.uid)
+        running = self.attempts.get(op.pod, ())
+        if any(op.uid in ("", entry.uid) for entry in running):
+            self.queue.done(self._attempt(op, keep=op.keep).uid)
+        else:
+            self.queue.done(op.uid or self._known(op.pod).uid)
 
     def _on_fail(self, op: Op) -> Answer:
         entry = self._attempt(op)
@@ -341,23 +344,24 @@ class Script:
 
     def _listed(self, op: Op) -> Pod:
         pod = _pod(op)
-        self.pods[pod.key] = pod
+        self._list(pod)
         return pod
 
     def _known(self, key: str) -> Pod:
-        if key not in self.pods:
-            raise ValueError(f"pod: got {key!r}, wanted one that is listed")
-        return self.pods[key]
+        """The pod as it is listed, or was last."""
+        if key not in self._brought:
+            raise ValueError(f"pod: got {key!r}, wanted one that has been there")
+        return self.pods.get(key) or self._brought[key]
 
     def _unlisted(self, key: str) -> Pod:
         """The pod, which is listed no more."""
         pod = self._known(key)
-        del self.pods[key]
+        self.pods.pop(key, None)
         return pod
 
     def _list(self, value: Object) -> Object:
         if isinstance(value, Pod):
-            self.pods[value.key] = value
+            self.pods[value.key] = self._brought[value.key] = value
         else:
             self.world.put(value)
         return value
@@ -416,6 +420,14 @@ class Script:
             "backoffExpiry": None if expiry is None else expiry // _MS,
             **_common(entry),
         }
+
+
+@lru_cache(maxsize=1)
+def _defaults() -> tuple[Profile, Registry]:
+    """The default profile, and the registry that it was made for."""
+    full = registry()
+    (profile,) = config.default(full, DEFAULT_PLUGINS).profiles.values()
+    return profile, full
 
 
 def _common(entry: QueueEntry) -> Answer:
@@ -483,7 +495,7 @@ def _event(text: str) -> ClusterEvent:
 
 
 def _of_kind(kind: str, action: Action) -> ClusterEvent:
-    return ClusterEvent(RESOURCE_OF_KIND[kind], action)
+    return ClusterEvent(RESOURCE_OF_KIND.get(kind, kind), action)
 
 
 def _pod(op: Op) -> Pod:

@@ -179,7 +179,8 @@ class _Run:
         if decision.node_name:
             return self._bind(pod, decision, framework)
         # Sorted by text: the counts of the message differ from pod to pod, the reasons do not.
-        return _nowhere(pod, "; ".join(sorted(decision.reasons)), decision.message)
+        reasons = decision.near_misses or tuple(decision.reasons)
+        return _nowhere(pod, "; ".join(reasons), decision.message)
 
     def _bind(self, pod: Pod, decision: Decision, framework: Framework) -> Placement:
         """Walk the points after the choice; a refusal takes the pod off the node again."""

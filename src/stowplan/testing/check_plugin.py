@@ -27,6 +27,7 @@ from stowplan.framework import (
     ContractError,
     CycleState,
     FeatureGates,
+    Framework,
     QueuedPod,
     Snapshot,
     World,
@@ -145,25 +146,22 @@ def inputs_are_left_alone(trial: Trial) -> Iterator[str]:
             yield f"pod {pod.key!r}: the node table was changed: {change}"
         if encode(trial.scene) != objects:
             yield f"pod {pod.key!r}: an object was changed"
-        yield from _normalised_in_place(trial, pod, snapshot)
+        yield from _normalised_in_place(trial, framework, pod, snapshot)
 
 
-def _normalised_in_place(trial: Trial, pod: Pod, snapshot: Snapshot) -> Iterator[str]:
-    normalise = trial.member(trial.framework()).calls["normalize_score"]
-    if normalise is None:
+def _normalised_in_place(
+    trial: Trial, framework: Framework, pod: Pod, snapshot: Snapshot
+) -> Iterator[str]:
+    nodes, member, state = snapshot.nodes, trial.member(framework), CycleState()
+    raw = answers(framework, pod, snapshot).raw
+    if member.calls["normalize_score"] is None or not raw:
         return
-    nodes = snapshot.nodes
-    framework = trial.framework()
-    known = answers(framework, pod, snapshot)
-    if not known.raw:
-        return
-    state = CycleState()
+    rows = np.sort(np.array([nodes.row(name) for name in raw], dtype=np.int64))
     framework.run_pre_filter(pod, snapshot, state)
-    rows = np.sort(np.array([nodes.row(name) for name in known.raw], dtype=np.int64))
     framework.run_pre_score(pod, snapshot, rows, state)
-    scores = np.array([known.raw[nodes.names[row]] for row in rows.tolist()], dtype=np.int64)
+    scores = np.array([raw[nodes.names[row]] for row in rows.tolist()], dtype=np.int64)
     given = scores.copy()
-    trial.member(framework).call("normalize_score", given, pod, nodes, rows, state)
+    member.call("normalize_score", given, pod, nodes, rows, state)
     if not np.array_equal(given, scores):
         yield f"pod {pod.key!r}: normalize_score changed {scores.tolist()} to {given.tolist()}"
 

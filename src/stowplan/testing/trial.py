@@ -111,6 +111,8 @@ def answers(
     As in an attempt: what PreFilter refuses is not filtered, what Filter refuses is not scored.
     """
     nodes, state = snapshot.nodes, CycleState()
+    # PreEnqueue has no snapshot: it reads the world as it is now.
+    framework.shared.world = snapshot.world
     asked = nodes.all_rows if rows is None else rows
     known = pre_enqueue(framework, pod)
     outcome = framework.run_pre_filter(pod, snapshot, state)

@@ -1,6 +1,6 @@
-"""What several hints ask of a changed pod, and the hints of the gates.
+"""What several hints ask of a changed pod, and the hint of SchedulingGates.
 
-Source: kube-scheduler v1.36, plugins/schedulinggates, plugins/defaultpreemption.
+Source: kube-scheduler v1.36, plugins/schedulinggates.
 """
 
 from __future__ import annotations
@@ -32,16 +32,6 @@ def own_update(pod: Pod, old: Pod, new: Pod) -> QueueingHint:
     return queue_if(new.uid == pod.uid)
 
 
-def never(pod: Pod, old: Pod | None, new: Pod | None) -> QueueingHint:
-    """SKIP: the event is registered for its name only."""
-    return SKIP_POD
-
-
 def scheduling_gates_events() -> tuple[EventWithHint, ...]:
     """SchedulingGates: the last gate of the pod itself has gone."""
     return (on(POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED, own_update),)
-
-
-def default_preemption_events() -> tuple[EventWithHint, ...]:
-    """DefaultPreemption: a victim is gone, which others must judge; the gate asks to be told."""
-    return (on(POD, Action.DELETE, never),)

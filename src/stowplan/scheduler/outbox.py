@@ -1,0 +1,147 @@
+"""Outbox: the effects of one call of `handle`, numbered as they are decided."""
+
+from __future__ import annotations
+
+from stowplan.framework.member import Member
+from stowplan.messages.effects import (
+    Bind,
+    Cancel,
+    Effect,
+    Evict,
+    PatchStatus,
+    Prepare,
+    ReadPod,
+    RecordEvent,
+    Wake,
+)
+from stowplan.objects.pod import Pod
+
+NOTE_BYTES_MAX = 1024
+
+
+class Outbox:
+    """A method per effect, which returns its number. term: of leadership."""
+
+    __slots__ = ("_effects", "_last", "term")
+
+    def __init__(self, term: int = 1) -> None:
+        self.term = term
+        self._last = 0
+        self._effects: list[Effect] = []
+
+    def take(self) -> list[Effect]:
+        """What has been decided since the last time, in that order."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    def _next(self) -> int:
+        self._last += 1
+        return self._last
+
+    def bind(self, pod: Pod, uid: str, node: str) -> int:
+        """Ask the API to bind."""
+        self._last = number = self._last + 1
+        self._effects.append(Bind(number, self.term, uid, pod.namespace, pod.name, node))
+        return number
+
+    def read(self, pod: Pod) -> int:
+        """Ask the API what has become of a pod."""
+        number = self._next()
+        self._effects.append(ReadPod(number, self.term, pod.uid, pod.namespace, pod.name))
+        return number
+
+    def patch_status(
+        self, pod: Pod, nominated_node: str | None, reason: str = "", message: str = ""
+    ) -> int:
+        """Set the nomination (None leaves it, "" clears it), and the condition where `reason`
+        names one."""
+        number = self._next()
+        self._effects.append(
+            PatchStatus(
+                number,
+                self.term,
+                pod.uid,
+                pod.namespace,
+                pod.name,
+                reason,
+                message,
+                nominated_node,
+            )
+        )
+        return number
+
+    def record(self, pod: Pod, kind: str, reason: str, action: str, note: str) -> int:
+        """Record an event about a pod. kind: Normal or Warning."""
+        self._last = number = self._last + 1
+        self._effects.append(
+            RecordEvent(
+                number,
+                self.term,
+                pod.uid,
+                pod.namespace,
+                pod.name,
+                pod.spec.scheduler_name,
+                kind,
+                reason,
+                action,
+                shortened(note),
+            )
+        )
+        return number
+
+    def evict(self, victim: Pod, preemptor: Pod, message: str) -> int:
+        """Ask the API to delete a victim."""
+        number = self._next()
+        self._effects.append(
+            Evict(
+                number,
+                self.term,
+                victim.uid,
+                victim.namespace,
+                victim.name,
+                preemptor.uid,
+                message,
+            )
+        )
+        return number
+
+    def prepare(self, member: Member, point: str, pod: Pod, node: str, timeout_s: float) -> int:
+        """Ask for a plugin's work outside."""
+        number = self._next()
+        self._effects.append(
+            Prepare(
+                number,
+                self.term,
+                pod.uid,
+                pod.namespace,
+                pod.name,
+                member.name,
+                point,
+                node,
+                timeout_s,
+            )
+        )
+        return number
+
+    def cancel(self, uid: str, prepare: int) -> int:
+        """Stop a plugin's work outside."""
+        number = self._next()
+        self._effects.append(Cancel(number, self.term, uid, prepare))
+        return number
+
+    def wake(self, at: int) -> int:
+        """Ask to be called again."""
+        number = self._next()
+        self._effects.append(Wake(number, self.term, at))
+        return number
+
+
+def shortened(note: str) -> str:
+    """At most NOTE_BYTES_MAX bytes; what is cut ends in " ..."."""
+    if len(note) * 4 <= NOTE_BYTES_MAX:
+        return note
+    encoded = note.encode()
+    if len(encoded) <= NOTE_BYTES_MAX:
+        return note
+    suffix = " ..."
+    return encoded[: NOTE_BYTES_MAX - len(suffix)].decode(errors="ignore") + suffix

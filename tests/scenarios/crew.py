@@ -1,0 +1,107 @@
+"""Plugins for scripts and worlds: they do what the labels of a pod tell them to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stowplan.framework import OK, SKIP, CycleState, PermitWait, Status, error, unschedulable
+from stowplan.framework.clusterevents import NODE, POD, Action, EventWithHint, on
+from stowplan.objects.pod import Pod
+
+
+class Captain:
+    """Permit: `captain=300` waits for so many seconds, `captain=no` refuses."""
+
+    name = "Captain"
+    REFUSED = unschedulable("the captain said no")
+
+    def permit(self, pod: Pod) -> Status | PermitWait:
+        order = pod.labels.get("captain", "")
+        if not order:
+            return OK
+        return self.REFUSED if order == "no" else PermitWait(float(order))
+
+    def events_to_register(self) -> tuple[EventWithHint, ...]:
+        return (on(NODE, Action.ADD), on(POD, Action.DELETE))
+
+
+class Mate:
+    """Permit: a second one that may wait: `mate=20`."""
+
+    name = "Mate"
+
+    def permit(self, pod: Pod) -> Status | PermitWait:
+        order = pod.labels.get("mate", "")
+        return PermitWait(float(order)) if order else OK
+
+
+class Crane:
+    """PreBind: works outside for pods labelled `crane`, for at most a minute."""
+
+    name = "Crane"
+    label = "crane"
+    perform_timeout_s = 60
+    perform_in_parallel = True
+
+    def pre_bind_pre_flight(self, pod: Pod) -> Status:
+        return OK if self.label in pod.labels else SKIP
+
+    def pre_bind(self, pod: Pod) -> Status:
+        return error("the crane is broken") if pod.labels[self.label] == "broken" else OK
+
+    async def perform(self, ctx: Any) -> None:
+        """The driver of a test answers in its place."""
+
+
+class Winch(Crane):
+    """A second crane, which may work beside the first."""
+
+    name = "Winch"
+    label = "winch"
+
+
+class Purser:
+    """Reserve: `purser=no` refuses. What is reserved is counted, to see that it is given back."""
+
+    name = "Purser"
+    REFUSED = unschedulable("no cabin")
+
+    def __init__(self) -> None:
+        self.reserved: set[str] = set()
+
+    def reserve(self, pod: Pod) -> Status:
+        if pod.labels.get("purser") == "no":
+            return self.REFUSED
+        self.reserved.add(pod.uid)
+        return OK
+
+    def unreserve(self, pod: Pod) -> None:
+        self.reserved.discard(pod.uid)
+
+
+class Pilot:
+    """Bind: takes pods labelled `pilot` and binds them itself, outside."""
+
+    name = "Pilot"
+    perform_timeout_s = 20
+
+    def bind(self, pod: Pod) -> Status:
+        return OK if "pilot" in pod.labels else SKIP
+
+    async def perform(self, ctx: Any) -> None:
+        """The driver of a test answers in its place."""
+
+
+class Signaller:
+    """PostBind: has the pod tried at once that the label `wakes` names."""
+
+    name = "Signaller"
+
+    def reserve(self, pod: Pod, state: CycleState) -> Status:
+        return OK
+
+    def post_bind(self, pod: Pod, state: CycleState) -> None:
+        return None
+
+
+CREW = {one.name: one for one in (Captain, Mate, Crane, Winch, Purser, Pilot)}

@@ -1,0 +1,311 @@
+"""Scripts for the machine: what happens, then a line of dashes, then what is to be done.
+
+A script is a text of stories in blocks, each with commands, `----` and the effects of one call of
+`handle`; a comment before a block says what it is about. The first block may set the machine up.
+
+    machine profiles=one,two plugins=Captain,Crane binders=Pilot assume_limit=30 leads=no
+
+The watch; settings are those that `draw` knows, kept from command to command, and a few more:
+
+    node n1 cpu=4 taints=gpu=yes:NoSchedule
+    node n1 gone
+    pod web cpu=1 priority=10 labels=app=web        a pod is there, or has changed
+    pod web on=n1                                   it is bound
+    pod web gates=                                  a setting that is empty is taken back
+    pod web uid=web-2 scheduler=two phase=Succeeded
+    pod web leaving                                 it is being deleted; `preempted`: for another
+    pod web gone
+
+What became of effects, the latest about that pod:
+
+    bind web done                       bind web failed 409 it is bound already
+    read web on n1                      read web pending         read web gone
+    evict web done                      evict web failed 500 try again
+    prepare web done                    prepare web failed no power       (web/Crane for one of two)
+
+Others:
+
+    allow web Captain                   reject web Captain not today
+    elected 2                           deposed
+    wait 30s                            time passes; the machine is called whenever it asks for it
+    show                                where everything is
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from stowplan.assembly.build import configuration_of, frameworks_for
+from stowplan.cycle import CycleDecider
+from stowplan.messages import effects as to_do
+from stowplan.messages import events as happened
+from stowplan.messages.effects import Effect
+from stowplan.messages.events import Event
+from stowplan.objects.duration import parse, render
+from stowplan.objects.pod import PodCondition
+from stowplan.scheduler.machine import Machine, MachineOptions
+from stowplan.testing import draw
+from tests.scenarios.crew import CREW
+
+SECOND = 1_000_000_000
+DASHES = "----"
+PREEMPTED = PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
+_STATES = {"leaving", "preempted"}
+_EPOCH = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+_OUTCOMES: dict[type[Any], str] = {
+    to_do.Bind: "bind",
+    to_do.ReadPod: "read",
+    to_do.Evict: "evict",
+    to_do.Prepare: "prepare",
+}
+
+
+class Player:
+    """A machine, its clock and the effects that have no outcome yet."""
+
+    def __init__(self) -> None:
+        self.machine = made()
+        self.now = 0
+        self.alarm: int | None = None
+        self._objects: dict[tuple[str, str], dict[str, str]] = {}
+        self._open: list[Effect] = []
+
+    def play(self, commands: list[str]) -> list[str]:
+        """The lines that a block answers with."""
+        first, *words = commands[0].split()
+        if first == "machine":
+            self.machine = made(**dict(word.split("=", 1) for word in words))
+            return ["ready"]
+        if first == "wait":
+            return list(self._wait(words[0]))
+        if first == "show":
+            return list(self._places())
+        return self._call([self._event(command) for command in commands])
+
+    def _call(self, events: Iterable[Event]) -> list[str]:
+        effects = self.machine.handle(events, self.now)
+        self.machine.validate()
+        for effect in effects:
+            if isinstance(effect, to_do.Wake):
+                self.alarm = effect.at
+        self._open += [effect for effect in effects if type(effect) in _OUTCOMES]
+        return [rendered(effect) for effect in effects]
+
+    def _wait(self, text: str) -> Iterable[str]:
+        until = self.now + round(parse(text).total_seconds() * SECOND)
+        while self.now < until:
+            self.now = until if self.alarm is None else max(self.now, min(self.alarm, until))
+            if self.alarm is not None and self.alarm <= self.now:
+                self.alarm = None
+            for line in self._call([happened.Tick()]):
+                if not line.startswith("wake"):
+                    yield f"{clock(self.now)}: {line}"
+
+    def _places(self) -> Iterable[str]:
+        queue, bindings, nodes = self.machine.queue, self.machine.bindings, self.machine.cache.nodes
+        for row, name in enumerate(nodes.names):
+            pods = sorted(info.pod.name for info in nodes.pods[row])
+            yield f"{name}: {', '.join(pods) or 'empty'}"
+        for entry in sorted(queue, key=lambda entry: entry.key):
+            place = queue.place_of(entry.key)
+            node = queue.nominator.node_of(entry.uid)
+            by = ", ".join(sorted(entry.refusers))
+            assert place is not None
+            yield (
+                f"{short(entry.pod)}: {place.value}"
+                f"{f' by {by}' if by else ''}{f', nominated {node}' if node else ''}"
+            )
+        for _, journey in bindings:
+            yield f"{short(journey.pod)}: {journey.stage.value} on {journey.node}"
+
+    # Commands.
+
+    def _event(self, command: str) -> Event:
+        words = command.split()
+        read: Callable[..., Event] = getattr(self, f"_read_{words[0]}")
+        return read(*words[1:])
+
+    def _read_node(self, name: str, *settings: str) -> Event:
+        if settings == ("gone",):
+            return happened.NodeDeleted(self._made("node", name, self._objects.pop(("node", name))))
+        is_new = ("node", name) not in self._objects
+        node = self._made("node", name, self._settled("node", name, settings))
+        return happened.NodeAdded(node) if is_new else happened.NodeUpdated(node)
+
+    def _read_pod(self, name: str, *settings: str) -> Event:
+        if settings == ("gone",):
+            return happened.PodDeleted(self._pod(name, self._objects.pop(("pod", name))))
+        is_new = ("pod", name) not in self._objects
+        pod = self._pod(name, self._settled("pod", name, settings))
+        return happened.PodAdded(pod) if is_new else happened.PodUpdated(pod)
+
+    def _settled(self, kind: str, name: str, settings: Iterable[str]) -> dict[str, str]:
+        kept = self._objects.setdefault((kind, name), {})
+        for setting in settings:
+            key, _, value = setting.partition("=")
+            kept[key] = value
+        return {key: value for key, value in kept.items() if value or key in _STATES}
+
+    def _pod(self, name: str, settings: dict[str, str]) -> Any:
+        own = {key: settings[key] for key in settings.keys() & {"uid", "scheduler", "phase"}}
+        drawn = {k: v for k, v in settings.items() if k not in own and k not in _STATES}
+        pod = self._made("pod", name, drawn)
+        leaving = _EPOCH if _STATES & settings.keys() else None
+        meta = replace(pod.metadata, uid=own.get("uid", pod.uid), deletion_timestamp=leaving)
+        spec = replace(pod.spec, scheduler_name=own.get("scheduler", pod.spec.scheduler_name))
+        conditions = (PREEMPTED,) if "preempted" in settings else ()
+        status = replace(pod.status, phase=own.get("phase", ""), conditions=conditions)
+        return replace(pod, metadata=meta, spec=spec, status=status)
+
+    def _made(self, kind: str, name: str, settings: dict[str, str]) -> Any:
+        header, cells = " ".join([kind, *settings]), " ".join([name, *settings.values()])
+        drawing = draw(f"{header}\n{cells}")
+        return (drawing.nodes if kind == "node" else drawing.pods)[name]
+
+    def _asked(self, kind: str, name: str, plugin: str = "") -> Any:
+        """The latest effect of a kind about a pod."""
+        found = [
+            effect
+            for effect in self._open
+            if _OUTCOMES[type(effect)] == kind
+            and getattr(effect, "name", "") == name
+            and plugin in ("", getattr(effect, "plugin", ""))
+        ]
+        assert found, f"no {kind} about {name} is waiting for an outcome"
+        return found[-1]
+
+    def _read_bind(self, name: str, how: str, code: str = "0", *reason: str) -> Event:
+        effect = self._asked("bind", name)
+        if how == "done":
+            return happened.BindDone(effect.effect, effect.uid)
+        return happened.BindFailed(effect.effect, effect.uid, int(code), " ".join(reason))
+
+    def _read_evict(self, name: str, how: str, code: str = "0", *reason: str) -> Event:
+        effect = self._asked("evict", name)
+        if how == "done":
+            return happened.EvictDone(effect.effect, effect.uid)
+        return happened.EvictFailed(effect.effect, effect.uid, int(code), " ".join(reason))
+
+    def _read_prepare(self, name: str, how: str, *reason: str) -> Event:
+        name, _, plugin = name.partition("/")
+        effect = self._asked("prepare", name, plugin)
+        if how == "done":
+            return happened.PrepareDone(effect.effect, effect.uid)
+        return happened.PrepareFailed(effect.effect, effect.uid, " ".join(reason))
+
+    def _read_read(self, name: str, *found: str) -> Event:
+        effect = self._asked("read", name)
+        if found[0] == "gone":
+            return happened.PodRead(effect.effect, effect.uid, None)
+        settings = dict(self._objects["pod", name])
+        if found[0] == "on":
+            settings["on"] = found[1]
+        return happened.PodRead(effect.effect, effect.uid, self._pod(name, settings))
+
+    def _read_allow(self, name: str, plugin: str) -> Event:
+        return happened.Allowed(f"default/{name}", plugin)
+
+    def _read_reject(self, name: str, plugin: str, *reason: str) -> Event:
+        return happened.Rejected(f"default/{name}", plugin, " ".join(reason))
+
+    def _read_elected(self, term: str) -> Event:
+        return happened.LeaderElected(int(term))
+
+    def _read_deposed(self) -> Event:
+        return happened.LeaderLost()
+
+
+def made(
+    profiles: str = "default-scheduler",
+    plugins: str = "",
+    assume_limit: str = "",
+    leads: str = "yes",
+    binders: str = "",
+) -> Machine:
+    """A machine with these profiles, all alike, with plugins of the crew, and binders by name."""
+    bind = {"disabled": [{"name": "*"}], "enabled": [{"name": n} for n in binders.split(",")]}
+    tree = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [
+            {"schedulerName": name, "plugins": {"bind": bind} if binders else {}}
+            for name in profiles.split(",")
+        ],
+    }
+    crew = [CREW[name] for name in plugins.split(",") if name]
+    configuration, registry = configuration_of(json.dumps(tree), "script", crew)
+    limit = float(assume_limit) if assume_limit else None
+    options = MachineOptions(assume_limit_s=limit, leads=leads == "yes")
+    return Machine(frameworks_for(configuration, registry), CycleDecider(), options)
+
+
+# Writing effects down.
+
+
+def clock(now: int) -> str:
+    """A time as seconds from the beginning."""
+    return render(datetime.timedelta(microseconds=now // 1000))
+
+
+def short(about: Any) -> str:
+    """A pod's name, with its namespace where that is not the usual one."""
+    return str(about.name) if about.namespace == "default" else f"{about.namespace}/{about.name}"
+
+
+def rendered(effect: Effect) -> str:
+    """An effect on one line, without its number."""
+    line = _line(effect)
+    return line if effect.term == 1 else f"{line}  [term {effect.term}]"
+
+
+def _line(effect: Effect) -> str:
+    match effect:
+        case to_do.Bind():
+            return f"bind {short(effect)} to {effect.node}"
+        case to_do.ReadPod():
+            return f"read {short(effect)}"
+        case to_do.PatchStatus():
+            said = f" {effect.reason}: {effect.message}" if effect.reason else ""
+            node = effect.nominated_node
+            return f"patch {short(effect)}{'' if node is None else f' nominated={node}'}{said}"
+        case to_do.RecordEvent():
+            return f"event {short(effect)} {effect.type} {effect.reason}: {effect.note}"
+        case to_do.Evict():
+            return f"evict {short(effect)} for {effect.preemptor}: {effect.message}"
+        case to_do.Prepare():
+            what = f"{effect.plugin} at {effect.point} for {effect.timeout_s:g}s"
+            return f"prepare {short(effect)} on {effect.node}: {what}"
+        case to_do.Cancel():
+            return f"cancel {effect.uid.partition('/')[2]}"
+        case to_do.Wake():
+            return f"wake {clock(effect.at)}"
+
+
+# Whole scripts.
+
+
+def replayed(text: str) -> str:
+    """The script as it should read: the same commands with the answers that they get."""
+    player = Player()
+    return "\n\n".join(_answered(block, player) for block in text.strip().split("\n\n")) + "\n"
+
+
+def _answered(block: str, player: Player) -> str:
+    """A block with its answers; comments stay, and a block of comments alone is left as it is."""
+    lines = block.split("\n")
+    head = lines[: lines.index(DASHES)] if DASHES in lines else lines
+    commands = [line for line in head if not line.startswith("#")]
+    if not commands:
+        return block
+    return "\n".join([*head, DASHES, *player.play(commands)])
+
+
+def scripts() -> list[Path]:
+    """Every script beside this file."""
+    return sorted(Path(__file__).parent.glob("*.txt"))

@@ -1,0 +1,45 @@
+"""Every script is answered as it says. `make golden` writes the answers anew: read the diff."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.scenarios.script import DASHES, Player, replayed, scripts
+
+REWRITES = bool(os.environ.get("STOWPLAN_GOLDEN"))
+LINES_MAX = 60
+
+
+@pytest.mark.parametrize("path", scripts(), ids=lambda path: path.stem)
+def test_script(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    answered = replayed(text)
+    if REWRITES:
+        path.write_text(answered, encoding="utf-8")
+        return
+    assert answered == text
+
+
+def test_scripts_fit_on_a_screen_and_say_what_they_are_about() -> None:
+    assert scripts()
+    for path in scripts():
+        lines = path.read_text(encoding="utf-8").split("\n")
+        assert len(lines) <= LINES_MAX, path.name
+        assert lines[0].startswith("# "), path.name
+
+
+def test_control_an_answer_that_is_not_given_is_noticed() -> None:
+    text = f"# A pod.\npod web\n{DASHES}\nbind web to n1\n"
+    assert replayed(text) != text
+
+
+def test_control_a_lost_pod_is_noticed() -> None:
+    player = Player()
+    player.play(["node n1"])
+    player.play(["pod web"])
+    # As if a binding had been forgotten.
+    (uid,) = dict(player.machine.bindings)
+    player.machine.cache.forget(uid)
+    with pytest.raises(AssertionError, match="no room is held"):
+        player.machine.validate()

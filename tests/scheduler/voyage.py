@@ -1,0 +1,324 @@
+"""Voyages: a machine and a world, and what may happen to them, by the dice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+from msgspec.structs import replace
+
+from stowplan.messages import effects as to_do
+from stowplan.messages import events as happened
+from stowplan.messages.effects import Effect
+from stowplan.messages.events import Event
+from stowplan.objects.pod import Pod
+from stowplan.scheduler.machine import Machine
+from stowplan.testing import node, pod
+from stowplan.testing.dice import Dice, chance, number, pick
+from tests.scenarios.script import made
+from tests.scheduler.world import READS_AND_STOPS, SECOND, Faults, World, counts, cpu_of
+
+NODES = ("n0", "n1", "n2", "n3")
+PODS = tuple(f"p{i}" for i in range(8))
+ROUGH = Faults(refused=6, lost=6, late=8, silent=6)
+CREW = "Captain,Mate,Crane,Winch,Purser,Pilot"
+
+Action = Callable[["Voyage"], None]
+
+
+class Voyage:
+    """A machine under way. strangers: whether others bind pods and nodes shrink or go."""
+
+    def __init__(self, dice: Dice, faults: Faults = ROUGH, *, strangers: bool = True) -> None:
+        self.dice = dice
+        self.strangers = strangers
+        self.world = World(dice, faults)
+        self.machine: Machine = made(
+            profiles="one,two", plugins=CREW, binders="Pilot,DefaultBinder"
+        )
+        self.now = 0
+        self.leads = True
+        self.numbers: set[int] = set()
+        self._born = 0
+        self._shaken: set[str] = set()
+        for name in NODES[:2]:
+            self.world.put_node(node(name, cpu="3", pods=4))
+
+    # One step.
+
+    def step(self) -> None:
+        """Something happens, something is carried out, something is told to the machine."""
+        happenings = ACTIONS if self.strangers else CALM_ACTIONS
+        pick(self.dice, happenings)(self)
+        for _ in range(number(self.dice, 0, 3)):
+            self.world.perform()
+        self.call(self.world.deliver())
+
+    def call(self, batch: list[Event], heads_max: int = 1000) -> list[Effect]:
+        """Call the machine, and see that all is well with it."""
+        before = {uid for uid, _ in self.machine.bindings}
+        effects = self.machine.handle(batch, self.now, heads_max)
+        self.machine.validate()
+        self._check(effects, before)
+        self.world.take(effects)
+        return effects
+
+    def _check(self, effects: list[Effect], before: set[str]) -> None:
+        for effect in effects:
+            assert effect.effect not in self.numbers, effect
+            self.numbers.add(effect.effect)
+            assert self.leads or isinstance(effect, READS_AND_STOPS), effect
+            if isinstance(effect, to_do.Bind) and effect.uid not in before:
+                self._check_fits(effect)
+        reserved = self._reserved()
+        for entry in self.machine.queue:
+            assert entry.uid not in reserved, f"{entry.key} waits and holds a cabin"
+
+    def _reserved(self) -> set[str]:
+        members = [f.members for f in self.machine._context.frameworks.values()]
+        return set().union(*(each["Purser"].plugin.reserved for each in members))
+
+    def _check_fits(self, effect: to_do.Bind) -> None:
+        """A pod that was given its node in this call is on it, and the node is not too full."""
+        nodes = self.machine.cache.nodes
+        row = nodes.row(effect.node)
+        assert row >= 0, f"{effect} binds to a node that is not there"
+        held = nodes.pod(effect.uid)
+        assert held is not None, f"{effect} holds no room"
+        for resource in ("cpu", "pods"):
+            taken = nodes.pod_count if resource == "pods" else nodes.requested(resource)
+            offered = int(nodes.allocatable(resource)[row])
+            if resource == "pods" or held.footprint.requested.get(resource, 0):
+                assert int(taken[row]) <= offered, f"{effect}: {resource} {taken[row]} of {offered}"
+
+    def check_truth(self) -> None:
+        """Without strangers and late bindings no node is ever over-committed in truth."""
+        for name, one in self.world.nodes.items():
+            offered = int(one.status.allocatable["cpu"])
+            assert self.world.requested_cpu(name) <= offered, name
+
+    # Calm.
+
+    def settle(self) -> None:
+        """Faults stop; carry everything out until nothing more comes of it."""
+        self.world.faults = Faults()
+        if not self.leads:
+            elect(self)
+        quiet = 0
+        for _ in range(600):
+            while self.world.desk:
+                self.world.perform()
+            for key in [k for k, p in self.world.pods.items() if is_leaving(p)]:
+                self.world.drop_pod(key)
+            batch = self.world.deliver(everything=True)
+            quiet = 0 if batch else quiet + 1
+            if quiet > 30:
+                return
+            effects = self.call(batch)
+            if not batch and not any(isinstance(e, to_do.Bind) for e in effects):
+                self.now = max(self.now + SECOND, self.world.alarm or 0)
+        raise AssertionError("the machine does not come to rest")
+
+    def check_rest(self) -> None:
+        """At rest the machine knows what there is, and no pod waits that could be placed."""
+        world, machine = self.world, self.machine
+        there = {key: p for key, p in world.pods.items() if counts(p)}
+        assert machine._context.known == there
+        for each in there.values():
+            if each.node_name or each.spec.scheduler_name == "other":
+                continue
+            entry = machine.queue.get(each.key)
+            if entry is None:
+                assert each.uid in machine.bindings, f"{each.key} is lost"
+            elif not (each.spec.scheduling_gates or set(each.labels) & {"captain", "mate"}):
+                assert not self._fits_somewhere(each), f"{each.key} fits and waits: {entry}"
+
+    def _fits_somewhere(self, waiting: Pod) -> bool:
+        if waiting.labels.get("purser") == "no":
+            return False
+        nodes = self.machine.cache.nodes
+        nominated = self.machine.queue.nominator.nodes()
+        room = nodes.allocatable("cpu") - nodes.requested("cpu") >= cpu_of(waiting)
+        places = nodes.pod_count < nodes.pod_limit
+        free = [n not in nominated for n in nodes.names]
+        return bool((room & places & free).any())
+
+
+def is_leaving(one: Pod) -> bool:
+    """True for a pod that is being deleted."""
+    return one.metadata.deletion_timestamp is not None
+
+
+# What may happen.
+
+
+def pod_comes(voyage: Voyage) -> None:
+    """A pod is made, or made anew under the name of one that is there."""
+    dice, world = voyage.dice, voyage.world
+    name = pick(dice, PODS)
+    if f"default/{name}" in world.pods:
+        world.drop_pod(f"default/{name}")
+    voyage._born += 1
+    labels = {
+        key: value
+        for key, value in (
+            ("captain", pick(dice, ("", "", "", "30", "no"))),
+            ("mate", pick(dice, ("", "", "", "20"))),
+            ("crane", pick(dice, ("", "", "yes", "broken"))),
+            ("winch", pick(dice, ("", "", "yes"))),
+            ("purser", pick(dice, ("", "", "", "no"))),
+            ("pilot", pick(dice, ("", "", "yes"))),
+        )
+        if value and chance(dice, 2)
+    }
+    world.put_pod(
+        pod(
+            name,
+            uid=f"{name}-{voyage._born}",
+            cpu=str(number(dice, 0, 3)),
+            priority=pick(dice, (0, 0, 5, 100)),
+            labels=labels,
+            gates=("later",) if chance(dice, 8) else (),
+            scheduler=pick(dice, ("one", "one", "two", "other")),
+        )
+    )
+
+
+def plain_pod_comes(voyage: Voyage) -> None:
+    """A pod without wishes, to keep the nodes full."""
+    name = pick(voyage.dice, PODS)
+    if f"default/{name}" not in voyage.world.pods:
+        voyage._born += 1
+        cpu = str(number(voyage.dice, 1, 2))
+        made = pod(name, uid=f"{name}-{voyage._born}", cpu=cpu, scheduler="one")
+        voyage.world.put_pod(made)
+
+
+def pod_goes(voyage: Voyage) -> None:
+    """A pod is deleted, or is gone after its grace."""
+    if voyage.world.pods:
+        key = pick(voyage.dice, tuple(voyage.world.pods))
+        if is_leaving(voyage.world.pods[key]):
+            voyage.world.drop_pod(key)
+        else:
+            voyage.world.delete_pod(key)
+
+
+def pod_is_held(voyage: Voyage) -> None:
+    """A pod that is on no node is deleted and a finalizer keeps it."""
+    for each in voyage.world.pods.values():
+        if not each.node_name and not is_leaving(each) and chance(voyage.dice, 3):
+            gone = node("x").metadata.creation_timestamp or EPOCH
+            meta = replace(each.metadata, deletion_timestamp=gone)
+            voyage.world.put_pod(replace(each, metadata=meta))
+            return
+
+
+def pod_ends(voyage: Voyage) -> None:
+    """A pod that runs has ended."""
+    for each in voyage.world.pods.values():
+        if each.node_name and chance(voyage.dice, 3):
+            status = replace(each.status, phase="Succeeded")
+            voyage.world.put_pod(replace(each, status=status))
+            return
+
+
+def pod_changes(voyage: Voyage) -> None:
+    """A pod loses its gates, or gets another label."""
+    if voyage.world.pods:
+        each = voyage.world.pods[pick(voyage.dice, tuple(voyage.world.pods))]
+        if each.spec.scheduling_gates:
+            each = replace(each, spec=replace(each.spec, scheduling_gates=()))
+        else:
+            labels = each.labels | {"app": pick(voyage.dice, ("a", "b"))}
+            each = replace(each, metadata=replace(each.metadata, labels=labels))
+        voyage.world.put_pod(each)
+
+
+def stranger_binds(voyage: Voyage) -> None:
+    """Somebody else binds a pod."""
+    for key, each in tuple(voyage.world.pods.items()):
+        if not each.node_name and chance(voyage.dice, 2):
+            voyage.world.bind_pod(key, each.uid, pick(voyage.dice, (*NODES, "nowhere")))
+            return
+
+
+def node_comes(voyage: Voyage) -> None:
+    """A node arrives, or gets more room."""
+    name = pick(voyage.dice, NODES)
+    there = voyage.world.nodes.get(name)
+    cpu = number(voyage.dice, 1, 4)
+    if there is not None:
+        cpu = max(cpu, int(there.status.allocatable["cpu"]))
+    voyage.world.put_node(node(name, cpu=str(cpu), pods=4))
+
+
+def node_shrinks(voyage: Voyage) -> None:
+    """A node is left with less room."""
+    if voyage.world.nodes:
+        name = pick(voyage.dice, tuple(voyage.world.nodes))
+        voyage.world.put_node(node(name, cpu=str(number(voyage.dice, 0, 2)), pods=3))
+
+
+def node_goes(voyage: Voyage) -> None:
+    """A node leaves."""
+    if voyage.world.nodes:
+        voyage.world.drop_node(pick(voyage.dice, tuple(voyage.world.nodes)))
+
+
+def permit_answers(voyage: Voyage) -> None:
+    """A pod that waits at Permit is allowed or rejected."""
+    for waiting in voyage.machine._context.shared.waiting:
+        for plugin in sorted(waiting.pending):
+            allowed = not chance(voyage.dice, 3)
+            kind = happened.Allowed if allowed else happened.Rejected
+            voyage.call([kind(waiting.pod.uid, plugin)])
+            return
+
+
+def time_passes(voyage: Voyage) -> None:
+    """Until the machine wants to be called, or somewhat longer."""
+    alarm = voyage.world.alarm
+    if alarm is not None and not chance(voyage.dice, 3):
+        voyage.now = max(voyage.now, alarm)
+    else:
+        voyage.now += number(voyage.dice, 0, 40) * SECOND // 2
+
+
+def leader_changes(voyage: Voyage) -> None:
+    """This scheduler loses the lead, or wins it; it may not have noticed the loss."""
+    if voyage.leads and chance(voyage.dice, 2):
+        voyage.leads = False
+        # From now on nothing of this term is carried out.
+        voyage.world.term += 1
+        voyage.call([happened.LeaderLost()])
+    elif not voyage.leads or chance(voyage.dice, 2):
+        elect(voyage)
+
+
+def elect(voyage: Voyage) -> None:
+    """This scheduler leads in a new term."""
+    voyage.world.term += 1
+    voyage.leads = True
+    voyage.call([happened.LeaderElected(voyage.world.term)])
+
+
+EPOCH = msgspec.convert("2026-01-01T00:00:00Z", type=__import__("datetime").datetime)
+
+CALM_ACTIONS: tuple[Action, ...] = (
+    pod_comes,
+    pod_comes,
+    pod_comes,
+    plain_pod_comes,
+    plain_pod_comes,
+    pod_goes,
+    pod_ends,
+    pod_is_held,
+    pod_changes,
+    node_comes,
+    permit_answers,
+    time_passes,
+    time_passes,
+    leader_changes,
+)
+ACTIONS: tuple[Action, ...] = (*CALM_ACTIONS, stranger_binds, node_shrinks, node_goes)

@@ -1,0 +1,230 @@
+"""A tiny API server in memory, and a driver that carries effects out late, or not at all.
+
+Everything that happens is decided by dice, so a run is repeated by its seed. The watch keeps its
+order and lags behind; outcomes of effects overtake it, or come after it.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from stowplan.messages import effects as to_do
+from stowplan.messages import events as happened
+from stowplan.messages.effects import Effect
+from stowplan.messages.events import Event
+from stowplan.objects.node import Node
+from stowplan.objects.pod import Pod, PodCondition
+from stowplan.testing.dice import Dice, chance, pick
+
+SECOND = 1_000_000_000
+READS_AND_STOPS = (to_do.ReadPod, to_do.Cancel, to_do.Wake)
+_EPOCH = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+
+
+class Faults(msgspec.Struct, frozen=True):
+    """Once in how many times something goes wrong; 0 for never.
+
+    refused: 500, and nothing was done. lost: done, and no answer. late: no answer, and done only
+    afterwards. silent: neither done nor answered, for what may be asked for again.
+    """
+
+    refused: int = 0
+    lost: int = 0
+    late: int = 0
+    silent: int = 0
+
+
+class World:
+    """Nodes and pods as the API server has them, and what is on its way to the machine."""
+
+    def __init__(self, dice: Dice, faults: Faults) -> None:
+        self.dice = dice
+        self.faults = faults
+        self.nodes: dict[str, Node] = {}
+        self.pods: dict[str, Pod] = {}
+        self.watch: deque[Event] = deque()
+        self.desk: list[Effect] = []
+        self.answers: list[Event] = []
+        self.alarm: int | None = None
+        self.term = 1
+        self.log: list[Effect] = []
+        self._version = 0
+
+    # The API.
+
+    def put_node(self, node: Node) -> None:
+        is_new = node.name not in self.nodes
+        self.nodes[node.name] = node
+        self.watch.append(happened.NodeAdded(node) if is_new else happened.NodeUpdated(node))
+
+    def drop_node(self, name: str) -> None:
+        self.watch.append(happened.NodeDeleted(self.nodes.pop(name)))
+
+    def put_pod(self, pod: Pod) -> None:
+        self._version += 1
+        pod = replace(pod, metadata=replace(pod.metadata, resource_version=str(self._version)))
+        is_new = pod.key not in self.pods
+        self.pods[pod.key] = pod
+        self.watch.append(happened.PodAdded(pod) if is_new else happened.PodUpdated(pod))
+
+    def drop_pod(self, key: str) -> None:
+        self.watch.append(happened.PodDeleted(self.pods.pop(key)))
+
+    def delete_pod(self, key: str) -> None:
+        """Delete gracefully: a pod that runs takes its time, another is gone at once."""
+        pod = self.pods[key]
+        if not pod.node_name:
+            self.drop_pod(key)
+        elif pod.metadata.deletion_timestamp is None:
+            self.put_pod(replace(pod, metadata=replace(pod.metadata, deletion_timestamp=_EPOCH)))
+
+    def bind_pod(self, key: str, uid: str, node: str) -> int:
+        """The HTTP status of a binding, made where it is 201."""
+        pod = self.pods.get(key)
+        if pod is None:
+            return 404
+        if pod.uid != uid or pod.node_name or pod.metadata.deletion_timestamp is not None:
+            return 409
+        # The API server clears the nomination of a pod that it binds.
+        status = replace(pod.status, nominated_node_name="")
+        self.put_pod(replace(pod, spec=replace(pod.spec, node_name=node), status=status))
+        return 201
+
+    def requested_cpu(self, node: str) -> int:
+        """What the pods on a node ask for, in whole CPUs."""
+        return sum(cpu_of(p) for p in self.pods.values() if p.node_name == node and counts(p))
+
+    # The driver.
+
+    def take(self, effects: list[Effect]) -> None:
+        """Effects to be carried out some time."""
+        self.log += effects
+        for effect in effects:
+            if isinstance(effect, to_do.Wake):
+                self.alarm = effect.at
+            elif isinstance(effect, to_do.Cancel):
+                self.desk = [one for one in self.desk if one.effect != effect.prepare]
+            elif not isinstance(effect, to_do.RecordEvent):
+                self.desk.append(effect)
+
+    def perform(self) -> None:
+        """Carry out one of the effects; those about one pod in their order."""
+        if not self.desk:
+            return
+        chosen: Any = pick(self.dice, self.desk)
+        first: Any = next(e for e in self.desk if getattr(e, "uid", "") == chosen.uid)
+        self.desk.remove(first)
+        if first.term < self.term and not isinstance(first, READS_AND_STOPS):
+            return
+        carry_out: Callable[[Any], None] = getattr(self, f"_perform_{type(first).__name__}")
+        carry_out(first)
+
+    def _happens(self, one_in: int) -> bool:
+        return one_in > 0 and chance(self.dice, one_in)
+
+    def _perform_Bind(self, effect: to_do.Bind) -> None:
+        key = f"{effect.namespace}/{effect.name}"
+        if self._happens(self.faults.refused):
+            code = 500
+        elif self._happens(self.faults.late):
+            self.desk.append(_Late(effect.effect, effect.term, effect.uid, key, effect.node))
+            code = 0
+        else:
+            code = self.bind_pod(key, effect.uid, effect.node)
+            if self._happens(self.faults.lost):
+                code = pick(self.dice, (0, 504))
+        if code == 201:
+            self.answers.append(happened.BindDone(effect.effect, effect.uid))
+        else:
+            self.answers.append(happened.BindFailed(effect.effect, effect.uid, code))
+
+    def _perform__Late(self, effect: _Late) -> None:
+        self.bind_pod(effect.key, effect.uid, effect.node)
+
+    def _perform_ReadPod(self, effect: to_do.ReadPod) -> None:
+        if not self._happens(self.faults.silent):
+            pod = self.pods.get(f"{effect.namespace}/{effect.name}")
+            self.answers.append(happened.PodRead(effect.effect, effect.uid, pod))
+
+    def _perform_PatchStatus(self, effect: to_do.PatchStatus) -> None:
+        pod = self.pods.get(f"{effect.namespace}/{effect.name}")
+        if pod is None or pod.uid != effect.uid or self._happens(self.faults.refused):
+            self.answers.append(happened.PatchFailed(effect.effect, effect.uid, 500))
+            return
+        status = pod.status
+        if effect.reason:
+            conditions = tuple(c for c in status.conditions if c.type != "PodScheduled")
+            said = PodCondition("PodScheduled", "False", effect.reason, effect.message)
+            status = replace(status, conditions=(*conditions, said))
+        if effect.nominated_node is not None and not pod.node_name:
+            status = replace(status, nominated_node_name=effect.nominated_node)
+        if status != pod.status:
+            self.put_pod(replace(pod, status=status))
+
+    def _perform_Evict(self, effect: to_do.Evict) -> None:
+        pod = self.pods.get(f"{effect.namespace}/{effect.name}")
+        code = 200
+        if self._happens(self.faults.refused):
+            code = 500
+        elif pod is None or pod.uid != effect.uid:
+            code = 404
+        else:
+            said = PodCondition("DisruptionTarget", "True", "PreemptionByScheduler")
+            self.put_pod(replace(pod, status=replace(pod.status, conditions=(said,))))
+            self.delete_pod(pod.key)
+            if self._happens(self.faults.lost):
+                code = 0
+        if code == 200:
+            self.answers.append(happened.EvictDone(effect.effect, effect.uid))
+        else:
+            self.answers.append(happened.EvictFailed(effect.effect, effect.uid, code))
+
+    def _perform_Prepare(self, effect: to_do.Prepare) -> None:
+        if self._happens(self.faults.silent):
+            return
+        if self._happens(self.faults.refused):
+            self.answers.append(happened.PrepareFailed(effect.effect, effect.uid, "no power"))
+            return
+        code = 201
+        if effect.point == "bind":
+            code = self.bind_pod(f"{effect.namespace}/{effect.name}", effect.uid, effect.node)
+        if code == 201 and not self._happens(self.faults.lost):
+            self.answers.append(happened.PrepareDone(effect.effect, effect.uid))
+        else:
+            self.answers.append(happened.PrepareFailed(effect.effect, effect.uid, str(code)))
+
+    def deliver(self, *, everything: bool = False) -> list[Event]:
+        """Some of what is on its way: the watch in its order, outcomes in any."""
+        batch: list[Event] = []
+        while self.watch and (everything or not chance(self.dice, 3)):
+            batch.append(self.watch.popleft())
+        while self.answers and (everything or not chance(self.dice, 3)):
+            place = 0 if everything else int(self.dice.integers(0, len(self.answers)))
+            batch.insert(
+                0 if chance(self.dice, 2) else len(batch), self.answers.pop(place)
+            )
+        return batch
+
+
+class _Late(to_do.Numbered, frozen=True):
+    """A binding that arrives at the server after its caller has given up on it."""
+
+    uid: str
+    key: str
+    node: str
+
+
+def cpu_of(pod: Pod) -> int:
+    """Whole CPUs that a pod of these tests asks for."""
+    return int(pod.spec.containers[0].resources.requests.get("cpu", "0"))
+
+
+def counts(pod: Pod) -> bool:
+    """True for a pod that takes room."""
+    return not pod.is_finished
