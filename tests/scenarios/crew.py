@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from stowplan.framework import OK, SKIP, CycleState, PermitWait, Status, error, unschedulable
+from stowplan.framework import (
+    OK,
+    SKIP,
+    CycleState,
+    Handle,
+    PermitWait,
+    Status,
+    error,
+    unschedulable,
+)
 from stowplan.framework.clusterevents import NODE, POD, Action, EventWithHint, on
 from stowplan.objects.pod import Pod
 
@@ -93,15 +102,67 @@ class Pilot:
 
 
 class Signaller:
-    """PostBind: has the pod tried at once that the label `wakes` names."""
+    """Reserve and PostBind: has the pod tried at once that the label `wakes` names.
+
+    It works outside when a pod is bound: `signals=yes`.
+    """
 
     name = "Signaller"
+    perform_timeout_s = 30
+
+    def __init__(self, handle: Handle) -> None:
+        self.shared = handle.shared
+        self.waking: dict[str, Pod] = {}
 
     def reserve(self, pod: Pod, state: CycleState) -> Status:
+        wanted = self.waking.get(pod.labels.get("wakes", ""))
+        if wanted is not None:
+            state.to_activate[wanted.uid] = wanted
         return OK
 
-    def post_bind(self, pod: Pod, state: CycleState) -> None:
-        return None
+    def post_bind(self, pod: Pod) -> None:
+        wanted = self.waking.get(pod.labels.get("wakes", ""))
+        if wanted is not None:
+            self.shared.to_activate[wanted.uid] = wanted
+
+    async def perform(self, ctx: Any) -> None:
+        """The driver of a test answers in its place."""
 
 
-CREW = {one.name: one for one in (Captain, Mate, Crane, Winch, Purser, Pilot)}
+class Saboteur:
+    """Breaks its contract at the point that the label `saboteur` names."""
+
+    name = "Saboteur"
+
+    def filter(self, pod: Pod) -> Status:
+        return self._at("filter", pod)
+
+    def reserve(self, pod: Pod) -> Status:
+        return self._at("reserve", pod)
+
+    def unreserve(self, pod: Pod) -> None:
+        self._at("unreserve", pod)
+
+    def permit(self, pod: Pod) -> Status:
+        return self._at("permit", pod)
+
+    def pre_bind_pre_flight(self, pod: Pod) -> Status:
+        return self._at("flight", pod)
+
+    def pre_bind(self, pod: Pod) -> Status:
+        return self._at("prebind", pod)
+
+    def bind(self, pod: Pod) -> Status:
+        self._at("bind", pod)
+        return SKIP
+
+    def post_bind(self, pod: Pod) -> None:
+        self._at("postbind", pod)
+
+    def _at(self, point: str, pod: Pod) -> Status:
+        if pod.labels.get("saboteur") == point:
+            raise ValueError("boom")
+        return OK
+
+
+CREW = {one.name: one for one in (Captain, Mate, Crane, Winch, Purser, Pilot, Signaller, Saboteur)}

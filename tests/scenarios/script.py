@@ -49,6 +49,7 @@ from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.objects.duration import parse, render
 from stowplan.objects.pod import PodCondition
+from stowplan.queue import QueueOptions
 from stowplan.scheduler.machine import Machine, MachineOptions
 from stowplan.testing import draw
 from tests.scenarios.crew import CREW
@@ -227,6 +228,7 @@ def made(
     assume_limit: str = "",
     leads: str = "yes",
     binders: str = "",
+    hints: str = "yes",
 ) -> Machine:
     """A machine with these profiles, all alike, with plugins of the crew, and binders by name."""
     bind = {"disabled": [{"name": "*"}], "enabled": [{"name": n} for n in binders.split(",")]}
@@ -241,7 +243,8 @@ def made(
     crew = [CREW[name] for name in plugins.split(",") if name]
     configuration, registry = configuration_of(json.dumps(tree), "script", crew)
     limit = float(assume_limit) if assume_limit else None
-    options = MachineOptions(assume_limit_s=limit, leads=leads == "yes")
+    queue = QueueOptions(hints=hints == "yes")
+    options = MachineOptions(queue=queue, assume_limit_s=limit, leads=leads == "yes")
     return Machine(frameworks_for(configuration, registry), CycleDecider(), options)
 
 

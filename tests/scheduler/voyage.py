@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
+import numpy as np
 from msgspec.structs import replace
 
 from stowplan.messages import effects as to_do
@@ -16,12 +16,18 @@ from stowplan.scheduler.machine import Machine
 from stowplan.testing import node, pod
 from stowplan.testing.dice import Dice, chance, number, pick
 from tests.scenarios.script import made
-from tests.scheduler.world import READS_AND_STOPS, SECOND, Faults, World, counts, cpu_of
+from tests.scheduler.world import EPOCH, READS_AND_STOPS, SECOND, Faults, World, counts, cpu_of
 
 NODES = ("n0", "n1", "n2", "n3")
 PODS = tuple(f"p{i}" for i in range(8))
 ROUGH = Faults(refused=6, lost=6, late=8, silent=6)
-CREW = "Captain,Mate,Crane,Winch,Purser,Pilot"
+CREW = "Captain,Mate,Crane,Winch,Purser,Pilot,Signaller,Saboteur"
+BINDERS = "Saboteur,Pilot,DefaultBinder"
+
+REST = 700 * SECOND
+HELD = {"captain", "mate", "crane", "purser", "saboteur"}
+SABOTAGE = ("filter", "reserve", "unreserve", "permit", "flight", "prebind", "bind", "postbind")
+"""Labels of pods that a plugin may send back again and again."""
 
 Action = Callable[["Voyage"], None]
 
@@ -34,7 +40,11 @@ class Voyage:
         self.strangers = strangers
         self.world = World(dice, faults)
         self.machine: Machine = made(
-            profiles="one,two", plugins=CREW, binders="Pilot,DefaultBinder"
+            profiles="one,two",
+            plugins=CREW,
+            binders=BINDERS,
+            assume_limit=pick(dice, ("", "", "20")),
+            hints=pick(dice, ("yes", "yes", "yes", "no")),
         )
         self.now = 0
         self.leads = True
@@ -52,7 +62,7 @@ class Voyage:
         pick(self.dice, happenings)(self)
         for _ in range(number(self.dice, 0, 3)):
             self.world.perform()
-        self.call(self.world.deliver())
+        self.call(self.world.deliver(), pick(self.dice, (1000, 1, 3)))
 
     def call(self, batch: list[Event], heads_max: int = 1000) -> list[Effect]:
         """Call the machine, and see that all is well with it."""
@@ -100,47 +110,43 @@ class Voyage:
     # Calm.
 
     def settle(self) -> None:
-        """Faults stop; carry everything out until nothing more comes of it."""
+        """Faults stop; carry everything out, longer than any pod is parked unasked."""
         self.world.faults = Faults()
         if not self.leads:
             elect(self)
-        quiet = 0
-        for _ in range(600):
+        until = self.now + REST
+        while True:
             while self.world.desk:
                 self.world.perform()
-            for key in [k for k, p in self.world.pods.items() if is_leaving(p)]:
+            for key in [key for key, each in self.world.pods.items() if is_leaving(each)]:
                 self.world.drop_pod(key)
             batch = self.world.deliver(everything=True)
-            quiet = 0 if batch else quiet + 1
-            if quiet > 30:
-                return
-            effects = self.call(batch)
-            if not batch and not any(isinstance(e, to_do.Bind) for e in effects):
-                self.now = max(self.now + SECOND, self.world.alarm or 0)
-        raise AssertionError("the machine does not come to rest")
+            if not batch and not self.world.desk:
+                if self.now >= until:
+                    return
+                self.now = max(self.now + SECOND, min(self.world.alarm or until, until))
+            self.call(batch)
 
     def check_rest(self) -> None:
         """At rest the machine knows what there is, and no pod waits that could be placed."""
         world, machine = self.world, self.machine
         there = {key: p for key, p in world.pods.items() if counts(p)}
-        assert machine._context.known == there
+        assert dict(machine._context.known) == there
         for each in there.values():
             if each.node_name or each.spec.scheduler_name == "other":
                 continue
             entry = machine.queue.get(each.key)
             if entry is None:
                 assert each.uid in machine.bindings, f"{each.key} is lost"
-            elif not (each.spec.scheduling_gates or set(each.labels) & {"captain", "mate"}):
+            elif not (each.spec.scheduling_gates or HELD & set(each.labels)):
                 assert not self._fits_somewhere(each), f"{each.key} fits and waits: {entry}"
 
     def _fits_somewhere(self, waiting: Pod) -> bool:
-        if waiting.labels.get("purser") == "no":
-            return False
         nodes = self.machine.cache.nodes
         nominated = self.machine.queue.nominator.nodes()
-        room = nodes.allocatable("cpu") - nodes.requested("cpu") >= cpu_of(waiting)
+        room = nodes.allocatable("cpu") - nodes.requested("cpu") >= 1000 * cpu_of(waiting)
         places = nodes.pod_count < nodes.pod_limit
-        free = [n not in nominated for n in nodes.names]
+        free = np.array([name not in nominated for name in nodes.names], dtype=np.bool_)
         return bool((room & places & free).any())
 
 
@@ -156,7 +162,8 @@ def pod_comes(voyage: Voyage) -> None:
     """A pod is made, or made anew under the name of one that is there."""
     dice, world = voyage.dice, voyage.world
     name = pick(dice, PODS)
-    if f"default/{name}" in world.pods:
+    # The watch may have missed the end of the one before.
+    if f"default/{name}" in world.pods and chance(dice, 2):
         world.drop_pod(f"default/{name}")
     voyage._born += 1
     labels = {
@@ -168,8 +175,10 @@ def pod_comes(voyage: Voyage) -> None:
             ("winch", pick(dice, ("", "", "yes"))),
             ("purser", pick(dice, ("", "", "", "no"))),
             ("pilot", pick(dice, ("", "", "yes"))),
+            ("wakes", pick(dice, ("", *PODS))),
+            ("saboteur", pick(dice, ("", "", "", *SABOTAGE))),
         )
-        if value and chance(dice, 2)
+        if value and chance(dice, 3)
     }
     world.put_pod(
         pod(
@@ -208,8 +217,7 @@ def pod_is_held(voyage: Voyage) -> None:
     """A pod that is on no node is deleted and a finalizer keeps it."""
     for each in voyage.world.pods.values():
         if not each.node_name and not is_leaving(each) and chance(voyage.dice, 3):
-            gone = node("x").metadata.creation_timestamp or EPOCH
-            meta = replace(each.metadata, deletion_timestamp=gone)
+            meta = replace(each.metadata, deletion_timestamp=EPOCH)
             voyage.world.put_pod(replace(each, metadata=meta))
             return
 
@@ -276,6 +284,19 @@ def permit_answers(voyage: Voyage) -> None:
             return
 
 
+def watch_starts_over(voyage: Voyage) -> None:
+    """The watch broke off and all is listed anew; what has gone meanwhile is told as well."""
+    world, known = voyage.world, voyage.machine._context.known
+    world.watch.clear()
+    nodes = voyage.machine.cache.nodes
+    gone = [one for one in nodes.nodes if one.name not in world.nodes]
+    world.watch.extend(happened.NodeDeleted(one) for one in gone)
+    world.watch.extend(happened.NodeAdded(one) for one in world.nodes.values())
+    ended = [one for key, one in known.items() if key not in world.pods]
+    world.watch.extend(happened.PodDeleted(one) for one in ended)
+    world.watch.extend(happened.PodAdded(one) for one in world.pods.values())
+
+
 def time_passes(voyage: Voyage) -> None:
     """Until the machine wants to be called, or somewhat longer."""
     alarm = voyage.world.alarm
@@ -303,8 +324,6 @@ def elect(voyage: Voyage) -> None:
     voyage.call([happened.LeaderElected(voyage.world.term)])
 
 
-EPOCH = msgspec.convert("2026-01-01T00:00:00Z", type=__import__("datetime").datetime)
-
 CALM_ACTIONS: tuple[Action, ...] = (
     pod_comes,
     pod_comes,
@@ -317,6 +336,7 @@ CALM_ACTIONS: tuple[Action, ...] = (
     pod_changes,
     node_comes,
     permit_answers,
+    watch_starts_over,
     time_passes,
     time_passes,
     leader_changes,

@@ -24,7 +24,7 @@ from stowplan.testing.dice import Dice, chance, pick
 
 SECOND = 1_000_000_000
 READS_AND_STOPS = (to_do.ReadPod, to_do.Cancel, to_do.Wake)
-_EPOCH = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+EPOCH = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
 class Faults(msgspec.Struct, frozen=True):
@@ -82,7 +82,7 @@ class World:
         if not pod.node_name:
             self.drop_pod(key)
         elif pod.metadata.deletion_timestamp is None:
-            self.put_pod(replace(pod, metadata=replace(pod.metadata, deletion_timestamp=_EPOCH)))
+            self.put_pod(replace(pod, metadata=replace(pod.metadata, deletion_timestamp=EPOCH)))
 
     def bind_pod(self, key: str, uid: str, node: str) -> int:
         """The HTTP status of a binding, made where it is 201."""
@@ -206,9 +206,7 @@ class World:
             batch.append(self.watch.popleft())
         while self.answers and (everything or not chance(self.dice, 3)):
             place = 0 if everything else int(self.dice.integers(0, len(self.answers)))
-            batch.insert(
-                0 if chance(self.dice, 2) else len(batch), self.answers.pop(place)
-            )
+            batch.insert(0 if chance(self.dice, 2) else len(batch), self.answers.pop(place))
         return batch
 
 

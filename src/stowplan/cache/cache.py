@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from stowplan.columns import NodeTable, PodInfo
 from stowplan.columns.audit import InvariantBroken, validate
+from stowplan.columns.nodetable import TableError
 from stowplan.framework import Nominations, Snapshot, World
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -52,11 +53,11 @@ class Cache:
 
     def assume(self, pod: Pod, node_name: str) -> None:
         """Count `pod` as being on a node. Raises CacheError when it is on one already."""
-        uid = pod.uid
-        if self.nodes.knows_pod(uid):
-            raise CacheError(f"pod {pod.key} ({uid}) is on a node; wanted one that can be assumed")
-        self.nodes.add_pod(pod, node_name)
-        self._assumed.add(uid)
+        try:
+            self.nodes.add_pod(pod, node_name)
+        except TableError as contradiction:
+            raise CacheError(f"pod {pod.key} cannot be assumed: {contradiction}") from contradiction
+        self._assumed.add(pod.uid)
 
     def expect(self, uid: str, now: int) -> None:
         """The API has taken the binding: the watch should confirm it within the limit, if any."""

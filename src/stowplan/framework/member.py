@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable, Rows
+from stowplan.columns.kept import KeptColumns
 from stowplan.framework.binding import Call, asks_for, bound
 from stowplan.framework.points import OFFERED
 from stowplan.framework.problems import ContractError
@@ -18,12 +19,17 @@ from stowplan.objects.pod import Pod
 
 Ints = NDArray[np.int64]
 
+KEPT_NODES_MIN = 64
+"""On fewer nodes keeping columns costs more than evaluating them."""
+
 
 class Member:
     """A plugin of a profile with its methods bound; a method it lacks is None.
 
-    performs: it has work outside; in_parallel: beside that of others. succeeded: Success, as this
-    plugin's answer.
+    row_local: its columns may be kept and re-evaluated for touched rows only.
+    rests_when_skipped: where its PreFilter skips a pod, its Reserve, Unreserve and PreBind have
+    nothing to do. performs: it has work outside; in_parallel: beside that of others. succeeded:
+    Success, as this plugin's answer.
     """
 
     __slots__ = (
@@ -35,6 +41,8 @@ class Member:
         "performs",
         "plugin",
         "rejected",
+        "rests_when_skipped",
+        "row_local",
         "succeeded",
         "weight",
     )
@@ -58,6 +66,10 @@ class Member:
             if self.calls[method] is not None
         }
         self.rejected: Status | None = getattr(plugin, "REJECTED", None)
+        self.row_local = (
+            bool(getattr(plugin, "row_local", False)) and self.calls["signature"] is not None
+        )
+        self.rests_when_skipped = bool(getattr(plugin, "rests_when_skipped", False))
         self.performs = callable(getattr(plugin, "perform", None))
         self.in_parallel = bool(getattr(plugin, "perform_in_parallel", False))
         self.succeeded = OK.by(name)
@@ -67,6 +79,10 @@ class Member:
         function = self.calls[method]
         assert function is not None, (self.name, method)
         return function(*values)
+
+    def is_idle(self, state: CycleState) -> bool:
+        """True when the plugin has nothing to do with the pod after its node was chosen."""
+        return self.rests_when_skipped and self.name in state.skip_filter
 
     def verdicts(self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState) -> PluginVerdicts:
         """What Filter says of `rows`."""
@@ -138,6 +154,18 @@ class Member:
         return status
 
     def _column(
+        self, method: str, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
+    ) -> NDArray[Any]:
+        if not self.row_local or nodes.n_nodes < KEPT_NODES_MIN:
+            return self._column_anew(method, pod, nodes, rows, state)
+        key = (self, method, self.call("signature", pod))
+        kept = KeptColumns.of(nodes).column(
+            key, nodes, lambda some: self._column_anew(method, pod, nodes, some, state)
+        )
+        # A slice of all rows is the column itself; whoever gets it does not write into it.
+        return kept if isinstance(rows, slice) else kept[rows]
+
+    def _column_anew(
         self, method: str, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
     ) -> NDArray[Any]:
         answer: NDArray[Any] = self.call(method, pod, nodes, rows, state)

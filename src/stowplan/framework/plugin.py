@@ -226,7 +226,11 @@ class Reserve(Protocol):
 
     def unreserve(self, pod: Pod, node_name: str, state: CycleState) -> None:
         """Give back. Called in reverse order, also for plugins whose `reserve` did not run, so it
-        must be harmless then, and harmless twice."""
+        must be harmless then, and harmless twice.
+
+        A plugin with the class attribute `rests_when_skipped = True` is not asked to reserve,
+        unreserve or pre_bind for pods that its PreFilter skipped.
+        """
 
 
 class PermitWait(msgspec.Struct, frozen=True):
@@ -325,7 +329,13 @@ class SignPod(Protocol):
 
     def signature(self, pod: Pod) -> object:
         """A hashable that is equal for two pods exactly when every answer of this plugin would be
-        equal for them on every cluster."""
+        equal for them on every cluster.
+
+        A plugin with a signature whose `filter_column` and `score_column` read nothing but the
+        row itself may say so with the class attribute `row_local = True`: its columns are then
+        kept per signature and evaluated again for rows that changed. Misuse: saying so where the
+        answer for a node depends on other nodes, on other objects or on the cycle state.
+        """
 
 
 @runtime_checkable

@@ -123,6 +123,12 @@ class Framework:
         self._flying = tuple(
             m for m in self.at("preBind") if m.performs or m.calls["pre_bind_pre_flight"]
         )
+        self.performs_before_bind = any(m.performs for m in self.at("preBind"))
+        between = (*self.at("reserve"), *self.at("permit"), *self.at("preBind"))
+        # Whom to find among the skipped, for a pod that goes straight from its choice to Bind.
+        self._resting: frozenset[str] | None = None
+        if all(m.rests_when_skipped for m in between):
+            self._resting = frozenset(m.name for m in between)
         handle._framework = self
 
     def _check_points(self) -> None:
@@ -318,22 +324,40 @@ class Framework:
 
     # After the choice.
 
+    def goes_straight(self, state: CycleState) -> bool:
+        """True when no plugin has anything to do with the pod between its choice and Bind."""
+        return self._resting is not None and self._resting <= state.skip_filter
+
     def run_reserve(self, pod: Pod, node_name: str, state: CycleState) -> Status:
         """The first refusal to reserve, else OK. The caller unreserves after a refusal."""
         return self._first_refusal("reserve", pod, node_name, state)
 
     def run_unreserve(self, pod: Pod, node_name: str, state: CycleState) -> None:
-        """Let every plugin give back, in reverse order."""
+        """Let every plugin give back, in reverse order.
+
+        One that breaks its contract does not keep the others from it; raises ContractError for
+        the first that did, after all have been called.
+        """
+        fault: ContractError | None = None
         for member in reversed(self.at("reserve")):
-            if member.calls["unreserve"] is not None:
+            if member.calls["unreserve"] is None or member.is_idle(state):
+                continue
+            try:
                 member.call("unreserve", pod, node_name, state)
+            except ContractError as broken:
+                fault = fault or broken
+        if fault is not None:
+            raise fault
 
     def run_permit(
         self, pod: Pod, node_name: str, state: CycleState
     ) -> Status | dict[str, PermitWait]:
         """A refusal, OK, or the plugins that want to wait and for how long at most."""
+        members = self.at("permit")
+        if not members:
+            return OK
         waiting: dict[str, PermitWait] = {}
-        for member in self.at("permit"):
+        for member in members:
             answer = member.call("permit", pod, node_name, state)
             if isinstance(answer, PermitWait):
                 waiting[member.name] = PermitWait(min(answer.timeout_s, PERMIT_TIMEOUT_S_MAX))
@@ -378,8 +402,8 @@ class Framework:
     def run_pre_bind_of(
         self, member: Member, pod: Pod, node_name: str, state: CycleState
     ) -> Status:
-        """What one PreBind plugin answers."""
-        return self._answer("PreBind", member, "pre_bind", pod, node_name, state)
+        """What one PreBind plugin answers, Success where it skips."""
+        return self._answer("preBind", member, pod, node_name, state)
 
     def run_bind(self, pod: Pod, node_name: str, state: CycleState) -> Status:
         """The answer of the first binder that does not skip; Skip when all do."""
@@ -439,29 +463,28 @@ class Framework:
         return OK
 
     def _first_refusal(self, point: str, pod: Pod, node_name: str, state: CycleState) -> Status:
-        title, method = _TITLES[point]
-        skipped = state.skip_pre_bind if point == "preBind" else ()
         for member in self.at(point):
-            if member.name not in skipped:
-                status = self._answer(title, member, method, pod, node_name, state)
-                if not status.is_success:
-                    return status
+            status = self._answer(point, member, pod, node_name, state)
+            if status is not OK:
+                return status
         return OK
 
     def _answer(
-        self, title: str, member: Member, method: str, pod: Pod, node_name: str, state: CycleState
+        self, point: str, member: Member, pod: Pod, node_name: str, state: CycleState
     ) -> Status:
-        """Success, a refusal with its plugin, or an error that says where it comes from."""
-        status: Status = member.call(method, pod, node_name, state)
+        """OK, a refusal with its plugin, or an error that says where it comes from."""
+        if member.is_idle(state) or (point == "preBind" and member.name in state.skip_pre_bind):
+            return OK
+        status: Status = member.call(EXTENSION_POINTS[point], pod, node_name, state)
         if status is OK or status.is_success:
             return OK
         if status.is_rejected:
             return status.by(member.name)
+        title = point[0].upper() + point[1:]
         text = f'running {title} plugin "{member.name}": {status.message}'
         return error(text).by(member.name)
 
 
-_TITLES = {"reserve": ("Reserve", "reserve"), "preBind": ("PreBind", "pre_bind")}
 PERMIT_TIMEOUT_S_MAX = 15 * 60.0
 
 

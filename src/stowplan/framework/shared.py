@@ -68,11 +68,14 @@ class WaitingPod:
 
 
 class WaitingPods:
-    """The pods that wait at Permit, by uid. Any plugin may allow or reject any of them."""
+    """The pods that wait at Permit, by uid. Any plugin may allow or reject any of them.
+
+    settled: those that have got a verdict and have not been taken yet.
+    """
 
     def __init__(self) -> None:
         self._pods: dict[str, WaitingPod] = {}
-        self._settled: list[WaitingPod] = []
+        self.settled: list[WaitingPod] = []
 
     def __iter__(self) -> Iterator[WaitingPod]:
         """In order of arrival."""
@@ -87,7 +90,7 @@ class WaitingPods:
 
     def add(self, pod: Pod, node_name: str, since: int, pending: Mapping[str, int]) -> WaitingPod:
         """A pod begins to wait for plugins, for each so many nanoseconds at most."""
-        waiting = WaitingPod(pod, node_name, since, pending, self._settled)
+        waiting = WaitingPod(pod, node_name, since, pending, self.settled)
         self._pods[pod.uid] = waiting
         return waiting
 
@@ -97,10 +100,8 @@ class WaitingPods:
 
     def take_settled(self) -> list[WaitingPod]:
         """Those that have got a verdict since they were last asked for, in that order."""
-        if not self._settled:
-            return []
-        settled = [one for one in self._settled if self._pods.get(one.pod.uid) is one]
-        self._settled.clear()
+        settled = [one for one in self.settled if self._pods.get(one.pod.uid) is one]
+        self.settled.clear()
         for waiting in settled:
             self.drop(waiting.pod.uid)
         return settled
@@ -119,3 +120,8 @@ class Shared:
         self.preempting: set[str] = set()
         self.to_activate: dict[str, Pod] = {}
         self.world = World()
+
+    @property
+    def is_stirred(self) -> bool:
+        """True when a plugin has asked for something that is to be seen to at once."""
+        return bool(self.waiting.settled or self.to_activate)

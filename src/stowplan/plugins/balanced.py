@@ -61,6 +61,7 @@ class NodeResourcesBalancedAllocation:
     """Score by how much the pod evens out the use of a node's resources."""
 
     name = "NodeResourcesBalancedAllocation"
+    row_local = True
     Args = NodeResourcesBalancedAllocationArgs
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs) -> None:

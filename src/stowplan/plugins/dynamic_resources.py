@@ -65,6 +65,7 @@ class DynamicResources:
     name = "DynamicResources"
     weight = 2
     Args = DynamicResourcesArgs
+    rests_when_skipped = True
     # Differs: the original allocates devices. Device classes that stand for extended resources are
     # not looked at either: these resources are what the nodes say that they have.
     # Unresolvable: evicting pods does not help, since no claim is looked at.

@@ -76,6 +76,7 @@ class NodeResourcesFit:
     """
 
     name = "NodeResourcesFit"
+    row_local = True
     Args = NodeResourcesFitArgs
     TOO_MANY_PODS = "Too many pods"
     SIDECARS_DISABLED = unresolvable(

@@ -84,6 +84,7 @@ class NodeAffinity:
     """Filter on `nodeSelector` and required node affinity, score on preferred node affinity."""
 
     name = "NodeAffinity"
+    row_local = True
     weight = 2
     Args = NodeAffinityArgs
     # Unresolvable, all of them: no eviction changes a label.

@@ -21,6 +21,7 @@ class NodePorts:
     """Filter on the host ports of containers and sidecars."""
 
     name = "NodePorts"
+    row_local = True
     # Resolvable: the pod that holds the port may be evicted.
     REJECTED = unschedulable("node(s) didn't have free ports for the requested pod ports")
 

@@ -21,6 +21,7 @@ class TaintToleration:
     """Filter on hard taints, score on soft ones."""
 
     name = "TaintToleration"
+    row_local = True
     weight = 3
     # Unresolvable: evicting pods from a node cannot remove its taints.
     REJECTED = unresolvable("node(s) had untolerated taint(s)")

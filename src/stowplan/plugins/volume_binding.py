@@ -130,6 +130,7 @@ class VolumeBinding:
     name = "VolumeBinding"
     Args = VolumeBindingArgs
     RESERVED = "VolumeBinding/reserved"
+    rests_when_skipped = True
 
     def __init__(self, args: VolumeBindingArgs, handle: Handle) -> None:
         """Raises ConfigError for a shape without the gate that makes use of it."""

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 
-from stowplan.framework import ContractError, CycleState, Framework, PermitWait
+from stowplan.framework import Code, ContractError, CycleState, Framework, PermitWait
 from stowplan.framework.clusterevents import ASSIGNED_POD_DELETE
 from stowplan.framework.decider import Decision
-from stowplan.framework.shared import WaitingPod
 from stowplan.framework.status import Status, error
 from stowplan.messages.events import BindDone, BindFailed, PodRead, PrepareDone, PrepareFailed
 from stowplan.objects.duration import render
@@ -50,11 +49,6 @@ class Bindings:
     def __contains__(self, uid: str) -> bool:
         return uid in self._journeys
 
-    def stage_of(self, uid: str) -> Stage | None:
-        """The stage of a pod, None when it is on no journey."""
-        journey = self._journeys.get(uid)
-        return None if journey is None else journey.stage
-
     # The way forward.
 
     def begin(self, entry: QueueEntry, decision: Decision, framework: Framework) -> None:
@@ -62,9 +56,23 @@ class Bindings:
         context, pod, node = self._context, entry.pod, decision.node_name
         uid = pod.uid
         context.cache.assume(pod, node)
-        context.queue.nominator.drop(uid)
+        if len(context.queue.nominator):
+            context.queue.nominator.drop(uid)
         state = CycleState() if decision.state is None else decision.state
         journey = self._journeys[uid] = Journey(entry, node, framework, state)
+        try:
+            if framework.goes_straight(state):
+                self._activate(state)
+                context.queue.done(uid)
+                self._bind(uid, journey)
+            else:
+                self._reserve(uid, journey)
+        except ContractError as fault:
+            self._fault(uid, journey, fault)
+
+    def _reserve(self, uid: str, journey: Journey) -> None:
+        """The rest of the scheduling cycle, and the binding cycle after it."""
+        framework, pod, node, state = journey.framework, journey.pod, journey.node, journey.state
         try:
             status = framework.run_reserve(pod, node, state)
             answer = framework.run_permit(pod, node, state) if status.is_success else status
@@ -76,13 +84,10 @@ class Bindings:
         elif not answer.is_success:
             # Nobody has seen the room taken, so nobody is told that it is free.
             self._undo(uid, journey)
-            self._failures.refused_on_node(entry, answer)
+            self._failures.refused_on_node(journey.entry, answer)
             return
         self._activate(state)
-        try:
-            self._set_out(uid, journey, waits)
-        except ContractError as fault:
-            self._fault(uid, journey, fault)
+        self._set_out(uid, journey, waits)
 
     def _set_out(self, uid: str, journey: Journey, waits: Mapping[str, PermitWait]) -> None:
         """The binding cycle begins: announce the node if it will take a while, and wait or go."""
@@ -108,8 +113,8 @@ class Bindings:
     def settle(self) -> None:
         """Let the pods that were allowed or rejected at Permit go on."""
         waiting = self._context.shared.waiting
-        while settled := waiting.take_settled():
-            for one in settled:
+        while waiting.settled:
+            for one in waiting.take_settled():
                 uid = one.pod.uid
                 self._deadlines.clear(uid)
                 self._wait_ended(uid, self._journeys[uid], one.verdict)
@@ -131,7 +136,14 @@ class Bindings:
         """From here on no refusal parks the pod, so what happens elsewhere need not be kept."""
         self._context.queue.done(uid)
         journey.stage = Stage.PREPARING
-        self._advance(uid, journey)
+        if journey.framework.performs_before_bind:
+            self._advance(uid, journey)
+            return
+        status = journey.framework.run_pre_bind(journey.pod, journey.node, journey.state)
+        if status.is_success:
+            self._bind(uid, journey)
+        else:
+            self._fail(uid, journey, status)
 
     def _advance(self, uid: str, journey: Journey) -> None:
         """Ask the PreBind plugins that are left, until one has work outside; then Bind.
@@ -142,9 +154,8 @@ class Bindings:
         members = framework.at("preBind")
         while journey.step < len(members):
             member = members[journey.step]
-            if journey.awaits and not (
-                member.in_parallel and members[journey.step - 1].in_parallel
-            ):
+            side_by_side = member.in_parallel and members[journey.step - 1].in_parallel
+            if journey.awaits and not side_by_side:
                 return
             journey.step += 1
             if member.name in state.skip_pre_bind:
@@ -162,7 +173,7 @@ class Bindings:
     def _bind(self, uid: str, journey: Journey) -> None:
         framework, pod, node, state = journey.framework, journey.pod, journey.node, journey.state
         status = framework.run_bind(pod, node, state)
-        if not status.is_success:
+        if status.code is not Code.SUCCESS:
             text = status.message or "no Bind plugin took the pod"
             self._fail(uid, journey, error(text) if status.is_skip else status)
             return
@@ -263,14 +274,15 @@ class Bindings:
 
     def _arrived(self, journey: Journey) -> None:
         """The pod is bound, as far as anybody says: tell the user and the plugins."""
-        pod, node, state = journey.pod, journey.node, journey.state
+        context, framework, state = self._context, journey.framework, journey.state
+        pod, node = journey.pod, journey.node
         note = f"Successfully assigned {pod.key} to {node}"
-        self._context.outbox.record(pod, "Normal", "Scheduled", "Binding", note)
-        members = journey.framework.at("postBind")
+        context.outbox.record(pod, "Normal", "Scheduled", "Binding", note)
+        members = framework.at("postBind")
         if members:
-            self._tell(journey, "FailedPostBind", journey.framework.run_post_bind)
+            self._tell(journey, "FailedPostBind", framework.run_post_bind)
             for member in members:
-                if member.performs:
+                if member.performs and context.outbox.leads:
                     self._works.start(member, "postBind", pod, node, state)
         self._activate(state)
 
@@ -326,8 +338,8 @@ class Bindings:
             return
         if journey.stage is Stage.WAITING:
             waiting = self._context.shared.waiting.get(uid)
-            if waiting is not None:
-                waiting.reject("", "removed")
+            assert waiting is not None
+            waiting.reject("", "removed")
         elif journey.stage is Stage.PREPARING:
             # Differs: the original lets the work outside go on until Bind fails.
             self._fail(uid, journey, error("the pod is being deleted"))
@@ -344,8 +356,8 @@ class Bindings:
             return waiting is not None and waiting.preempt(plugin, "preempted")
         if journey.stage is Stage.PREPARING:
             work = self._works.get(journey.awaits[0])
-            name = "" if work is None else work.name
-            text = f'running PreBind plugin "{name}": preempted by {plugin}'
+            assert work is not None
+            text = f'running PreBind plugin "{work.name}": preempted by {plugin}'
             self._fail(uid, journey, error(text))
             return True
         return False
@@ -382,24 +394,16 @@ class Bindings:
                 self._context.outbox.cancel(work.pod.uid, effect)
                 self._work_failed(effect, f"not done within {work.timeout_s:g} s")
         for uid in self._context.cache.expire(self._context.now):
-            self._expired(uid, self._journeys[uid])
+            # The API said that it is bound and the watch did not: it counts as not bound.
+            # Differs: the original, while it had a limit, lost sight of such a pod.
+            text = "the watch has not confirmed the binding"
+            self._fail(uid, self._journeys[uid], error(text))
         self.settle()
-
-    def _expired(self, uid: str, journey: Journey) -> None:
-        """The API said that the pod is bound and the watch did not: it counts as not bound.
-
-        Its plugins have been told of the binding, so there is nothing to unreserve.
-        Differs: the original, while it had a limit, lost sight of the pod.
-        """
-        self._end(uid, journey)
-        self._room_made(journey)
-        self._failures.failed(journey.entry, error("the watch has not confirmed the binding"))
 
     def _wait_over(self, uid: str) -> None:
         """The time of some plugin that a pod waited for was over; it may have allowed the pod."""
-        waiting: WaitingPod | None = self._context.shared.waiting.get(uid)
-        if waiting is None or waiting.verdict is not None:
-            return
+        waiting = self._context.shared.waiting.get(uid)
+        assert waiting is not None
         plugin = waiting.late(self._context.now)
         if plugin:
             waited = render(timedelta(microseconds=waiting.pending[plugin] // 1000))

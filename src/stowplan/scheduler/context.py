@@ -20,8 +20,8 @@ TOLD_MAX = 20
 
 
 class Context:
-    """now: whole nanoseconds, from any beginning that is a whole second. leads: whether to decide
-    and to write. known: the newest version of every pod by `NAMESPACE/NAME`, pending and bound.
+    """now: whole nanoseconds, from any beginning that is a whole second. known: the newest version
+    of every pod by `NAMESPACE/NAME`, pending and bound.
     """
 
     def __init__(
@@ -39,8 +39,7 @@ class Context:
         cache.nominate_by(self.queue.nominator)
         self.shared: Shared = next(iter(self.frameworks.values())).shared
         self.now = 0
-        self.leads = leads
-        self.outbox = Outbox()
+        self.outbox = Outbox(leads=leads)
         # The latest messages; a number is the time of those that come after it.
         self._story: deque[int | Event | Effect] = deque(maxlen=STORY_LENGTH)
 

@@ -35,21 +35,14 @@ class Failures:
     ) -> None:
         """Put the pod back, say why, and keep (None), set or clear ("") its nomination.
 
-        reason: of the PodScheduled condition. A pod that is gone, bound or another one of the same
-        name by now is only let go, and one that another leader looks after is put back unsaid.
-        Differs: the original tells of the failure even where the pod is gone or bound, and marks a
-        bound pod as not scheduled.
+        reason: of the PodScheduled condition. The pod is pending: for one that is gone, or that is
+        bound, nothing is attempted any more.
         """
         context = self._context
-        pod = context.known.get(entry.key)
-        if pod is None or pod.uid != entry.uid or pod.node_name:
-            context.queue.done(entry.uid)
-            return
+        pod = context.known[entry.key]
         context.queue.put_back(
             entry, context.now, refused_by=refused_by, pending_on=pending_on, pod=pod
         )
-        if not context.leads:
-            return
         context.queue.nominator.nominate(pod, nominated_node)
         context.outbox.record(pod, "Warning", "FailedScheduling", "Scheduling", message)
         if is_news(pod, reason, message, nominated_node):

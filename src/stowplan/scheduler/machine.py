@@ -96,9 +96,11 @@ class Machine:
         context.now = now
         happenings = list(events)
         context.note(now, happenings)
+        takers, shared = self._takers, context.shared
         for event in happenings:
-            self._takers[type(event)](event)
-            self._react()
+            takers[type(event)](event)
+            if shared.is_stirred:
+                self._react()
         self._serve_due()
         self._decide(heads_max)
         self._set_alarm()
@@ -151,17 +153,17 @@ class Machine:
     # Leadership.
 
     def _elected(self, event: happened.LeaderElected) -> None:
-        context = self._context
-        if event.term > context.outbox.term:
+        outbox = self._context.outbox
+        if event.term > outbox.term:
             # The loss of the term before may not have been noticed.
             self._step_down()
-            context.outbox.term = event.term
-        context.leads = True
+            outbox.term = event.term
+        outbox.leads = True
 
     def _step_down(self) -> None:
-        context = self._context
-        if context.leads:
-            context.leads = False
+        outbox = self._context.outbox
+        if outbox.leads:
+            outbox.leads = False
             self.bindings.step_down()
             self.evictions.step_down()
 
@@ -202,15 +204,18 @@ class Machine:
 
     def _decide(self, heads_max: int) -> None:
         self._more_heads = False
-        if not self._context.leads:
+        if not self._context.outbox.leads:
             return
+        queue, shared = self.queue, self._context.shared
         for _ in range(heads_max):
-            entry = self.queue.pop()
+            entry = queue.pop()
             if entry is None:
                 return
             self._attempt(entry)
-            self._react()
-        self._more_heads = True
+            if shared.is_stirred:
+                self._react()
+        early = queue.options.pops_early and len(queue.backoff.refused) > 0
+        self._more_heads = early or len(queue.active) > 0
 
     def _attempt(self, entry: QueueEntry) -> None:
         context, pod = self._context, entry.pod

@@ -20,12 +20,17 @@ NOTE_BYTES_MAX = 1024
 
 
 class Outbox:
-    """A method per effect, which returns its number. term: of leadership."""
+    """A method per effect; it returns the number where an outcome may come.
 
-    __slots__ = ("_effects", "_last", "term")
+    term: of leadership. leads: who does not lead tells nobody anything; what else is written comes
+    of decisions, and nobody decides who does not lead.
+    """
 
-    def __init__(self, term: int = 1) -> None:
-        self.term = term
+    __slots__ = ("_effects", "_last", "leads", "term")
+
+    def __init__(self, *, leads: bool = True) -> None:
+        self.term = 1
+        self.leads = leads
         self._last = 0
         self._effects: list[Effect] = []
 
@@ -52,13 +57,14 @@ class Outbox:
 
     def patch_status(
         self, pod: Pod, nominated_node: str | None, reason: str = "", message: str = ""
-    ) -> int:
+    ) -> None:
         """Set the nomination (None leaves it, "" clears it), and the condition where `reason`
         names one."""
-        number = self._next()
+        if not self.leads:
+            return
         self._effects.append(
             PatchStatus(
-                number,
+                self._next(),
                 self.term,
                 pod.uid,
                 pod.namespace,
@@ -68,14 +74,14 @@ class Outbox:
                 nominated_node,
             )
         )
-        return number
 
-    def record(self, pod: Pod, kind: str, reason: str, action: str, note: str) -> int:
+    def record(self, pod: Pod, kind: str, reason: str, action: str, note: str) -> None:
         """Record an event about a pod. kind: Normal or Warning."""
-        self._last = number = self._last + 1
+        if not self.leads:
+            return
         self._effects.append(
             RecordEvent(
-                number,
+                self._next(),
                 self.term,
                 pod.uid,
                 pod.namespace,
@@ -87,7 +93,6 @@ class Outbox:
                 shortened(note),
             )
         )
-        return number
 
     def evict(self, victim: Pod, preemptor: Pod, message: str) -> int:
         """Ask the API to delete a victim."""
@@ -123,17 +128,13 @@ class Outbox:
         )
         return number
 
-    def cancel(self, uid: str, prepare: int) -> int:
+    def cancel(self, uid: str, prepare: int) -> None:
         """Stop a plugin's work outside."""
-        number = self._next()
-        self._effects.append(Cancel(number, self.term, uid, prepare))
-        return number
+        self._effects.append(Cancel(self._next(), self.term, uid, prepare))
 
-    def wake(self, at: int) -> int:
+    def wake(self, at: int) -> None:
         """Ask to be called again."""
-        number = self._next()
-        self._effects.append(Wake(number, self.term, at))
-        return number
+        self._effects.append(Wake(self._next(), self.term, at))
 
 
 def shortened(note: str) -> str:
