@@ -102,26 +102,28 @@ class Pilot:
 
 
 class Signaller:
-    """Reserve and PostBind: has the pod tried at once that the label `wakes` names.
-
-    It works outside when a pod is bound: `signals=yes`.
-    """
+    """Reserve and PostBind: has the pod tried at once that the label `wakes` names, if it has been
+    met. It works outside whenever a pod has been bound."""
 
     name = "Signaller"
     perform_timeout_s = 30
 
     def __init__(self, handle: Handle) -> None:
         self.shared = handle.shared
-        self.waking: dict[str, Pod] = {}
+        self.met: dict[str, Pod] = {}
+
+    def pre_enqueue(self, pod: Pod) -> Status:
+        self.met[pod.name] = pod
+        return OK
 
     def reserve(self, pod: Pod, state: CycleState) -> Status:
-        wanted = self.waking.get(pod.labels.get("wakes", ""))
+        wanted = self.met.get(pod.labels.get("wakes", ""))
         if wanted is not None:
             state.to_activate[wanted.uid] = wanted
         return OK
 
     def post_bind(self, pod: Pod) -> None:
-        wanted = self.waking.get(pod.labels.get("wakes", ""))
+        wanted = self.met.get(pod.labels.get("wakes", ""))
         if wanted is not None:
             self.shared.to_activate[wanted.uid] = wanted
 

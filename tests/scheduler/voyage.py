@@ -1,4 +1,7 @@
-"""Voyages: a machine and a world, and what may happen to them, by the dice."""
+"""Voyages: a machine and a world, and what may happen to them, by the dice.
+
+After every call of `handle` the machine is validated, and its effects are looked at.
+"""
 
 from __future__ import annotations
 
@@ -38,11 +41,12 @@ class Voyage:
     def __init__(self, dice: Dice, faults: Faults = ROUGH, *, strangers: bool = True) -> None:
         self.dice = dice
         self.strangers = strangers
+        self.manned = not chance(dice, 4)
         self.world = World(dice, faults)
         self.machine: Machine = made(
             profiles="one,two",
-            plugins=CREW,
-            binders=BINDERS,
+            plugins=CREW if self.manned else "",
+            binders=BINDERS if self.manned else "",
             assume_limit=pick(dice, ("", "", "20")),
             hints=pick(dice, ("yes", "yes", "yes", "no")),
         )
@@ -86,7 +90,8 @@ class Voyage:
 
     def _reserved(self) -> set[str]:
         members = [f.members for f in self.machine._context.frameworks.values()]
-        return set().union(*(each["Purser"].plugin.reserved for each in members))
+        pursers = [each["Purser"].plugin for each in members if "Purser" in each]
+        return set().union(*(purser.reserved for purser in pursers))
 
     def _check_fits(self, effect: to_do.Bind) -> None:
         """A pod that was given its node in this call is on it, and the node is not too full."""
@@ -112,6 +117,7 @@ class Voyage:
     def settle(self) -> None:
         """Faults stop; carry everything out, longer than any pod is parked unasked."""
         self.world.faults = Faults()
+        self.dice = self.world.dice = np.random.default_rng(0)
         if not self.leads:
             elect(self)
         until = self.now + REST

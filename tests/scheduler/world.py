@@ -53,8 +53,15 @@ class World:
         self.answers: list[Event] = []
         self.alarm: int | None = None
         self.term = 1
-        self.log: list[Effect] = []
         self._version = 0
+        self._carry_out: dict[type[Any], Callable[[Any], None]] = {
+            to_do.Bind: self._bind,
+            _Late: self._bind_late,
+            to_do.ReadPod: self._read,
+            to_do.PatchStatus: self._patch,
+            to_do.Evict: self._evict,
+            to_do.Prepare: self._prepare,
+        }
 
     # The API.
 
@@ -104,7 +111,6 @@ class World:
 
     def take(self, effects: list[Effect]) -> None:
         """Effects to be carried out some time."""
-        self.log += effects
         for effect in effects:
             if isinstance(effect, to_do.Wake):
                 self.alarm = effect.at
@@ -122,13 +128,12 @@ class World:
         self.desk.remove(first)
         if first.term < self.term and not isinstance(first, READS_AND_STOPS):
             return
-        carry_out: Callable[[Any], None] = getattr(self, f"_perform_{type(first).__name__}")
-        carry_out(first)
+        self._carry_out[type(first)](first)
 
     def _happens(self, one_in: int) -> bool:
         return one_in > 0 and chance(self.dice, one_in)
 
-    def _perform_Bind(self, effect: to_do.Bind) -> None:
+    def _bind(self, effect: to_do.Bind) -> None:
         key = f"{effect.namespace}/{effect.name}"
         if self._happens(self.faults.refused):
             code = 500
@@ -144,15 +149,15 @@ class World:
         else:
             self.answers.append(happened.BindFailed(effect.effect, effect.uid, code))
 
-    def _perform__Late(self, effect: _Late) -> None:
+    def _bind_late(self, effect: _Late) -> None:
         self.bind_pod(effect.key, effect.uid, effect.node)
 
-    def _perform_ReadPod(self, effect: to_do.ReadPod) -> None:
+    def _read(self, effect: to_do.ReadPod) -> None:
         if not self._happens(self.faults.silent):
             pod = self.pods.get(f"{effect.namespace}/{effect.name}")
             self.answers.append(happened.PodRead(effect.effect, effect.uid, pod))
 
-    def _perform_PatchStatus(self, effect: to_do.PatchStatus) -> None:
+    def _patch(self, effect: to_do.PatchStatus) -> None:
         pod = self.pods.get(f"{effect.namespace}/{effect.name}")
         if pod is None or pod.uid != effect.uid or self._happens(self.faults.refused):
             self.answers.append(happened.PatchFailed(effect.effect, effect.uid, 500))
@@ -167,7 +172,7 @@ class World:
         if status != pod.status:
             self.put_pod(replace(pod, status=status))
 
-    def _perform_Evict(self, effect: to_do.Evict) -> None:
+    def _evict(self, effect: to_do.Evict) -> None:
         pod = self.pods.get(f"{effect.namespace}/{effect.name}")
         code = 200
         if self._happens(self.faults.refused):
@@ -185,7 +190,7 @@ class World:
         else:
             self.answers.append(happened.EvictFailed(effect.effect, effect.uid, code))
 
-    def _perform_Prepare(self, effect: to_do.Prepare) -> None:
+    def _prepare(self, effect: to_do.Prepare) -> None:
         if self._happens(self.faults.silent):
             return
         if self._happens(self.faults.refused):
