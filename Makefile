@@ -22,6 +22,7 @@ soak: .venv/.stamp ## the long loops in full (STOWPLAN_SOAK=N: N times the examp
 
 bench: .venv/.stamp ## print throughput; no figure is asserted
 	$(BIN)/python bench/decide.py
+	$(BIN)/python bench/machine.py
 
 demo: .venv/.stamp ## place 5,000 generated pods on 1,000 nodes
 	$(BIN)/stowplan simulate

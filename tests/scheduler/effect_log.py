@@ -1,0 +1,58 @@
+"""The effects of a voyage, a line each: what a process with another hash seed must print too.
+
+Run: python -m tests.scheduler.effect_log SEED [--wrong]. With --wrong the parked pods that an event
+may help come in the order of a set.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+
+import numpy as np
+
+from stowplan.messages.effects import Effect
+from stowplan.messages.events import Event
+from stowplan.queue import QueueEntry
+from stowplan.queue.parked import Parked
+from tests.scheduler.voyage import Voyage
+
+N_STEPS = 120
+
+
+class Logged(Voyage):
+    """A voyage that keeps every effect."""
+
+    def __init__(self, seed: int) -> None:
+        self.effects: list[Effect] = []
+        super().__init__(np.random.default_rng(seed))
+
+    def call(self, batch: list[Event], heads_max: int = 1000) -> list[Effect]:
+        effects = super().call(batch, heads_max)
+        self.effects += effects
+        return effects
+
+
+def effect_log(seed: int) -> list[str]:
+    """The effects of the voyage of a seed."""
+    voyage = Logged(seed)
+    for _ in range(N_STEPS):
+        voyage.step()
+    return [repr(effect) for effect in voyage.effects]
+
+
+def in_order_of_a_set(self: Parked, plugins: Iterable[str]) -> list[QueueEntry]:
+    """The wrong variant of Parked.refused_by."""
+    keys = {key for plugin in plugins for key in self._by_plugin.get(plugin, {})}
+    return [self.entries[key] for key in keys]
+
+
+def main() -> None:
+    """Print the log."""
+    if "--wrong" in sys.argv:
+        Parked.refused_by = in_order_of_a_set  # type: ignore[method-assign]
+    print("\n".join(effect_log(int(sys.argv[1]))))
+
+
+if __name__ == "__main__":
+    main()
