@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stowplan.config.document import NODES_MAX, documents
+from stowplan.config.document import VALUES_MAX, documents
 from stowplan.config.strict import Problems
 
 
@@ -157,13 +157,23 @@ def test_tags_make_nothing(text: str) -> None:
     assert complaint.endswith("wanted plain data without tags")
 
 
-def test_control_characters() -> None:
-    (complaint,) = complaints("a: 1\nb: \x01")
+@pytest.mark.parametrize("before", ["a: 1\nb: ", "ä: ö\nü: "])
+def test_control_characters(before: str) -> None:
+    (complaint,) = complaints(f"{before}\x01")
     assert complaint.startswith("character 9: got ")
+
+
+def test_numbers_of_any_length_are_left_to_the_walk() -> None:
+    assert read(f"a: {2**63}") == [{"a": 2**63}]
+
+
+def test_written_values_count_too() -> None:
+    (complaint,) = complaints(f"[{'1,' * VALUES_MAX}]")
+    assert complaint.endswith(f"got what comes to more, wanted at most {VALUES_MAX} values")
 
 
 def test_aliases_of_aliases_do_not_exhaust_the_machine() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 12)]
     (complaint,) = complaints("\n".join(lines))
-    assert complaint.endswith(f"wanted at most {NODES_MAX} values")
+    assert complaint.endswith(f"wanted at most {VALUES_MAX} values")

@@ -30,13 +30,12 @@ from stowplan.scheduler.journey import Stage
 from stowplan.testing import node, pod
 from tests.property.wrong import assert_caught
 from tests.scenarios.script import made
-from tests.scheduler.effect_log import effect_log
 from tests.scheduler.voyage import ROUGH, Voyage
 from tests.soak import examples
 
 SEEDS = st.integers(0, 2**32 - 1)
 STEPS = st.integers(1, 80)
-UNCERTAIN = replace(ROUGH, late=0)
+UNCERTAIN = replace(ROUGH, late=0, lost=3)
 """Faults after which a pod may be bound or not, but not later than anybody says."""
 
 
@@ -199,28 +198,24 @@ def test_room_that_is_given_up_before_the_watch_confirms_is_noticed(
 
 # The same whatever the hash seed.
 
+VOYAGES = ("1", "2", "3", "4")
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_two_hash_seeds_give_the_same_effects(seed: int) -> None:
-    first, second = (logged(hash_seed, seed) for hash_seed in ("1", "2"))
+
+def test_two_hash_seeds_give_the_same_effects() -> None:
+    first, second = logged("1", *VOYAGES), logged("2", *VOYAGES)
     assert first == second
-    assert len(first.splitlines()) > 100
+    assert len(first.splitlines()) > 500
 
 
 def test_effects_in_the_order_of_a_set_are_noticed() -> None:
     """Wrong: parked pods that an event may help are gathered in a set."""
-    logs = {logged(hash_seed, 1, "--wrong") for hash_seed in "123456"}
-    assert len(logs) > 1
+    assert logged("1", *VOYAGES, "--wrong") != logged("2", *VOYAGES, "--wrong")
 
 
-def test_the_log_of_this_process_is_the_one_of_another() -> None:
-    assert "\n".join(effect_log(1)) == logged("7", 1).decode().rstrip("\n")
-
-
-def logged(hash_seed: str, *arguments: object) -> bytes:
-    """What a voyage's machine does in a process of its own."""
+def logged(hash_seed: str, *arguments: str) -> bytes:
+    """What machines do in a process of their own."""
     return subprocess.run(
-        [sys.executable, "-m", "tests.scheduler.effect_log", *map(str, arguments)],
+        [sys.executable, "-m", "tests.scheduler.effect_log", *arguments],
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
         capture_output=True,
         check=True,

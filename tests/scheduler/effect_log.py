@@ -1,7 +1,7 @@
 """The effects of a voyage, a line each: what a process with another hash seed must print too.
 
-Run: python -m tests.scheduler.effect_log SEED [--wrong]. With --wrong the parked pods that an event
-may help come in the order of a set.
+Run: python -m tests.scheduler.effect_log SEED... [--wrong]. With --wrong the parked pods that an
+event may help come in the order of a set.
 """
 
 from __future__ import annotations
@@ -47,12 +47,14 @@ def in_order_of_a_set(self: Parked, plugins: Iterable[str]) -> list[QueueEntry]:
     return [self.entries[key] for key in keys]
 
 
-def main() -> None:
-    """Print the log."""
-    if "--wrong" in sys.argv:
+def main(*arguments: str) -> None:
+    """Print the logs of the seeds."""
+    if "--wrong" in arguments:
         Parked.refused_by = in_order_of_a_set  # type: ignore[method-assign]
-    print("\n".join(effect_log(int(sys.argv[1]))))
+    for seed in arguments:
+        if seed.isdecimal():
+            print("\n".join(effect_log(int(seed))))
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

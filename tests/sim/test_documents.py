@@ -1,13 +1,11 @@
 """YAML and JSON to documents: what is read, as what, and where it is wrong."""
 
-import re
 from typing import Any
 
 import pytest
 
-from stowplan.config.document import documents as config_documents
-from stowplan.config.strict import Problems
-from stowplan.sim.documents import ALIASED_MAX, DEPTH_MAX, documents
+from stowplan.objects.documents import ALIASED_MAX, DEPTH_MAX
+from stowplan.sim.documents import documents
 from stowplan.sim.input_error import InputError
 
 
@@ -81,22 +79,6 @@ def test_scalars(text: str, wanted: Any) -> None:
     ((value,),) = (tree.values() for tree in trees(f"a: {text}\n"))
     assert value == wanted
     assert type(value) is type(wanted)
-
-
-SCALARS = re.findall(
-    r"\S+",
-    "a '1' 1 -1 +1 1.5 .5 1. 1e3 1e-3 1e400 0 00 08 0o17 0b11 0xff 1_0 _1 ~ null Null nULL true "
-    "True tRUE yes NO on Off y n .inf -.Inf .nan .NaN 2026-01-31 12:30 1.2.3 500m 1Gi -- = "
-    "0x 0b 1__0 +0x1f -010 !!str",
-)
-
-
-@pytest.mark.parametrize("text", SCALARS)
-def test_scalars_are_read_as_in_configuration_files(text: str) -> None:
-    problems = Problems()
-    source = f"a: {text}\n"
-    assert str(trees(source)) == str(config_documents(source, problems))
-    assert not problems.found
 
 
 def test_documents_know_where_they_stand() -> None:

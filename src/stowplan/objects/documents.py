@@ -168,6 +168,7 @@ def _after(text: str, position: int) -> str:
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TAG = "tag:yaml.org,2002:"
+_TEXT_TAGS = ("!", f"{_TAG}str")
 
 
 def of_yaml(
@@ -349,7 +350,7 @@ class _Composer:
 
     def _scalar(self, event: Any) -> Any:
         tag, text = event.tag, event.value
-        if tag in ("!", f"{_TAG}str") or (tag is None and not event.implicit[0]):
+        if not event.implicit[0] if tag is None else tag in _TEXT_TAGS:
             return text
         value = _resolved(text) if len(text) <= _RESOLVED_MAX else text
         if tag is not None and tag != _TAG + _TAG_OF.get(type(value), "str"):
