@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import stowplan
 from tests.cli.run import check_one_line, run
 
 NODE = 'kind: Node\napiVersion: v1\nmetadata: {name: n}\nstatus: {allocatable: {cpu: "1"}}\n'
@@ -86,3 +87,26 @@ def test_options_that_make_no_sense(arguments: list[str]) -> None:
     ran = run("simulate", *arguments)
     assert ran.code == 2
     assert "Traceback" not in ran.err
+
+
+def test_a_method_that_would_never_be_called(tmp_path: Path) -> None:
+    code = "class P:\n    name = 'P'\n    def prefilter(self): ...\n    def filter(self): ...\n"
+    ran = run("simulate", "--plugin", given(tmp_path, code, "mine.py"))
+    check_one_line(ran, "'prefilter'", "did you mean 'pre_filter'?")
+
+
+def test_a_class_that_is_nearly_a_plugin(tmp_path: Path) -> None:
+    code = (
+        "class P:\n    name = 'P'\n    def fliter(self): ...\nclass Q:\n    def score(self): ...\n"
+    )
+    ran = run("simulate", "--plugin", given(tmp_path, code, "mine.py"))
+    check_one_line(ran, "class P implements no", "did you mean 'filter'?", "class Q has no `name`")
+
+
+def test_no_path_is_no_generated_cluster() -> None:
+    with pytest.raises(stowplan.InputError, match="at least one"):
+        stowplan.simulate([])
+
+
+def test_a_negative_seed() -> None:
+    assert run("simulate", "--seed", "-5").code == 2

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from stowplan.cli.explain_table import print_explanation
 from stowplan.cli.main import COMMANDS
 from stowplan.cli.parity import marks_of
+from stowplan.cycle.explanation import Explanation, NodeScore, PluginScore
 from tests.cli.run import check_one_line, run
 
 DATA = Path(__file__).parents[1] / "conformance" / "data" / "attempts"
@@ -125,6 +129,17 @@ def test_explain_json_follows_its_schema(cluster: str) -> None:
     refused = next(node for node in told["nodes"] if not node["fits"])
     assert refused["first"]["plugin"] == "TaintToleration"
     assert told["scores"][0]["plugins"]["TaintToleration"] == {"raw": 0, "weight": 3, "final": 300}
+
+
+def test_explain_numbers_nodes_whose_names_are_long() -> None:
+    plugins = {"NodeResourcesFit": PluginScore(68, 1, 68)}
+    scores = tuple(NodeScore(f"ip-10-0-2-{i}.compute.internal", 90 - i, plugins) for i in range(3))
+    explanation = Explanation("v", "a/p", "s", "pending", node=scores[0].name, scores=scores)
+    text = io.StringIO()
+    print_explanation(explanation, Console(file=text, width=60))
+    lines = [line.rstrip() for line in text.getvalue().splitlines()]
+    assert "(1) ip-10-0-2-0.compute.internal" in lines
+    assert any(line.split() == ["RULE", "(1)", "(2)", "(3)"] for line in lines)
 
 
 def test_explain_guesses_the_pod_that_was_meant(cluster: str) -> None:

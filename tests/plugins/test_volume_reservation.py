@@ -67,10 +67,17 @@ def test_reserve_settles_what_is_to_be_written() -> None:
 
 def test_nothing_is_to_be_done_where_all_is_bound() -> None:
     bound = case(pod("c"), [NODE], [claim("c", volume="p"), volume("p")])
-    for asked_for in (bound, case(pod(), [NODE])):
-        framework, state, reserved = reserve(asked_for)
-        assert reserved.is_empty
-        assert framework.run_pre_bind(asked_for.pod, "n1", state).is_success
+    framework, state, reserved = reserve(bound)
+    assert reserved.is_empty
+    assert framework.run_pre_bind(bound.pod, "n1", state).is_success
+
+
+def test_a_pod_without_volumes_reserves_nothing() -> None:
+    bare = case(pod(), [NODE])
+    framework, state = framework_of(VolumeBinding), CycleState()
+    framework.run_pre_filter(bare.pod, bare.snapshot, state)
+    assert framework.run_reserve(bare.pod, "n1", state).is_success
+    assert framework.run_pre_bind(bare.pod, "n1", state).is_success
 
 
 def test_pre_bind_wants_a_reservation_on_that_node() -> None:

@@ -22,7 +22,7 @@ from stowplan.objects.requests import requested
 from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from stowplan.sim.cluster import Cluster, read_cluster
 from stowplan.sim.input_error import InputError
-from stowplan.sim.simulate import VOLUMES_NOTE, Simulation, simulate
+from stowplan.sim.simulate import ORDER_NOTE, VOLUMES_NOTE, Simulation, simulate
 from stowplan.sim.workload import generate
 from stowplan.testing import make
 from tests.sim import trace
@@ -356,7 +356,7 @@ def test_a_volume_that_a_pod_took_is_gone_for_the_next() -> None:
     first, second = outcome(result)
     assert first in ("n0", "n1")
     assert second == "node(s) didn't find available persistent volumes to bind"
-    assert result.summary["notes"] == [VOLUMES_NOTE]
+    assert result.summary["notes"] == [ORDER_NOTE, VOLUMES_NOTE]
 
 
 # What cannot be used.
@@ -476,4 +476,4 @@ def test_without_a_cluster_a_workload_is_generated(monkeypatch: pytest.MonkeyPat
     for nothing in (None, ()):
         result = simulate(nothing, seed=5)
         assert result.summary["pods"] == 40
-        assert result.summary["notes"] == ["generated workload: 10 nodes, 40 pods, seed 5"]
+        assert "generated workload: 10 nodes, 40 pods, seed 5" in result.summary["notes"]

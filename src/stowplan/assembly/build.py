@@ -31,7 +31,7 @@ def configuration_of(
     """
     given = tuple(plugins)
     full = registry()
-    for plugin in installed_plugins():
+    for plugin in installed_plugins(_as_text(text)):
         if plugin not in given:
             full.register(plugin)
     for plugin in given:
@@ -40,6 +40,12 @@ def configuration_of(
     if text is None:
         return config.default(full, defaults), full
     return config.parse(text, source, full, defaults), full
+
+
+def _as_text(text: str | bytes | None) -> str:
+    if text is None:
+        return ""
+    return text if isinstance(text, str) else text.decode(errors="replace")
 
 
 def frameworks_for(

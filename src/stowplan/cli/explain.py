@@ -9,6 +9,7 @@ import msgspec
 
 from stowplan.cli import options
 from stowplan.cli.explain_table import print_explanation
+from stowplan.cli.screen import screen
 from stowplan.sim.explain import explain
 
 
@@ -31,13 +32,14 @@ def command(
 ) -> None:
     """Say, node by node, which rules refuse POD, what it needs and what there is.
 
-    POD is a name or NAMESPACE/NAME. A placed pod is judged as if it were to be placed now. Exit
-    code 1 when no node takes it.
+    POD is a name or NAMESPACE/NAME. It is judged on the cluster as given, before other pending
+    pods are placed; a placed pod as if it were to be placed now. Exit code 1 when no node takes
+    it.
     """
     key = pod if "/" in pod else f"{namespace}/{pod}"
     explanation = explain(key, clusters, config=config_file, plugins=plugin_files, profile=profile)
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(explanation), indent=2))
     else:
-        print_explanation(explanation)
+        print_explanation(explanation, screen())
     sys.exit(0 if explanation.fits_somewhere else 1)

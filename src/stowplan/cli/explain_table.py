@@ -13,12 +13,15 @@ from stowplan.cycle.explanation import Explanation, NodeExplanation, NodeScore
 NODES_LISTED = 20
 NAMES_SHOWN = 4
 DETAILS_SHOWN = 3
+CELL_WIDTH = 9
 
 
-def print_explanation(explanation: Explanation, console: Console | None = None) -> None:
+def print_explanation(explanation: Explanation, screen: Console) -> None:
     """Print for a terminal; wide tables fold to its width."""
-    screen = Console(highlight=False) if console is None else console
     screen.print(_headline(explanation))
+    if explanation.state == "pending":
+        text = "judged on the cluster as given, before other pending pods are placed"
+        screen.print(Text(text, style="dim"))
     if explanation.message:
         screen.print(Text(explanation.message, style="dim"))
     if explanation.pod_refusal is not None:
@@ -29,7 +32,7 @@ def print_explanation(explanation: Explanation, console: Console | None = None) 
         few = len(refused) <= NODES_LISTED
         screen.print(_by_node(refused) if few else _by_reason(refused))
     if explanation.scores:
-        screen.print(_scores(explanation.scores, explanation.current_node))
+        _print_scores(explanation.scores, explanation.current_node, screen)
     if explanation.preemption is not None:
         screen.print(_preemption(explanation))
 
@@ -90,20 +93,27 @@ def _examples(nodes: list[NodeExplanation]) -> str:
     return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
 
 
-def _scores(scores: tuple[NodeScore, ...], current: str) -> Table:
-    """Rules down, nodes across: as many nodes as there are is as wide as it gets."""
+def _print_scores(scores: tuple[NodeScore, ...], current: str, screen: Console) -> None:
+    """Rules down, nodes across; nodes whose names are too long for that get a number."""
     shown = scores[:NAMES_SHOWN]
     shown += tuple(score for score in scores[NAMES_SHOWN:] if score.name == current)
+    rules = [f"{name} x{score.weight}" for name, score in shown[0].plugins.items()]
+    names = [score.name for score in shown]
+    width = max(map(len, rules)) + sum(2 + max(len(name), CELL_WIDTH) for name in names)
+    if width > screen.width:
+        names = [f"({number})" for number in range(1, len(shown) + 1)]
     table = _table("\nScores: final (raw); final is the normalised score times the weight", "RULE")
-    for score in shown:
-        table.add_column(score.name, justify="right", overflow="fold")
-    for plugin in shown[0].plugins:
+    table.columns[0].no_wrap = True
+    for name in names:
+        table.add_column(name, justify="right", no_wrap=True)
+    for plugin, rule in zip(shown[0].plugins, rules, strict=True):
         cells = [score.plugins[plugin] for score in shown]
-        table.add_row(
-            f"{plugin} x{cells[0].weight}", *(f"{cell.final} ({cell.raw})" for cell in cells)
-        )
+        table.add_row(rule, *(f"{cell.final} ({cell.raw})" for cell in cells))
     table.add_row("total", *(str(score.total) for score in shown), style="bold")
-    return table
+    screen.print(table)
+    for name, score in zip(names, shown, strict=True):
+        if name != score.name:
+            screen.print(Text(f"{name} {score.name}"))
 
 
 def _preemption(explanation: Explanation) -> Text:

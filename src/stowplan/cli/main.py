@@ -22,6 +22,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 """Name -> (module, one line of help). A module is imported when its command is run, not before."""
 
+INTERRUPTED = 130
+
 
 class LazyGroup(click.Group):
     """A group that lists its commands without importing them."""
@@ -49,11 +51,14 @@ def cli() -> None:
 def main(arguments: list[str] | None = None) -> Any:
     """Run the command line; bad input ends in one clear line and exit code 2."""
     try:
-        return cli.main(args=arguments, prog_name="stowplan", standalone_mode=True)
-    except BrokenPipeError:
-        # The reader (`| head`) has seen enough; nothing is wrong.
-        sys.stderr.close()
-        sys.exit(0)
+        code = cli.main(args=arguments, prog_name="stowplan", standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except click.ClickException as problem:
+        problem.show()
+        sys.exit(problem.exit_code)
+    except click.Abort:
+        click.echo("stowplan: stopped", err=True)
+        sys.exit(INTERRUPTED)
     except Exception as problem:
         if not _is_for_the_user(problem):
             raise

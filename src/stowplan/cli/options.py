@@ -34,7 +34,13 @@ plugin = click.option(
     type=click.Path(dir_okay=False),
     help="A file with plugins of your own. Repeatable.",
 )
-seed = click.option("--seed", type=int, default=0, show_default=True, help="Seed of every draw.")
+seed = click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Seed of every draw.",
+)
 out = click.option(
     "--out", metavar="DIR", type=click.Path(), help="Write the results into this directory."
 )

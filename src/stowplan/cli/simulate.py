@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from stowplan.cli import options
+from stowplan.cli.screen import screen
 from stowplan.sim.cluster import Cluster, read_cluster
 from stowplan.sim.outputs import check_directory
 from stowplan.sim.simulate import Simulation, simulate
@@ -74,11 +75,11 @@ def command(
     if output == "json":
         click.echo(json.dumps(result.summary, indent=2))
     else:
-        screen = Console(highlight=False)
-        _print(result.summary, screen)
+        paper = screen()
+        _print(result.summary, paper)
         if out is not None:
             written = f"Written: {out}/placements.jsonl, {out}/summary.json"
-            screen.print(Text(written), soft_wrap=True)
+            paper.print(Text(written), soft_wrap=True)
     sys.exit(1 if strict and result.summary["placed"] < result.summary["pods"] else 0)
 
 
@@ -97,9 +98,9 @@ def _run(
         TimeElapsedColumn(),
     )
     # The bar is for whoever watches: on standard error, and only where that is a terminal.
-    screen = Console(stderr=True)
-    still = not screen.is_terminal
-    with Progress(*columns, console=screen, transient=True, disable=still) as progress:
+    console = Console(stderr=True)
+    still = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=still) as progress:
         task = progress.add_task("placing", total=len(cluster.pending()))
         return simulate(
             cluster,
@@ -111,8 +112,10 @@ def _run(
         )
 
 
-def _print(summary: dict[str, Any], screen: Console) -> None:
-    screen.print(
+def _print(summary: dict[str, Any], paper: Console) -> None:
+    if not summary["pods"]:
+        paper.print("No pod waits for a node.")
+    paper.print(
         f"[bold]{summary['placed']:,} of {summary['pods']:,} pods placed[/bold]"
         f" on {summary['nodes']:,} nodes, {summary['pods_per_s']:,.0f} pods/s"
     )
@@ -126,21 +129,23 @@ def _print(summary: dict[str, Any], screen: Console) -> None:
         if len(failed) > REASONS_SHOWN:
             rest = sum(count for _, count in failed[REASONS_SHOWN:])
             table.add_row(f"{rest:,}", f"{len(failed) - REASONS_SHOWN} more reasons")
-        screen.print(table)
+        paper.print(table)
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("RESOURCE")
     for column in ("REQUESTED", "OF", "SHARE"):
         table.add_column(column, justify="right")
     for resource, use in summary["utilisation"].items():
+        if not use["requested"]:
+            continue
         table.add_row(
             resource,
             rounded(resource, use["requested"]),
             rounded(resource, use["allocatable"]),
             f"{use['share']:.1%}",
         )
-    screen.print(table)
+    paper.print(table)
     for note in summary["notes"]:
-        screen.print(Text(f"Note: {note}"), soft_wrap=True)
+        paper.print(Text(f"Note: {note}"), soft_wrap=True)
 
 
 def rounded(resource: str, amount: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -109,7 +110,7 @@ def _blamed(function: Call, plugin: object, method: str, offered: tuple[str, ...
         except Exception as failure:
             raise ContractError(
                 f"plugin {name!r}: {method}{_about(offered, values)} raised "
-                f"{type(failure).__name__}: {failure}"
+                f"{type(failure).__name__}: {failure}{place_of(failure)}"
             ) from failure
         if wanted is not None and not isinstance(answer, wanted):
             raise ContractError(
@@ -146,5 +147,15 @@ def constructed(plugin: type[Any], given: Mapping[str, Any], *, in_tree: bool) -
         if in_tree or isinstance(failure, ContractError):
             raise
         raise ContractError(
-            f"plugin {plugin.name!r}: the constructor raised {type(failure).__name__}: {failure}"
+            f"plugin {plugin.name!r}: the constructor raised "
+            f"{type(failure).__name__}: {failure}{place_of(failure)}"
         ) from failure
+
+
+def place_of(failure: Exception) -> str:
+    """ " (packed.py:14 in score)": where an exception was raised, the innermost frame."""
+    frames = traceback.extract_tb(failure.__traceback__)
+    if not frames:
+        return ""
+    last = frames[-1]
+    return f" ({last.filename.rpartition('/')[2]}:{last.lineno} in {last.name})"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+
 EXTENSION_POINTS: dict[str, str] = {
     "preEnqueue": "pre_enqueue",
     "queueSort": "less",
@@ -45,6 +47,23 @@ OFFERED: dict[str, tuple[str, ...]] = {
     "explain": ("pod", "node", "state"),
 }
 """Method -> the parameters on offer, in the order in which the runtime passes them."""
+
+
+def public_methods(plugin: type) -> tuple[str, ...]:
+    """The names of the methods that a class defines for others."""
+    return tuple(
+        name for name in dir(plugin) if not name.startswith("_") and callable(getattr(plugin, name))
+    )
+
+
+def near_point(method: str) -> str:
+    """ " (did you mean 'filter'?)" for a name that is nearly one of OFFERED, else ""."""
+    if method in OFFERED:
+        return ""
+    bare = {name.replace("_", ""): name for name in OFFERED}
+    plain = method.replace("_", "").lower()
+    close = [bare[plain]] if plain in bare else difflib.get_close_matches(method, OFFERED, 1, 0.8)
+    return f" (method {method!r}: did you mean {close[0]!r}?)" if close else ""
 
 
 def points_of(plugin: type) -> tuple[str, ...]:

@@ -14,7 +14,12 @@ from msgspec.structs import replace
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Container, PodSpec
-from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from stowplan.objects.storage import (
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PhaseStatus,
+    StorageClass,
+)
 from stowplan.objects.workload import Namespace
 
 NAMESPACE_LABEL = "kubernetes.io/metadata.name"
@@ -28,6 +33,11 @@ def with_defaults(found: Object) -> Object:
             return replace(found, status=status)
         case StorageClass() if found.volume_binding_mode is None:
             return replace(found, volume_binding_mode="Immediate")
+        case PersistentVolume() if not found.status.phase:
+            # Manifests say nothing of the phase; the controller would find an unclaimed volume
+            # available and a claimed one bound.
+            phase = PhaseStatus("Bound" if found.spec.claim_ref else "Available")
+            return with_defaults(replace(found, status=phase))
         case PersistentVolume() | PersistentVolumeClaim():
             # A volume knows its claim by uid.
             own = found.key if isinstance(found, PersistentVolumeClaim) else found.name

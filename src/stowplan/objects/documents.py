@@ -208,7 +208,10 @@ def _place(mark: Any) -> str:
 
 
 class _Anchored(NamedTuple):
-    """What an alias stands for. n_values: in it, itself included. height: levels below it."""
+    """What an alias stands for. n_values: in it, itself included.
+
+    height: how many levels of lists and mappings stand below it, -1 when it is none itself.
+    """
 
     tree: Any
     n_values: int
@@ -283,7 +286,7 @@ class _Composer:
         self.anchors[anchor] = None
         if type(event) is yaml.ScalarEvent:
             tree = self._scalar(event)
-            self.anchors[anchor] = _Anchored(tree, 1, 0)
+            self.anchors[anchor] = _Anchored(tree, 1, -1)
             return tree
         self._reach(event, depth)
         n_before, outer = self.n_values - 1, self.deepest
@@ -307,8 +310,7 @@ class _Composer:
         if self.n_aliased > ALIASED_MAX:
             wanted = f"at most {ALIASED_MAX} values by alias"
             raise Unreadable(place, "what comes to more", wanted)
-        if isinstance(target.tree, list | dict):
-            self._reach(event, depth + target.height)
+        self._reach(event, depth + target.height)
         return target.tree
 
     def _sequence(self, event: Any, depth: int) -> list[Any]:

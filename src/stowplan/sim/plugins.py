@@ -9,9 +9,11 @@ from typing import Any
 from stowplan.assembly.plugin_files import plugins_of_file
 
 
-def plugin_classes(plugins: Iterable[type[Any] | str | Path]) -> tuple[type[Any], ...]:
+def plugin_classes(
+    plugins: Iterable[type[Any] | str | Path] | str | Path,
+) -> tuple[type[Any], ...]:
     """The classes, files replaced by the plugins that they define; raises ContractError."""
     found: list[type[Any]] = []
-    for plugin in plugins:
+    for plugin in [plugins] if isinstance(plugins, str | Path) else plugins:
         found += [plugin] if isinstance(plugin, type) else plugins_of_file(str(plugin))
     return tuple(found)

@@ -1,9 +1,9 @@
 """simulate(): places the waiting pods of a cluster, one after the other.
 
 Pods come in the order of their arrival; each is decided on all nodes, and a placed pod counts for
-the next one. Nobody leaves: what preemption would evict stays, and the pod waits.
+the next one. Nobody leaves, so PostFilter (preemption) is left out: nobody would go.
 
-Differs: the original's queue sorts by priority first and tries refused pods again.
+Differs: the original's queue sorts by priority first, tries refused pods again and preempts.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from stowplan.sim.workload import generate
 PLACEMENTS = "placements.jsonl"
 SUMMARY = "summary.json"
 WAITING = "waiting on permit, which is not simulated yet"
+ORDER_NOTE = "pods are tried once, in order of arrival; priority and preemption do not count yet"
 EXTENDERS_NOTE = "extenders are not simulated yet: nobody is asked"
 VOLUMES_NOTE = "volumes count as bound once a pod is placed; provisioning is not simulated"
 
@@ -89,7 +90,7 @@ def simulate(
 ) -> Simulation:
     """Place the pending pods of a cluster and say what became of each.
 
-    cluster: files and directories as for `--cluster`, or a Cluster; None or nothing: a generated
+    cluster: files and directories as for `--cluster`, or a Cluster; None: a generated
     workload. config: a KubeSchedulerConfiguration, or its file. plugins: classes, or files that
     define some. seed: of the generated workload and of ties between nodes. profile: let this
     one decide every pod. Raises InputError, ConfigError and ContractError.
@@ -120,8 +121,7 @@ def simulate(
 def _cluster(cluster: Cluster | str | Path | Iterable[str | Path] | None, seed: int) -> Cluster:
     if isinstance(cluster, Cluster):
         return cluster
-    named = [cluster] if isinstance(cluster, str | Path) else list(cluster or ())
-    return read_cluster(named) if named else generate(seed=seed)
+    return generate(seed=seed) if cluster is None else read_cluster(cluster)
 
 
 def _deciders(
@@ -135,7 +135,16 @@ def _deciders(
     configuration, registry = configuration_of(text, source, classes)
     if isinstance(config, Configuration):
         configuration = config
-    return configuration, frameworks_for(configuration, registry)
+    return configuration, frameworks_for(without_post_filter(configuration), registry)
+
+
+def without_post_filter(configuration: Configuration) -> Configuration:
+    """The configuration without preemption: nobody would evict its victims."""
+    profiles = {
+        name: msgspec.structs.replace(profile, points={**profile.points, "postFilter": ()})
+        for name, profile in configuration.profiles.items()
+    }
+    return msgspec.structs.replace(configuration, profiles=profiles)
 
 
 def _check_profile(profile: str, configuration: Configuration) -> None:
@@ -227,7 +236,7 @@ class _Run:
 
     def notes(self) -> list[str]:
         """What a user should know of how it was done."""
-        return [VOLUMES_NOTE] if self.has_volumes else []
+        return [ORDER_NOTE, VOLUMES_NOTE] if self.has_volumes else [ORDER_NOTE]
 
 
 def _nowhere(pod: Pod, reason: str, message: str = "") -> Placement:

@@ -1,0 +1,76 @@
+"""A machine at hand: pods and nodes by name, effects by kind."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from stowplan.messages import events as happened
+from stowplan.messages.effects import Effect
+from stowplan.messages.events import Event
+from stowplan.objects.pod import Pod
+from stowplan.scheduler.journey import Stage
+from stowplan.scheduler.machine import Machine
+from stowplan.testing import node, pod
+from tests.scenarios.script import made, rendered
+from tests.scheduler.world import EPOCH, SECOND
+
+E = TypeVar("E")
+
+
+class Bridge:
+    """A machine with one node and a clock; every call is validated."""
+
+    def __init__(self, *, cpu: str = "4", **settings: str) -> None:
+        self.machine: Machine = made(**settings)
+        self.now = 0
+        self.effects: list[Effect] = []
+        self.told(happened.NodeAdded(node("n1", cpu=cpu)))
+
+    def told(self, *events: Event, heads_max: int = 1000) -> list[Effect]:
+        """What the machine does about these events."""
+        effects = self.machine.handle(events, self.now, heads_max)
+        self.machine.validate()
+        self.effects += effects
+        return effects
+
+    def lines(self, *events: Event) -> list[str]:
+        """The same, written down as in scripts."""
+        return [rendered(effect) for effect in self.told(*events)]
+
+    def add(self, name: str, **settings: Any) -> Pod:
+        """A pod is there."""
+        made_pod = pod(name, **settings)
+        self.told(happened.PodAdded(made_pod))
+        return made_pod
+
+    def after(self, seconds: float) -> list[Effect]:
+        """Time passes."""
+        self.now += round(seconds * SECOND)
+        return self.told(happened.Tick())
+
+    def last(self, kind: type[E], name: str = "") -> E:
+        """The latest effect of a kind, about a pod if one is named."""
+        found = [
+            effect
+            for effect in self.effects
+            if isinstance(effect, kind) and name in ("", getattr(effect, "name", ""))
+        ]
+        assert found, f"no {kind.__name__} about {name!r}"
+        return found[-1]
+
+    def stage(self, name: str) -> Stage | None:
+        """Where a pod's journey stands."""
+        stages = {journey.pod.name: journey.stage for _, journey in self.machine.bindings}
+        return stages.get(name)
+
+
+def bound(one: Pod, to: str = "n1") -> Pod:
+    """The pod as the watch shows it on a node."""
+    return replace(one, spec=replace(one.spec, node_name=to))
+
+
+def leaving(one: Pod) -> Pod:
+    """The pod as it is being deleted."""
+    return replace(one, metadata=replace(one.metadata, deletion_timestamp=EPOCH))

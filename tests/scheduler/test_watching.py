@@ -1,0 +1,196 @@
+"""What the watch says, and what it makes pods do."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from stowplan.framework.clusterevents import (
+    ASSIGNED_POD_ADD,
+    ASSIGNED_POD_DELETE,
+    ClusterEvent,
+)
+from stowplan.messages import effects as to_do
+from stowplan.messages import events as happened
+from stowplan.objects.meta import ObjectMeta
+from stowplan.objects.pod import Pod
+from stowplan.objects.storage import PersistentVolumeClaim
+from stowplan.objects.workload import Namespace
+from stowplan.scheduler.journey import Stage
+from stowplan.scheduler.watching import continues, is_same
+from stowplan.testing import node, pod
+from tests.scheduler.bridge import Bridge, bound
+
+
+class Listening(Bridge):
+    """A machine whose queue's moves are written down: the event's label and who is looked at."""
+
+    def __init__(self, **settings: str) -> None:
+        self.heard: list[str] = []
+        super().__init__(**settings)
+        move = self.machine.queue.move
+
+        def listen(event: ClusterEvent, old, new, now, only=None) -> None:  # type: ignore[no-untyped-def]
+            self.heard.append(event.label)
+            self.only = only
+            move(event, old, new, now, only)
+
+        self.machine.queue.move = listen  # type: ignore[method-assign]
+
+
+def version(one: Pod, number: int) -> Pod:
+    return replace(one, metadata=replace(one.metadata, resource_version=str(number)))
+
+
+# Pods.
+
+
+def test_a_bound_pod_is_heard_of_when_it_comes_changes_and_goes() -> None:
+    bridge = Listening()
+    web = pod("web", on="n1")
+    bridge.told(happened.PodAdded(web))
+    labelled = replace(web, metadata=replace(web.metadata, labels={"app": "web"}))
+    bridge.told(happened.PodUpdated(labelled))
+    bridge.told(happened.PodDeleted(labelled))
+    assert bridge.heard == [
+        ASSIGNED_POD_ADD.label,
+        "AssignedPodUpdatePodLabel",
+        ASSIGNED_POD_DELETE.label,
+    ]
+
+
+def test_what_is_named_again_is_no_news() -> None:
+    bridge = Listening()
+    web, api = version(pod("web", on="n1"), 7), version(pod("api", cpu="100"), 8)
+    bridge.told(happened.PodAdded(web), happened.PodAdded(api))
+    entry = bridge.machine.queue.get("default/api")
+    assert entry is not None
+    bridge.heard.clear()
+    again = version(pod("web", on="n1"), 7), version(pod("api", cpu="100"), 8)
+    bridge.told(*map(happened.PodAdded, again))
+    assert (bridge.heard, entry.attempts) == ([], 1)
+
+
+def test_a_version_is_that_of_one_pod() -> None:
+    web = version(pod("web", uid="1"), 7)
+    assert is_same(web, version(pod("web", uid="1"), 7))
+    assert not is_same(web, version(pod("web", uid="2"), 7))
+    assert not is_same(web, version(pod("web", uid="1"), 8))
+    assert not is_same(pod("web"), pod("web"))
+
+
+def test_a_pod_does_not_leave_its_node() -> None:
+    assert continues(pod("web"), pod("web", on="n1"))
+    assert not continues(pod("web", on="n1"), pod("web"))
+    assert not continues(pod("web", on="n1"), pod("web", on="n2"))
+    assert not continues(pod("web", uid="1"), pod("web", uid="2"))
+
+
+def test_a_pod_that_left_its_node_is_one_that_went_and_came() -> None:
+    bridge = Bridge(cpu="1")
+    bridge.told(happened.PodAdded(pod("web", cpu="1", on="n1")))
+    bridge.told(happened.PodUpdated(pod("web", cpu="1")))
+    assert bridge.stage("web") is Stage.BINDING
+
+
+def test_a_pod_of_others_is_counted_when_it_is_bound_and_not_before() -> None:
+    bridge = Bridge()
+    foreign = pod("web", scheduler="other")
+    bridge.told(happened.PodAdded(foreign))
+    assert len(bridge.machine.queue) == 0
+    bridge.told(happened.PodUpdated(bound(foreign)))
+    assert bridge.machine.cache.nodes.knows_pod(foreign.uid)
+    bridge.told(happened.PodDeleted(bound(foreign)))
+    assert not bridge.machine.cache.nodes.knows_pod(foreign.uid)
+
+
+def test_the_end_of_a_pod_that_nobody_knows_is_no_news() -> None:
+    bridge = Listening()
+    bridge.told(happened.PodDeleted(pod("web", on="n1")))
+    assert bridge.heard == []
+
+
+def test_a_nominated_pod_that_goes_wakes_those_of_its_priority_and_below() -> None:
+    bridge = Listening()
+    bridge.add("vip", cpu="100", priority=5, nominated="n1")
+    bridge.heard.clear()
+    bridge.told(happened.PodDeleted(pod("vip", cpu="100", priority=5, nominated="n1")))
+    assert bridge.heard == [ASSIGNED_POD_DELETE.label]
+    assert bridge.only is not None
+    assert [bridge.only(pod("x", priority=each)) for each in (4, 5, 6)] == [True, True, False]
+
+
+def test_so_does_one_whose_nomination_is_changed() -> None:
+    bridge = Listening()
+    bridge.add("vip", cpu="100", priority=5, nominated="n1")
+    bridge.heard.clear()
+    bridge.told(happened.PodUpdated(pod("vip", cpu="100", priority=5, nominated="n2")))
+    assert bridge.heard == [ASSIGNED_POD_DELETE.label]
+    bridge.told(happened.PodUpdated(pod("vip", cpu="100", priority=5, nominated="n2")))
+    assert bridge.heard == [ASSIGNED_POD_DELETE.label]
+
+
+def test_a_pod_that_goes_unnominated_wakes_nobody() -> None:
+    bridge = Listening()
+    big = bridge.add("big", cpu="100")
+    bridge.told(happened.PodDeleted(big))
+    assert bridge.heard == []
+
+
+def test_changes_of_a_pod_that_waits_at_permit_are_kept_for_its_next_attempt() -> None:
+    bridge = Bridge(plugins="Captain")
+    web = bridge.add("web", labels={"captain": "60"})
+    changed = replace(web, metadata=replace(web.metadata, labels={"app": "web"}))
+    assert bridge.told(happened.PodUpdated(changed)) == []
+    bridge.told(happened.Rejected(web.uid, "Captain"))
+    entry = bridge.machine.queue.get(web.key)
+    assert entry is not None
+    assert entry.pod.labels == {"app": "web"}
+
+
+# Nodes.
+
+
+def test_a_node_is_heard_of_by_what_has_changed_about_it() -> None:
+    bridge = Listening()
+    bridge.told(happened.NodeAdded(node("n2", cpu="1")))
+    bridge.told(happened.NodeUpdated(node("n2", cpu="2", taints=["gpu:NoSchedule"])))
+    bridge.told(happened.NodeUpdated(node("n2", cpu="2", taints=["gpu:NoSchedule"])))
+    bridge.told(happened.NodeDeleted(node("n2")))
+    assert bridge.heard == [
+        "NodeAdd",
+        "NodeUpdateNodeAllocatable",
+        "NodeUpdateNodeTaint",
+        "NodeDelete",
+    ]
+
+
+# Others.
+
+
+@pytest.mark.parametrize("is_heard", [True, False])
+def test_other_objects_are_read_by_rules_and_some_are_heard_of(is_heard: bool) -> None:
+    bridge = Listening()
+    kind = PersistentVolumeClaim if is_heard else Namespace
+    value = kind(metadata=ObjectMeta(name="data"))
+    key = "default/data" if is_heard else "data"
+    bridge.told(happened.ObjectAdded(value))
+    assert bridge.machine.cache.world.find(kind, key) is value
+    bridge.told(happened.ObjectUpdated(value))
+    bridge.told(happened.ObjectDeleted(value))
+    bridge.told(happened.ObjectDeleted(value))
+    assert bridge.machine.cache.world.find(kind, key) is None
+    whole = "PersistentVolumeClaim"
+    assert bridge.heard == ([f"{whole}Add", f"{whole}Update", f"{whole}Delete"] * is_heard)
+
+
+def test_a_claim_that_is_made_has_its_pod_tried_again() -> None:
+    bridge = Bridge()
+    bridge.add("web", claims=["data"])
+    assert bridge.stage("web") is None
+    meta = ObjectMeta(name="data", namespace="default")
+    bridge.told(happened.ObjectAdded(PersistentVolumeClaim(metadata=meta)))
+    entry = bridge.machine.queue.get("default/web")
+    assert entry is not None
+    assert entry.attempts == 2
+    assert isinstance(bridge.effects[-1], to_do.PatchStatus)
