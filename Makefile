@@ -6,7 +6,7 @@ PYTHON ?=
 PYTEST := $(BIN)/python -m pytest -q -n auto --maxprocesses 8 --dist loadgroup
 
 .DELETE_ON_ERROR:
-.PHONY: help check test soak bench demo dist lock clean lint format types floors quick whole
+.PHONY: help check test soak bench demo dist golden lock clean lint format types floors quick whole
 
 help:
 	@echo 'Targets:'
@@ -20,8 +20,12 @@ test: lint whole   ## everything but the long loops
 soak: .venv/.stamp ## the long loops in full (STOWPLAN_SOAK=N: N times the examples, 20 by default)
 	STOWPLAN_SOAK="$${STOWPLAN_SOAK:-20}" $(PYTEST) -m 'soak or hypothesis'
 
+golden: .venv/.stamp ## write the answers of tests/scenarios anew: the diff is the review
+	STOWPLAN_GOLDEN=1 $(PYTEST) tests/scenarios
+
 bench: .venv/.stamp ## print throughput; no figure is asserted
 	$(BIN)/python bench/decide.py
+	$(BIN)/python bench/decide.py --existing 20000
 	$(BIN)/python bench/machine.py
 
 demo: .venv/.stamp ## place 5,000 generated pods on 1,000 nodes

@@ -229,3 +229,12 @@ def test_signature_is_what_is_asked_for() -> None:
     assert rule.signature(pod("cpu=1")) != rule.signature(pod("cpu=2"))
     # The score sees that one of them names no memory.
     assert rule.signature(pod("cpu=1")) != rule.signature(pod("cpu=1 memory=0"))
+
+
+def test_pods_that_share_a_signature_share_their_codes() -> None:
+    """Kept columns are read with another pod's request, so its order must be the same."""
+    rule = NodeResourcesFit(NodeResourcesFitArgs(), Handle(FeatureGates()))
+    first = pod("example.com/a=1 example.com/b=1")
+    other = pod("example.com/b=1 example.com/a=1")
+    assert rule.wanted(first) != rule.wanted(other)
+    assert rule.signature(first) != rule.signature(other)

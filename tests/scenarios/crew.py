@@ -69,6 +69,15 @@ class Winch(Crane):
     label = "winch"
 
 
+class Loadmaster:
+    """PreBind: `loadmaster=no` refuses at once."""
+
+    name = "Loadmaster"
+
+    def pre_bind(self, pod: Pod) -> Status:
+        return unschedulable("too heavy") if pod.labels.get("loadmaster") == "no" else OK
+
+
 class Purser:
     """Reserve: `purser=no` refuses. What is reserved is counted, to see that it is given back."""
 
@@ -167,4 +176,7 @@ class Saboteur:
         return OK
 
 
-CREW = {one.name: one for one in (Captain, Mate, Crane, Winch, Purser, Pilot, Signaller, Saboteur)}
+CREW = {
+    one.name: one
+    for one in (Captain, Mate, Crane, Winch, Loadmaster, Purser, Pilot, Signaller, Saboteur)
+}

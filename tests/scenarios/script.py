@@ -133,24 +133,28 @@ class Player:
         return read(*words[1:])
 
     def _read_node(self, name: str, *settings: str) -> Event:
-        if settings == ("gone",):
-            return happened.NodeDeleted(self._made("node", name, self._objects.pop(("node", name))))
         is_new = ("node", name) not in self._objects
         node = self._made("node", name, self._settled("node", name, settings))
+        if "gone" in settings:
+            del self._objects["node", name]
+            return happened.NodeDeleted(node)
         return happened.NodeAdded(node) if is_new else happened.NodeUpdated(node)
 
     def _read_pod(self, name: str, *settings: str) -> Event:
-        if settings == ("gone",):
-            return happened.PodDeleted(self._pod(name, self._objects.pop(("pod", name))))
         is_new = ("pod", name) not in self._objects
         pod = self._pod(name, self._settled("pod", name, settings))
+        if "gone" in settings:
+            del self._objects["pod", name]
+            return happened.PodDeleted(pod)
         return happened.PodAdded(pod) if is_new else happened.PodUpdated(pod)
 
     def _settled(self, kind: str, name: str, settings: Iterable[str]) -> dict[str, str]:
         kept = self._objects.setdefault((kind, name), {})
         for setting in settings:
-            key, _, value = setting.partition("=")
-            kept[key] = value
+            key, said, value = setting.partition("=")
+            assert said or key in {"gone", *_STATES}, f"{kind} {name}: {setting!r}"
+            if key != "gone":
+                kept[key] = value
         return {key: value for key, value in kept.items() if value or key in _STATES}
 
     def _pod(self, name: str, settings: dict[str, str]) -> Any:
@@ -229,6 +233,7 @@ def made(
     leads: str = "yes",
     binders: str = "",
     hints: str = "yes",
+    backoff: str = "1",
 ) -> Machine:
     """A machine with these profiles, all alike, with plugins of the crew, and binders by name."""
     bind = {"disabled": [{"name": "*"}], "enabled": [{"name": n} for n in binders.split(",")]}
@@ -243,7 +248,7 @@ def made(
     crew = [CREW[name] for name in plugins.split(",") if name]
     configuration, registry = configuration_of(json.dumps(tree), "script", crew)
     limit = float(assume_limit) if assume_limit else None
-    queue = QueueOptions(hints=hints == "yes")
+    queue = QueueOptions(hints=hints == "yes", initial_backoff_s=float(backoff))
     options = MachineOptions(queue=queue, assume_limit_s=limit, leads=leads == "yes")
     return Machine(frameworks_for(configuration, registry), CycleDecider(), options)
 

@@ -9,6 +9,7 @@ from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.scheduler.binding import is_definite
 from stowplan.scheduler.journey import Stage
+from stowplan.testing import pod
 from tests.scheduler.bridge import Bridge, bound, leaving
 
 CREW = "Captain,Crane,Winch,Purser,Signaller,Saboteur"
@@ -225,6 +226,14 @@ def test_a_read_of_an_earlier_doubt_says_nothing_about_this_one() -> None:
     assert bridge.stage("web") is Stage.DOUBTFUL
 
 
+def test_a_read_is_asked_for_again_and_again_until_it_is_answered() -> None:
+    bridge = Bridge()
+    web = bridge.add("web")
+    bridge.told(happened.BindFailed(bridge.last(to_do.Bind).effect, web.uid, 0))
+    for _ in range(3):
+        assert [type(effect) for effect in bridge.after(10)] == [to_do.ReadPod, to_do.Wake]
+
+
 def test_any_read_since_the_doubt_began_settles_it() -> None:
     bridge = Bridge()
     web = bridge.add("web")
@@ -242,8 +251,7 @@ def test_a_read_that_finds_the_pod_anywhere_else_undoes_the_binding(found: str) 
     bridge.told(happened.BindFailed(bridge.last(to_do.Bind).effect, web.uid, 504, "gave up"))
     answer = None
     if found == "another":
-        answer = bound(leaving(web))
-        answer = type(web)(metadata=answer.metadata, spec=bound(web, "n2").spec)
+        answer = pod("web", uid="another", on="n1")
     elif found == "elsewhere":
         answer = bound(web, "n2")
     bridge.told(happened.PodRead(bridge.last(to_do.ReadPod).effect, web.uid, answer))

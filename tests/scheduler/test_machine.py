@@ -7,6 +7,7 @@ import pytest
 from stowplan.columns.audit import InvariantBroken
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
+from stowplan.queue import Place
 from stowplan.scheduler.journey import Stage
 from stowplan.testing import node, pod
 from tests.scheduler.bridge import Bridge, bound
@@ -23,10 +24,10 @@ def test_time_does_not_run_backwards() -> None:
 def test_a_call_decides_so_many_pods_and_asks_to_be_called_again() -> None:
     bridge = Bridge()
     pods = [happened.PodAdded(pod(f"p{i}")) for i in range(3)]
-    effects = bridge.told(*pods, heads_max=2)
-    assert [type(effect) for effect in effects] == [to_do.Bind, to_do.Bind, to_do.Wake]
-    assert bridge.last(to_do.Wake).at == bridge.now
-    assert [type(effect) for effect in bridge.told(heads_max=2)] == [to_do.Bind]
+    for effects in (bridge.told(*pods, heads_max=1), bridge.told(heads_max=1)):
+        assert [type(effect) for effect in effects] == [to_do.Bind, to_do.Wake]
+        assert bridge.last(to_do.Wake).at == bridge.now
+    assert [type(effect) for effect in bridge.told(heads_max=1)] == [to_do.Bind]
 
 
 def test_a_call_that_decides_just_enough_does_not_ask() -> None:
@@ -56,6 +57,16 @@ def test_the_alarm_is_for_what_is_due_first_and_not_repeated() -> None:
     bridge.after(20)
     # The refused pod is flushed after five minutes, which is looked for every 30 seconds.
     assert bridge.last(to_do.Wake).at == 30 * SECOND
+
+
+def test_backoffs_are_looked_for_once_a_second_however_short_they_are() -> None:
+    bridge = Bridge(hints="no", backoff="0.2", cpu="1")
+    bridge.add("web", cpu="2")
+    bridge.told(happened.NodeAdded(node("n2", cpu="2")))
+    assert bridge.machine.queue.place_of("default/web") is Place.BACKOFF
+    assert bridge.last(to_do.Wake).at == SECOND
+    bridge.after(1)
+    assert bridge.stage("web") is Stage.BINDING
 
 
 def test_nothing_is_asked_for_when_nothing_is_due() -> None:
@@ -119,9 +130,10 @@ def test_a_preemption_of_another_term_does_not_keep_its_pod_gated() -> None:
     bridge.add("vip", cpu="1", priority=9)
     first = bridge.last(to_do.Evict)
     bridge.told(happened.LeaderLost())
-    assert bridge.told(happened.EvictDone(first.effect, first.uid)) == []
     bridge.told(happened.LeaderElected(2))
     assert bridge.last(to_do.Evict).term == 2
+    # Nor is anybody told of what became of the victims of that term.
+    assert bridge.told(happened.EvictDone(first.effect, first.uid)) == []
 
 
 # What must hold.

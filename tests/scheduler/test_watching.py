@@ -16,6 +16,7 @@ from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import Pod
 from stowplan.objects.storage import PersistentVolumeClaim
 from stowplan.objects.workload import Namespace
+from stowplan.queue import Place
 from stowplan.scheduler.journey import Stage
 from stowplan.scheduler.watching import continues, is_same
 from stowplan.testing import node, pod
@@ -146,6 +147,20 @@ def test_changes_of_a_pod_that_waits_at_permit_are_kept_for_its_next_attempt() -
     entry = bridge.machine.queue.get(web.key)
     assert entry is not None
     assert entry.pod.labels == {"app": "web"}
+
+
+def test_without_hints_a_bound_pod_concerns_those_only_that_look_across_nodes() -> None:
+    """Its coming is no reason to try a pod again for which there was no room; more room is."""
+    bridge = Bridge(hints="no", cpu="1")
+    bridge.add("web", cpu="2")
+    neighbour = pod("api", cpu="2", on="n1")
+    bridge.told(happened.PodAdded(neighbour))
+    labelled = replace(neighbour, metadata=replace(neighbour.metadata, labels={"app": "api"}))
+    bridge.told(happened.PodUpdated(labelled))
+    assert bridge.machine.queue.place_of("default/web") is Place.PARKED
+    smaller = pod("api", cpu="1", on="n1", labels={"app": "api"})
+    bridge.told(happened.PodUpdated(smaller))
+    assert bridge.machine.queue.place_of("default/web") is Place.BACKOFF
 
 
 # Nodes.

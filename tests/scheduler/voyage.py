@@ -146,8 +146,12 @@ class Voyage:
             entry = machine.queue.get(each.key)
             if entry is None:
                 assert each.uid in machine.bindings, f"{each.key} is lost"
-            elif not (each.spec.scheduling_gates or HELD & set(each.labels)):
-                assert not self._fits_somewhere(each), f"{each.key} fits and waits: {entry}"
+                continue
+            nominated = machine.queue.nominator.node_of(each.uid)
+            assert each.status.nominated_node_name == nominated, f"{each.key} is kept room for"
+            if each.spec.scheduling_gates or HELD & set(each.labels):
+                continue
+            assert not self._fits_somewhere(each), f"{each.key} fits and waits: {entry}"
 
     def _fits_somewhere(self, waiting: Pod) -> bool:
         nodes = self.machine.cache.nodes

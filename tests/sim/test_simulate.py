@@ -473,7 +473,6 @@ def test_the_public_name_is_this_function(tmp_path: Path) -> None:
 def test_without_a_cluster_a_workload_is_generated(monkeypatch: pytest.MonkeyPatch) -> None:
     module = sys.modules[simulate.__module__]
     monkeypatch.setattr(module, "generate", lambda seed: generate(10, 40, seed))
-    for nothing in (None, ()):
-        result = simulate(nothing, seed=5)
-        assert result.summary["pods"] == 40
-        assert "generated workload: 10 nodes, 40 pods, seed 5" in result.summary["notes"]
+    result = simulate(seed=5)
+    assert result.summary["pods"] == 40
+    assert "generated workload: 10 nodes, 40 pods, seed 5" in result.summary["notes"]

@@ -31,6 +31,12 @@ def plugins_of_file(path: str) -> tuple[type[Any], ...]:
         and isinstance(getattr(value, "name", None), str)
         and points_of(value)
     ]
+    for plugin in found:
+        for method in public_methods(plugin):
+            hint = near_point(method)
+            if hint:
+                where = f"{path}: class {plugin.__name__}"
+                raise ContractError(f"{where}: would never be called{hint}")
     if not found:
         raise ContractError(
             f"{path}: defines no plugin; wanted a class with a `name` and a method such as "

@@ -42,4 +42,4 @@ def command(
         click.echo(msgspec.json.format(msgspec.json.encode(explanation), indent=2))
     else:
         print_explanation(explanation, screen())
-    sys.exit(0 if explanation.fits_somewhere else 1)
+    sys.exit(0 if explanation.node else 1)

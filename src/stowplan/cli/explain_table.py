@@ -65,10 +65,10 @@ def _by_node(refused: list[NodeExplanation]) -> Table:
         shown = node.failing or ((node.first,) if node.first else ())
         for index, refusal in enumerate(shown):
             table.add_row(
-                node.name if index == 0 else "",
-                refusal.plugin,
-                ", ".join(refusal.reasons),
-                "; ".join(refusal.details),
+                Text(node.name if index == 0 else ""),
+                Text(refusal.plugin),
+                Text(", ".join(refusal.reasons)),
+                Text("; ".join(refusal.details)),
             )
     return table
 
@@ -80,7 +80,7 @@ def _by_reason(refused: list[NodeExplanation]) -> Table:
             groups[node.first.plugin, ", ".join(node.first.reasons)].append(node)
     table = _table("\nNodes that refuse it, by first reason", "NODES", "RULE", "REASON", "SUCH AS")
     for (plugin, reason), nodes in sorted(groups.items(), key=lambda g: -len(g[1])):
-        table.add_row(str(len(nodes)), plugin, reason, _examples(nodes))
+        table.add_row(str(len(nodes)), Text(plugin), Text(reason), Text(_examples(nodes)))
     return table
 
 
@@ -105,10 +105,10 @@ def _print_scores(scores: tuple[NodeScore, ...], current: str, screen: Console) 
     table = _table("\nScores: final (raw); final is the normalised score times the weight", "RULE")
     table.columns[0].no_wrap = True
     for name in names:
-        table.add_column(name, justify="right", no_wrap=True)
+        table.add_column(Text(name), justify="right", no_wrap=True)
     for plugin, rule in zip(shown[0].plugins, rules, strict=True):
         cells = [score.plugins[plugin] for score in shown]
-        table.add_row(rule, *(f"{cell.final} ({cell.raw})" for cell in cells))
+        table.add_row(Text(rule), *(f"{cell.final} ({cell.raw})" for cell in cells))
     table.add_row("total", *(str(score.total) for score in shown), style="bold")
     screen.print(table)
     for name, score in zip(names, shown, strict=True):

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from stowplan.framework import CycleState, Framework, Snapshot
 from stowplan.framework.diagnosis import NO_NODES, Diagnosis
 from stowplan.framework.runtime import PreFilterOutcome, Scores
-from stowplan.framework.status import OK, Status, unresolvable
+from stowplan.framework.state import MissingState
+from stowplan.framework.status import OK, Status, error, unresolvable
 from stowplan.framework.verdicts import Verdicts
 from stowplan.objects.pod import Pod
 
@@ -81,7 +82,12 @@ def filter_pod(pod: Pod, snapshot: Snapshot, framework: Framework) -> Attempt:
             attempt.errors.append(outcome.status)
         return attempt
     rows = _allowed_rows(attempt)
-    verdicts = framework.run_filters(pod, snapshot, attempt.state, rows)
+    try:
+        verdicts = framework.run_filters(pod, snapshot, attempt.state, rows)
+    except MissingState as missing:
+        # A profile that takes a plugin's PreFilter away and keeps its Filter.
+        attempt.errors.append(error(f"running Filter plugins: {missing}"))
+        return attempt
     attempt.verdicts = verdicts
     attempt.errors += verdicts.errors
     diagnosis.verdicts = verdicts
@@ -111,5 +117,9 @@ def score_pod(attempt: Attempt, rows: Ints | None = None) -> Scores | None:
     if not status.is_success:
         attempt.errors.append(status)
         return None
-    attempt.scores = framework.run_scores(pod, attempt.snapshot.nodes, chosen, state)
+    try:
+        attempt.scores = framework.run_scores(pod, attempt.snapshot.nodes, chosen, state)
+    except MissingState as missing:
+        attempt.errors.append(error(f"running Score plugins: {missing}"))
+        return None
     return attempt.scores

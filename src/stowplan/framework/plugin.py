@@ -333,8 +333,10 @@ class SignPod(Protocol):
 
         A plugin with a signature whose `filter_column` and `score_column` read nothing but the
         row itself may say so with the class attribute `row_local = True`: its columns are then
-        kept per signature and evaluated again for rows that changed. Misuse: saying so where the
-        answer for a node depends on other nodes, on other objects or on the cycle state.
+        kept per signature and evaluated again for rows that changed. Pods of one signature then
+        share the codes of `filter_column` too, so `filter_status` must read them alike. Misuse:
+        saying so where the answer for a node depends on other nodes, on other objects or on the
+        cycle state.
         """
 
 

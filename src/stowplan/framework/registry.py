@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from stowplan.framework.binding import check_signatures
-from stowplan.framework.points import near_point, points_of, public_methods
+from stowplan.framework.points import points_of
 from stowplan.framework.problems import ContractError
 
 
@@ -66,11 +66,6 @@ class Registry(Mapping[str, Entry]):
         if not (isinstance(args, type) and issubclass(args, msgspec.Struct)):
             raise ContractError(f"{where}: `Args` is {args!r}, wanted a msgspec.Struct class")
         check_signatures(plugin, where)
-        if not in_tree:
-            for method in public_methods(plugin):
-                hint = near_point(method)
-                if hint:
-                    raise ContractError(f"{where}: would never be called{hint}")
         weight = getattr(plugin, "weight", 1)
         if not isinstance(weight, int) or weight < 1:
             raise ContractError(f"{where}: `weight` is {weight!r}, wanted a whole number above 0")

@@ -9,6 +9,10 @@ from stowplan.objects.pod import Pod
 T = TypeVar("T")
 
 
+class MissingState(LookupError):
+    """A plugin reads what its earlier point would have written, and that point did not run."""
+
+
 class CycleState:
     """Values by key, for one attempt of one pod.
 
@@ -36,11 +40,11 @@ class CycleState:
     def read(self, key: str, kind: type[T]) -> T:
         """The value under `key`.
 
-        Raises LookupError when nothing was written (usually: PreFilter did not run), TypeError
-        when it is not a `kind`.
+        Raises MissingState, a LookupError, when nothing was written (usually: PreFilter did not
+        run), TypeError when it is not a `kind`.
         """
         if key not in self._values:
-            raise LookupError(f"cycle state has no {key!r}; it has {sorted(self._values)}")
+            raise MissingState(f"cycle state has no {key!r}; it has {sorted(self._values)}")
         value = self._values[key]
         if not isinstance(value, kind):
             raise TypeError(

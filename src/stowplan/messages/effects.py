@@ -1,8 +1,9 @@
 """Effects: what to do, in the imperative. `Effect` is the closed list of them.
 
 Each carries a number, which its outcome repeats, and the term of leadership in which it was
-decided. Whoever performs effects drops those that write and are of an older term than the latest
-`LeaderElected`; every other one ends in exactly one outcome, where its kind has any.
+decided. Whoever performs effects takes those about one pod in the order of their numbers, and drops
+those that write and are of an older term than the latest `LeaderElected`; every other one ends in
+exactly one outcome, where its kind has any.
 """
 
 from __future__ import annotations

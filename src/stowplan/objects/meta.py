@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from typing import Annotated
 
 import msgspec
 
@@ -12,6 +13,10 @@ class Value(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults
 
     Fields that scheduling does not read are left out; decoding ignores them.
     """
+
+
+Time = Annotated[datetime.datetime, msgspec.Meta(tz=True)]
+"""A moment. RFC 3339 names its zone; without one it would depend on where the program runs."""
 
 
 class OwnerReference(Value, frozen=True):
@@ -32,8 +37,8 @@ class ObjectMeta(Value, frozen=True):
     uid: str = ""
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
-    creation_timestamp: datetime.datetime | None = None
-    deletion_timestamp: datetime.datetime | None = None
+    creation_timestamp: Time | None = None
+    deletion_timestamp: Time | None = None
     owner_references: tuple[OwnerReference, ...] = ()
     resource_version: str = ""
     generate_name: str = ""

@@ -5,11 +5,9 @@ Source: Kubernetes core/v1 API, v1.36.
 
 from __future__ import annotations
 
-import datetime
-
 from msgspec import field
 
-from stowplan.objects.meta import NamespacedObject, Value
+from stowplan.objects.meta import NamespacedObject, Time, Value
 from stowplan.objects.quantity import Quantity
 from stowplan.objects.selectors import LabelSelector, NodeSelector, PreferredSchedulingTerm
 from stowplan.objects.volume import Volume
@@ -204,7 +202,7 @@ class PodStatus(Value, frozen=True):
     phase: str = ""
     conditions: tuple[PodCondition, ...] = ()
     nominated_node_name: str = ""
-    start_time: datetime.datetime | None = None
+    start_time: Time | None = None
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
     resources: ResourceRequirements | None = None

@@ -190,8 +190,12 @@ class NodeResourcesFit:
         return fit_events(_wanted, lambda: shared.world, devices=devices)
 
     def signature(self, pod: Pod) -> object:
-        """What is asked for, as filtering and as scoring count it."""
-        return frozenset(self.wanted(pod)), frozenset(_score_requests(pod).items())
+        """What is asked for, as filtering and as scoring count it.
+
+        In order: a code of `filter_column` counts places, so pods that share codes must agree on
+        what stands where.
+        """
+        return self.wanted(pod), frozenset(_score_requests(pod).items())
 
 
 def shown(resource: str, amount: int) -> str:

@@ -98,6 +98,7 @@ class Bindings:
             return
         if (waits or flight.is_success) and pod.status.nominated_node_name != node:
             self._context.outbox.patch_status(pod, node)
+            journey.announced = True
         if waits:
             self._wait(uid, journey, waits)
         else:
@@ -460,9 +461,9 @@ class Bindings:
         if not status.is_rejected:
             self._room_made(journey)
         if by_node:
-            self._failures.refused_on_node(journey.entry, status)
+            self._failures.refused_on_node(journey.entry, status, announced=journey.announced)
         else:
-            self._failures.failed(journey.entry, status)
+            self._failures.failed(journey.entry, status, announced=journey.announced)
         if status.is_rejected:
             self._room_made(journey, but=uid)
 

@@ -104,7 +104,8 @@ class Evictions:
     def _go_on(self, preemption: Preemption) -> None:
         """Nothing is under way: ask the last victim, or end."""
         if self._gating.get(preemption.preemptor.uid) is not preemption:
-            # Differs: where the preemptor is gone the original evicts the last victim all the same.
+            # The pod is gone, or has been tried since and may have preempted anew.
+            # Differs: where it is gone the original evicts the last victim all the same.
             return
         if preemption.failed or not (preemption.last_is_asked or self._is_there(preemption.last)):
             # Differs: in the original a last victim that went by itself may have gone unheard.
@@ -136,11 +137,10 @@ class Evictions:
             self._activate(preemption.preemptor)
 
     def _open(self, preemption: Preemption) -> None:
-        """Let the pod that preempts be tried again, unless it has preempted anew meanwhile."""
+        """Let the pod that preempts be tried again."""
         uid = preemption.preemptor.uid
-        if self._gating.get(uid) is preemption:
-            del self._gating[uid]
-            self._context.shared.preempting.discard(uid)
+        del self._gating[uid]
+        self._context.shared.preempting.discard(uid)
 
     def _activate(self, preemptor: Pod) -> None:
         pod = self._context.known.get(preemptor.key)

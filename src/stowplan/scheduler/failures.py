@@ -32,11 +32,14 @@ class Failures:
         refused_by: Iterable[str] = (),
         pending_on: Iterable[str] = (),
         nominated_node: str | None = "",
+        announced: bool = False,
     ) -> None:
         """Put the pod back, say why, and keep (None), set or clear ("") its nomination.
 
-        reason: of the PodScheduled condition. The pod is pending: for one that is gone, or that is
-        bound, nothing is attempted any more.
+        reason: of the PodScheduled condition. announced: its node was, and the watch may not have
+        shown that yet. The pod is pending: for one that is gone, or that is bound, nothing is
+        attempted any more.
+        Differs: the original leaves an announcement standing that it has not seen itself.
         """
         context = self._context
         pod = context.known[entry.key]
@@ -45,18 +48,20 @@ class Failures:
         )
         context.queue.nominator.nominate(pod, nominated_node)
         context.outbox.record(pod, "Warning", "FailedScheduling", "Scheduling", message)
-        if is_news(pod, reason, message, nominated_node):
+        if announced or is_news(pod, reason, message, nominated_node):
             context.outbox.patch_status(pod, nominated_node, reason, message)
 
-    def failed(self, entry: QueueEntry, status: Status) -> None:
+    def failed(self, entry: QueueEntry, status: Status, *, announced: bool = False) -> None:
         """A failure that no event can mend, whatever its code: tried again after backoff."""
         reason = UNSCHEDULABLE if status.is_rejected else SCHEDULER_ERROR
-        self.attempt_failed(entry, status.message, reason=reason)
+        self.attempt_failed(entry, status.message, reason=reason, announced=announced)
 
-    def refused_on_node(self, entry: QueueEntry, status: Status) -> None:
+    def refused_on_node(
+        self, entry: QueueEntry, status: Status, *, announced: bool = False
+    ) -> None:
         """A refusal after a node was chosen: as if the cluster had that node only."""
         if not status.is_rejected:
-            self.failed(entry, status)
+            self.failed(entry, status, announced=announced)
             return
         diagnosis = one_node(status)
         # A pod that was refused by nobody, as it is being deleted, waits like any that was.
@@ -66,6 +71,7 @@ class Failures:
             reason=UNSCHEDULABLE,
             refused_by=diagnosis.plugins or {status.plugin},
             pending_on=diagnosis.pending,
+            announced=announced,
         )
 
 

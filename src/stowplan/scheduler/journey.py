@@ -38,8 +38,9 @@ class Journey(msgspec.Struct, gc=False):
     """A pod on its way to a node.
 
     awaits: the numbers of the effects whose outcomes it waits for; when doubtful, of the first
-    read. step: how many PreBind plugins have been asked. binder: the plugin that took the pod.
-    doubt: what went wrong with the binding, should it turn out not to have taken place.
+    read. announced: the node is in the pod's nomination, or soon will be. step: how many PreBind
+    plugins have been asked. binder: the plugin that took the pod. doubt: what went wrong with the
+    binding, should it turn out not to have taken place.
     """
 
     entry: QueueEntry
@@ -48,6 +49,7 @@ class Journey(msgspec.Struct, gc=False):
     state: CycleState
     stage: Stage = Stage.PREPARING
     awaits: tuple[int, ...] = ()
+    announced: bool = False
     step: int = 0
     binder: str = ""
     doubt: str = ""

@@ -28,7 +28,11 @@ NODE_DELETE = ClusterEvent(NODE, Action.DELETE)
 
 
 class Watching:
-    """Turns what happened in the cluster into changes of cache and queue."""
+    """Turns what happened in the cluster into changes of cache and queue.
+
+    Differs: without hints the original looks at parked pods only that a new or changed node would
+    admit; here all of them are tried again.
+    """
 
     def __init__(self, context: Context, bindings: Bindings, evictions: Evictions) -> None:
         self._context = context
@@ -93,12 +97,18 @@ class Watching:
             if pod.metadata.deletion_timestamp is not None:
                 self._evictions.victim_going(pod.uid)
             for event in pod_changes(before, pod):
-                queue.move(event, before, pod, now)
+                if queue.options.hints:
+                    queue.move(event, before, pod, now)
+                else:
+                    queue.assigned_pod_updated(before, pod, event, now)
             return
         was_ours = before is not None and before.spec.scheduler_name in self._context.frameworks
         on_journey = was_ours and self._bindings.confirmed(pod)
         self._cache.put_pod(pod)
-        queue.move(ASSIGNED_POD_ADD, None, pod, now)
+        if queue.options.hints:
+            queue.move(ASSIGNED_POD_ADD, None, pod, now)
+        else:
+            queue.assigned_pod_added(pod, now)
         if was_ours and not on_journey:
             queue.delete(pod)
             self._evictions.preemptor_gone(pod.uid)

@@ -42,6 +42,7 @@ from stowplan.objects.workload import (
 )
 from stowplan.plugins.default_preemption import PreemptionReport
 from stowplan.plugins.volume_binding import VolumeBinding
+from stowplan.sim.wrapping import WRAPPED
 
 Answer = dict[str, Any]
 
@@ -99,7 +100,7 @@ class AttemptLine(msgspec.Struct):
 def read_case(line: bytes | str) -> AttemptCase:
     """The case on a line; raises DecodeError."""
     text = line if isinstance(line, bytes) else line.encode()
-    if b'"case"' in text[:64]:
+    if WRAPPED.search(text):
         return decode(text, AttemptLine).case
     return decode(text, AttemptCase)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from stowplan.framework import ConfigError
+from stowplan.framework import ConfigError, ContractError
 from stowplan.objects.codec import DecodeError
 from stowplan.objects.quantity import QuantityError
 from stowplan.sim import attempts, queue_cases, queue_scripts, sequences
@@ -53,8 +53,11 @@ def evaluate(
             continue
         try:
             name, result = FORMATS[form](text)
-        except (DecodeError, ConfigError, QuantityError, ValueError) as problem:
+        except (DecodeError, ConfigError, ContractError, QuantityError, ValueError) as problem:
             raise InputError.at(source, f"line {number}", problem) from problem
+        except RecursionError:
+            place = f"line {number}"
+            raise InputError(source, place, "deeper nesting", "nesting that objects have") from None
         yield {"id": name, "result": result}
 
 

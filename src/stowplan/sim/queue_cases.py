@@ -22,6 +22,7 @@ from stowplan.objects.storage import (
 )
 from stowplan.objects.workload import Namespace
 from stowplan.queue import QueueOptions
+from stowplan.sim.wrapping import WRAPPED
 
 _KINDS: dict[str, type[Object]] = {
     kind.__name__: kind
@@ -115,7 +116,7 @@ class QueueLine(msgspec.Struct):
 
 def read_case(line: bytes) -> QueueCase:
     """The case on a line; raises DecodeError."""
-    if b'"case"' in line[:64]:
+    if WRAPPED.search(line):
         return decode(line, QueueLine).case
     return decode(line, QueueCase)
 

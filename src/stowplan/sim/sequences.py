@@ -25,6 +25,7 @@ from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.workload import Namespace, PodDisruptionBudget, Service
 from stowplan.plugins.default_preemption import PreemptionReport
+from stowplan.sim.wrapping import WRAPPED
 
 Answer = dict[str, Any]
 
@@ -64,7 +65,7 @@ class SequenceLine(msgspec.Struct):
 
 def read_case(line: bytes) -> SequenceCase:
     """The case on a line; raises DecodeError."""
-    if b'"case"' in line[:64]:
+    if WRAPPED.search(line):
         return decode(line, SequenceLine).case
     return decode(line, SequenceCase)
 

@@ -95,6 +95,10 @@ def simulate(
     define some. seed: of the generated workload and of ties between nodes. profile: let this
     one decide every pod. Raises InputError, ConfigError and ContractError.
     """
+    given: object = config
+    if not isinstance(given, Configuration | str | Path | None):
+        wanted = "a file name or a Configuration"
+        raise InputError("config", "", f"a {type(given).__name__}", wanted)
     if seed < 0:
         raise InputError("seed", "", str(seed), "a whole number from 0 up")
     configuration, frameworks = _deciders(config, plugins)

@@ -1,0 +1,82 @@
+"""What users are told of an attempt that failed: only what they have not been told already."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from stowplan.messages import effects as to_do
+from stowplan.messages import events as happened
+from stowplan.objects.pod import Pod, PodCondition
+from stowplan.scheduler.failures import is_news
+from stowplan.testing import node, pod
+from tests.scheduler.bridge import Bridge
+
+SAID = PodCondition("PodScheduled", "False", "Unschedulable", "no room")
+
+
+def told(nominated: str = "", *conditions: PodCondition) -> Pod:
+    """A pod with this status."""
+    made = pod("web", nominated=nominated)
+    return replace(made, status=replace(made.status, conditions=conditions))
+
+
+@pytest.mark.parametrize(
+    ("of", "nominated", "news"),
+    [
+        (told(), None, True),
+        (told("", SAID), None, False),
+        (told("", SAID), "", False),
+        (told("", SAID), "n1", True),
+        (told("n1", SAID), "n1", False),
+        (told("n1", SAID), "", True),
+        (told("n1", SAID), None, False),
+        (told("", replace(SAID, status="True")), None, True),
+        (told("", replace(SAID, reason="SchedulerError")), None, True),
+        (told("", replace(SAID, message="no cpu")), None, True),
+        (told("", replace(SAID, type="Ready")), None, True),
+    ],
+)
+def test_news_is_what_the_status_does_not_say(of: Pod, nominated: str | None, news: bool) -> None:
+    assert is_news(of, "Unschedulable", "no room", nominated) is news
+
+
+def test_a_pod_that_fails_for_the_same_reason_again_is_not_patched_again() -> None:
+    bridge = Bridge(cpu="1")
+    web = bridge.add("web", cpu="2")
+    patch = bridge.last(to_do.PatchStatus)
+    said = PodCondition("PodScheduled", "False", patch.reason, patch.message)
+    seen = replace(web, status=replace(web.status, conditions=(said,)))
+    bridge.told(happened.PodUpdated(seen))
+    effects = [type(effect) for effect in bridge.after(301)]
+    assert (to_do.RecordEvent in effects, to_do.PatchStatus in effects) == (True, False)
+    # The text counts the nodes, so another node is news.
+    bridge.told(happened.NodeAdded(node("n2", cpu="1")))
+    assert to_do.PatchStatus in [type(effect) for effect in bridge.after(331)]
+
+
+def test_a_refusal_after_permit_says_unschedulable_and_is_tried_again_like_an_error() -> None:
+    """No event can mend it, so the pod is not parked."""
+    bridge = Bridge(plugins="Loadmaster")
+    bridge.add("web", labels={"loadmaster": "no"})
+    assert bridge.last(to_do.PatchStatus).reason == "Unschedulable"
+    assert bridge.last(to_do.PatchStatus).message == "too heavy"
+    entry = bridge.machine.queue.get("default/web")
+    assert entry is not None
+    assert (entry.errors, entry.refusals, entry.refusers) == (1, 0, frozenset())
+
+
+def test_an_announcement_is_taken_back_though_the_watch_has_not_shown_it() -> None:
+    bridge = Bridge(plugins="Captain")
+    web = bridge.add("web", labels={"captain": "60"})
+    bridge.told(happened.Rejected(web.uid, "Captain", "no"))
+    patch = bridge.last(to_do.PatchStatus)
+    said = PodCondition("PodScheduled", "False", patch.reason, patch.message)
+    bridge.told(
+        happened.PodUpdated(replace(web, status=replace(web.status, conditions=(said,)))),
+        happened.NodeAdded(node("n2")),
+    )
+    assert bridge.last(to_do.PatchStatus).nominated_node == "n1"
+    effects = bridge.told(happened.Rejected(web.uid, "Captain", "no"))
+    patches = [effect for effect in effects if isinstance(effect, to_do.PatchStatus)]
+    assert [patch.nominated_node for patch in patches] == [""]
