@@ -53,7 +53,7 @@ CONFIGURED: list[tuple[str, dict[str, Any], dict[str, bool]]] = [
                 "requestedToCapacityRatio": {"shape": _SHAPE},
             },
         },
-        {"PodLevelResources": False},
+        {"SidecarContainers": False},
     ),
     ("NodeResourcesBalancedAllocation", {"resources": _resources(cpu=1, memory=1, gpu=1)}, {}),
     (

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
-
 import click
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 cluster = click.option(
     "--cluster",
@@ -52,14 +47,3 @@ output = click.option(
     show_default=True,
     help="How to print.",
 )
-
-
-def together(*options: Callable[[F], F]) -> Callable[[F], F]:
-    """Several options as one decorator, listed in the order given."""
-
-    def decorate(function: F) -> F:
-        for option in reversed(options):
-            function = option(function)
-        return function
-
-    return decorate

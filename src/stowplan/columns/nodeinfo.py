@@ -88,7 +88,7 @@ class NodeInfo:
             for info in self.pods:
                 for name, value in info.footprint.requested.items():
                     total[name] = total.get(name, 0) + value
-            self._requested = total
+            self._requested = {name: wrapped(value) for name, value in total.items()}
         return self._requested
 
     @property
@@ -96,12 +96,12 @@ class NodeInfo:
         """(milli-CPU, bytes): the sum with defaults for containers that request none."""
         if self._nonzero is None:
             shares = [info.footprint.nonzero for info in self.pods]
-            self._nonzero = sum(s[0] for s in shares), sum(s[1] for s in shares)
+            self._nonzero = wrapped(sum(s[0] for s in shares)), wrapped(sum(s[1] for s in shares))
         return self._nonzero
 
     def free(self, resource: str) -> int:
         """What is left of a resource, base units; negative where the node is over-committed."""
-        return self.allocatable.get(resource, 0) - self.requested.get(resource, 0)
+        return wrapped(self.allocatable.get(resource, 0) - self.requested.get(resource, 0))
 
     def port_conflicts(self, port: Port) -> bool:
         """True when a pod here holds the port on the same or on every address."""
@@ -135,6 +135,11 @@ class NodeInfo:
     def copy(self) -> NodeInfo:
         """The same node, to ask what if."""
         return NodeInfo(self.node, self.pods, self.used_ports, self.images)
+
+
+def wrapped(amount: int) -> int:
+    """A sum as 64 bits hold it: beyond them it wraps around, as in the columns and in Go."""
+    return (amount + 2**63) % 2**64 - 2**63
 
 
 def allocatable_amounts(node: Node) -> dict[str, int]:

@@ -13,7 +13,7 @@ from stowplan.columns.images import ImageIndex
 from stowplan.columns.incidence import Incidence
 from stowplan.columns.journal import Journal
 from stowplan.columns.labels import LabelColumns
-from stowplan.columns.nodeinfo import NodeInfo, allocatable_amounts
+from stowplan.columns.nodeinfo import NodeInfo, allocatable_amounts, wrapped
 from stowplan.columns.order import NodeOrder
 from stowplan.columns.podinfo import PodInfo, Port
 from stowplan.columns.ports import PortIndex
@@ -419,9 +419,10 @@ class NodeTable:
         footprint = info.footprint
         for name, amount in footprint.requested.items():
             item = self._resource(name)
-            self._requested[item, row] += sign * amount
-        self._nonzero[0, row] += sign * footprint.nonzero[0]
-        self._nonzero[1, row] += sign * footprint.nonzero[1]
+            self._requested[item, row] = wrapped(int(self._requested[item, row]) + sign * amount)
+        for item in (0, 1):
+            sum_now = int(self._nonzero[item, row]) + sign * footprint.nonzero[item]
+            self._nonzero[item, row] = wrapped(sum_now)
         self._pod_count[row] += sign
 
     def _close_gap(self, row: int) -> None:

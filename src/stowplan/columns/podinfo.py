@@ -23,7 +23,6 @@ class Footprint(msgspec.Struct, frozen=True, gc=False):
     nonzero: tuple[int, int]
     ports: tuple[Port, ...]
     has_affinity: bool
-    has_required_anti_affinity: bool
 
 
 class PodInfo(msgspec.Struct, frozen=True, gc=False):
@@ -77,11 +76,9 @@ def host_ports(spec: PodSpec) -> tuple[Port, ...]:
 
 def _footprint(pod: Pod) -> Footprint:
     affinity = pod.spec.affinity
-    anti = affinity.pod_anti_affinity if affinity else None
     return Footprint(
         requested=requested(pod),
         nonzero=nonzero_requested(pod),
         ports=host_ports(pod.spec),
         has_affinity=bool(affinity and (affinity.pod_affinity or affinity.pod_anti_affinity)),
-        has_required_anti_affinity=bool(anti and anti.required),
     )

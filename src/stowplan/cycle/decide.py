@@ -61,6 +61,8 @@ def decide(
     Differs: the original breaks ties by the shape of its heap and by the race of its workers.
     """
     attempt = filter_pod(pod, snapshot, framework)
+    # Differs: where a filter fails with an error on any node the attempt ends, even if the pod is
+    # nominated to another node that passes; the original looks at the nominated node first.
     if attempt.failure is not None:
         return failed(attempt)
     if attempt.passed.shape[0] == 0:
@@ -87,7 +89,9 @@ def sampled(attempt: Attempt, turn: Turn) -> Ints:
     """int64, ascending: the rows that passed and are looked at; moves the turn on.
 
     All of them, unless the profile sets percentageOfNodesToScore.
-    Differs: the original samples by default; here every node is evaluated unless a user asks.
+    Differs: the original samples by default; here every node is evaluated unless a user asks,
+    the turn moves on by the nodes up to the last one found, and a profile that scores nothing
+    takes the first node instead of rotating.
     """
     percentage = attempt.framework.profile.percentage_of_nodes_to_score
     if not percentage or percentage >= 100 or attempt.verdicts is None:

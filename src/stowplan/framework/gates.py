@@ -15,9 +15,7 @@ class FeatureGates(msgspec.Struct, frozen=True, rename="pascal"):
     taint_toleration_comparison_operators: bool = False
     storage_capacity_scoring: bool = False
     volume_limit_scaling: bool = False
-    pod_level_resources: bool = True
     sidecar_containers: bool = True
-    in_place_pod_vertical_scaling: bool = True
     node_declared_features: bool = True
     dynamic_resource_allocation: bool = True
     dra_extended_resource: bool = msgspec.field(default=True, name="DRAExtendedResource")

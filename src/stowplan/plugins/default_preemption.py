@@ -142,6 +142,7 @@ class DefaultPreemption:
         report = self.dry_runs(pod, snapshot, rows, state)
         state.write(self.name, report)
         failures = [s for s in report.statuses.values() if s.code == Code.ERROR]
+        # Differs: of several dry runs that fail, the first is told; the original joins them.
         if failures and not report.candidates:
             return PostFilterResult(error(MESSAGE_PREFIX + failures[0].message))
         if not report.candidates:

@@ -108,7 +108,7 @@ class NodeResourcesFit:
         code = _TOO_MANY_PODS if len(node.pods) + 1 > node.pod_limit else 0
         for place, (name, amount) in enumerate(self.wanted(pod)):
             offered = node.allocatable.get(name, 0)
-            if amount > offered - node.requested.get(name, 0):
+            if amount > node.free(name):
                 code |= _bit(place) | (_HOPELESS if amount > offered else 0)
         return self.filter_status(code, pod) if code else OK
 

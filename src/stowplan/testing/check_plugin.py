@@ -32,6 +32,7 @@ from stowplan.framework import (
     Snapshot,
     World,
 )
+from stowplan.framework.points import points_of
 from stowplan.objects.codec import encode
 from stowplan.objects.pod import Pod
 from stowplan.testing.contents import contents, differences
@@ -109,6 +110,9 @@ def checks(
 ) -> list[Check]:
     """The checks that concern a plugin, to run one by one: an argument of pytest's parametrize."""
     kept = tuple(seeds)
+    if not isinstance(getattr(plugin, "name", None), str) or not points_of(plugin):
+        story = "wanted a class with a `name` and a method of an extension point"
+        raise CheckFailed(plugin.__qualname__, "is_a_plugin", 0, story)
     return [
         Check(name, plugin, args, kept, gates or FeatureGates())
         for name in CHECKS
