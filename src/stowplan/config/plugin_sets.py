@@ -192,7 +192,8 @@ class _Check:
 
     def _disabled(self, entries: Sequence[PluginEntry], path: str) -> Iterator[str]:
         # A plugin that could not run anyway may be disabled, as files that serve several
-        # versions do. Differs: the original takes any name here, so that a misspelt one passes.
+        # versions do. Differs: the original lets `disabled` name plugins that do not
+        # exist, so that a misspelt one passes.
         never_run = {ALL, *REMOVED, *POD_GROUP_PLUGINS}
         for i, written in enumerate(entries):
             where = f"{path}[{i}].name"

@@ -35,6 +35,7 @@ import asyncio
 import contextlib
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, Self, TypeVar
 
@@ -86,7 +87,7 @@ def _after(now: int, period: int) -> int:
     return (now // period + 1) * period
 
 
-class QueueFace:
+class QueueFace(ABC):
     """What the two queues below have in common: everything but how they lock and wait."""
 
     def __init__(self, queue: SchedulingQueue, clock: Clock = time.monotonic_ns) -> None:
@@ -169,9 +170,9 @@ class QueueFace:
         """How many pods are in the queue; those in flight are not."""
         return len(self._queue)
 
+    @abstractmethod
     def _change(self, act: Callable[[int], T], *, wakes: bool = True) -> T:
         """Let `act(now)` change the queue, and wake who waits where it may have made pods ready."""
-        raise NotImplementedError
 
     def _flush(self, now: int) -> None:
         """Do the flushes that are due."""

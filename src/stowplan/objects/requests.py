@@ -115,8 +115,8 @@ def balanced_requests(pod: Pod, resources: Sequence[str] = ("cpu", "memory")) ->
     original adds the two up it changes the pod itself. It does so in the PreFilter of
     NodeResourcesFit and of DynamicResources, then here once for each resource up to this one
     (unless the pod level is being resized: then what is added up here is a copy).
-    Differs: that is followed for the first attempt with both of these plugins enabled; what
-    later attempts and a node's sums add to it is not.
+    Differs: in the original the amount of a pod with pod-level requests and overhead grows with
+    every attempt; here it is that of the first attempt, and a node's sums do not grow.
     """
     amounts = pod_requests(pod, use_status=True)
     if pod.spec.resources is not None and pod.spec.overhead:
