@@ -6,12 +6,12 @@ PYTHON ?=
 PYTEST := $(BIN)/python -m pytest -q -n auto --maxprocesses 8 --dist loadgroup
 
 .DELETE_ON_ERROR:
-.PHONY: help check test soak bench demo dist golden lock clean lint format types floors quick whole
+.PHONY: help check test soak bench bench-plots demo dist golden lock clean lint format types floors quick whole
 
 help:
 	@echo 'Targets:'
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r name what; do \
-	  printf '%-13s %s\n' "$$name" "$$what"; done
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r name what; do \
+	  printf '%-17s %s\n' "$$name" "$$what"; done
 
 check: lint quick  ## format, types, floors, tidy and quick tests: under a minute
 
@@ -21,12 +21,13 @@ soak: .venv/.stamp ## the long loops in full (STOWPLAN_SOAK=N: N times the examp
 	STOWPLAN_SOAK="$${STOWPLAN_SOAK:-20}" $(PYTEST) -m 'soak or hypothesis'
 
 golden: .venv/.stamp ## write the answers of tests/scenarios anew: the diff is the review
-	STOWPLAN_GOLDEN=1 $(PYTEST) tests/scenarios
+	STOWPLAN_GOLDEN=1 $(PYTEST) tests/scenarios tests/plugins/test_yoda_scenarios.py
 
-bench: .venv/.stamp ## print throughput; no figure is asserted
-	$(BIN)/python bench/decide.py
-	$(BIN)/python bench/decide.py --existing 20000
-	$(BIN)/python bench/machine.py
+bench: .venv/.stamp ## pods/s by shape; no figure is asserted (SHAPES='basic anti')
+	$(BIN)/stowplan bench $(SHAPES) $(BENCH)
+
+bench-plots: .venv/.stamp ## measure growth and stages, and draw them into docs/plots
+	$(BIN)/python bench/plots.py
 
 demo: .venv/.stamp ## place 5,000 generated pods on 1,000 nodes
 	$(BIN)/stowplan simulate
@@ -36,7 +37,7 @@ dist: .venv/.stamp ## build wheel and sdist into dist/
 
 lock: .venv/.stamp ## pin what pyproject.toml asks for (UPGRADE=1: the newest of it)
 	$(BIN)/uv pip compile --no-config --quiet --universal --generate-hashes --python-version 3.11 \
-	  --extra testing --group dev --custom-compile-command 'make lock' \
+	  --extra testing --group dev --group plots --custom-compile-command 'make lock' \
 	  $(if $(UPGRADE),--upgrade) --output-file requirements.lock pyproject.toml
 
 clean:             ## remove the environment, caches and builds

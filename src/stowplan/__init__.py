@@ -1,8 +1,8 @@
 """Stowplan: a Kubernetes scheduler in Python.
 
-The public surface is `simulate`, `explain` and `evaluate` here with the errors they raise,
-`stowplan.framework` for plugins and `stowplan.testing` for their tests; everything else may
-change.
+The public surface is `simulate`, `explain` and `evaluate` here, `simulate_jobs` and `explain_job`
+for what sessions decide, with what they take and raise, `stowplan.framework` for plugins and
+`stowplan.testing` for their tests; everything else may change.
 """
 
 from __future__ import annotations
@@ -13,34 +13,49 @@ from stowplan._version import __version__
 
 if TYPE_CHECKING:
     from stowplan.framework.problems import ConfigError, ContractError
+    from stowplan.sim.churn import Churn
     from stowplan.sim.cluster import Cluster, read_cluster
     from stowplan.sim.evaluate import evaluate
     from stowplan.sim.explain import explain
+    from stowplan.sim.explain_job import explain_job
     from stowplan.sim.input_error import InputError
+    from stowplan.sim.replay import ReplayOptions
     from stowplan.sim.simulate import simulate
+    from stowplan.sim.simulate_jobs import simulate_jobs
+    from stowplan.sim.world import Pace
 
 __all__ = [
+    "Churn",
     "Cluster",
     "ConfigError",
     "ContractError",
     "InputError",
+    "Pace",
+    "ReplayOptions",
     "__version__",
     "evaluate",
     "explain",
+    "explain_job",
     "read_cluster",
     "simulate",
+    "simulate_jobs",
 ]
 
 # Loaded when first asked for, so that `import stowplan` and the light commands stay light.
 _WHERE = {
+    "Churn": "stowplan.sim.churn",
     "Cluster": "stowplan.sim.cluster",
     "ConfigError": "stowplan.framework.problems",
     "ContractError": "stowplan.framework.problems",
     "InputError": "stowplan.sim.input_error",
+    "Pace": "stowplan.sim.world",
+    "ReplayOptions": "stowplan.sim.replay",
     "evaluate": "stowplan.sim.evaluate",
     "explain": "stowplan.sim.explain",
+    "explain_job": "stowplan.sim.explain_job",
     "read_cluster": "stowplan.sim.cluster",
     "simulate": "stowplan.sim.simulate",
+    "simulate_jobs": "stowplan.sim.simulate_jobs",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -96,6 +97,139 @@ def test_simulate_prints_json(cluster: str) -> None:
 def test_simulate_makes_a_workload_of_its_own() -> None:
     ran = run("simulate", "--node-count", "20", "--pod-count", "50", "-o", "json")
     assert json.loads(ran.out)["pods"] == 50
+
+
+TIMED = """\
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+status: {allocatable: {cpu: "4", memory: 8Gi, pods: "110"}}
+---
+apiVersion: v1
+kind: Pod
+metadata:
+  name: first
+  creationTimestamp: "2026-01-01T00:00:00Z"
+  annotations: {stowplan.dev/run-seconds: "600"}
+spec: {containers: [{name: c, resources: {requests: {cpu: "3"}}}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: second, creationTimestamp: "2026-01-01T00:01:40Z"}
+spec: {containers: [{name: c, resources: {requests: {cpu: "3"}}}]}
+"""
+
+
+@pytest.fixture
+def timed(tmp_path: Path) -> str:
+    path = tmp_path / "timed.yaml"
+    path.write_text(TIMED)
+    return str(path)
+
+
+def test_simulate_replays_by_timestamps(timed: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    ran = run("simulate", "--cluster", timed, "--speedup", "10", "--out", str(out))
+    assert ran.code == 0, ran.err
+    assert "2 of 2 pods placed" in ran.out
+    assert "WAIT" in ran.out
+    assert {path.name for path in out.iterdir()} == {
+        "placements.jsonl",
+        "series.csv",
+        "summary.json",
+    }
+    second = json.loads((out / "placements.jsonl").read_text().splitlines()[1])
+    assert (second["arrived_s"], second["wait_s"]) == (10.0, 591.02)
+    assert ran.err == ""
+
+
+def test_simulate_without_a_replay_is_a_fill_and_says_so(timed: str) -> None:
+    ran = run("simulate", "--cluster", timed)
+    assert "1 of 2 pods placed" in ran.out
+    assert "--replay goes by that" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "placed"),
+    [
+        (["--until", "5m"], 1),
+        (["--replay"], 2),
+        (["--no-departures"], 1),
+        (["--churn", "100d/1s"], 2),
+        (["--bind-latency", "2s", "--until", "99"], 1),
+    ],
+)
+def test_whatever_concerns_time_means_a_replay(
+    timed: str, arguments: list[str], placed: int
+) -> None:
+    told = json.loads(run("simulate", "--cluster", timed, "-o", "json", *arguments).out)
+    assert told["placed"] == placed
+    assert "waits_s" in told
+
+
+def test_simulate_runs_several_seeds(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    size = ("--node-count", "10", "--pod-count", "30")
+    ran = run("simulate", *size, "--seed", "4", "--seeds", "2", "--out", str(out))
+    assert "2 seeds" in ran.out
+    assert sorted(str(path.relative_to(out)) for path in out.rglob("*.json*")) == [
+        "seed-4/placements.jsonl",
+        "seed-4/summary.json",
+        "seed-5/placements.jsonl",
+        "seed-5/summary.json",
+        "summary.json",
+    ]
+    told = json.loads(run("simulate", *size, "--seed", "4", "--seed", "5", "-o", "json").out)
+    assert told["seeds"] == [4, 5]
+    assert told["figures"]["placed"]["max"] >= told["figures"]["placed"]["mean"]
+    assert json.loads((out / "summary.json").read_text()) == told
+
+
+def test_simulate_takes_a_cluster_of_another_size(cluster: str) -> None:
+    told = json.loads(run("simulate", "--cluster", cluster, "--node-count", "4", "-o", "json").out)
+    assert told["nodes"] == 4
+    assert "4 nodes in place of 2, of the same mix" in told["notes"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (["--until", "soon"], ("--until", "got 'soon'", "90s, 15m, 12h, 30d")),
+        (["--churn", "30d"], ("--churn", "got '30d'", "UP/DOWN")),
+        (["--churn", "0/1h"], ("--churn", "got '0/1h'")),
+        (["--speedup", "0"], ("--speedup", "0")),
+        (["--seed", "1", "--seed", "2", "--seeds", "2"], ("--seeds counts from one --seed",)),
+    ],
+)
+def test_simulate_refuses_what_it_cannot_use(arguments: list[str], parts: tuple[str, ...]) -> None:
+    ran = run("simulate", *arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert all(part in ran.err for part in parts), ran.err
+
+
+def test_a_simulation_that_fails_leaves_nothing_behind(timed: str, tmp_path: Path) -> None:
+    out = tmp_path / "new" / "out"
+    broken = tmp_path / "broken.py"
+    broken.write_text('class B:\n    name = "B"\n\n    def filter(self):\n        return 7\n')
+    ran = run("simulate", "--cluster", timed, "--out", str(out), "--plugin", str(broken))
+    assert ran.code == 2
+    ran = run("simulate", "--cluster", "none.yaml", "--out", str(out))
+    assert ran.code == 2
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_page_about_simulating_does_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "simulate.md").read_text()
+    code = page.partition("```python\n")[2].partition("```")[0]
+    (tmp_path / "cluster.yaml").write_text(TIMED)
+    monkeypatch.chdir(tmp_path)
+    exec(code, {})
+    assert (tmp_path / "results" / "series.csv").exists()
+    shown = run("simulate", "--help").out
+    for option in re.findall(r"`(--[a-z-]+)", page):
+        assert option in shown, option
 
 
 def test_evaluate_answers_a_line_each() -> None:

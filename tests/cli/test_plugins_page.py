@@ -1,56 +1,231 @@
-"""The examples of docs/plugins.md, run as a user would run them."""
+"""The examples of docs/plugins.md: type-checked, and run as a user would run them."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import re
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
+from typing import Any
 
-from tests.cli.run import run
+import pytest
 
-PAGE = (Path(__file__).parents[2] / "docs" / "plugins.md").read_text()
+from stowplan.assembly.build import configuration_of, machine_for
+from stowplan.assembly.plugin_files import plugins_of_file
+from stowplan.messages.effects import Bind
+from stowplan.messages.events import NodeAdded, PodAdded
+from stowplan.testing import node, pod
+from tests.cli.run import check_one_line, run
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "plugins.md").read_text()
 PYTHON = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 YAML = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
-SIZE = ("--node-count", "12", "--pod-count", "20", "-o", "json")
+TOML = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+TEAM, ARRAYS, PRIORITIES, NEAR_GPU, QUOTA, CREW, TESTS = PYTHON
 
-NODE = "kind: Node\napiVersion: v1\nmetadata: {name: n}\nstatus: {allocatable: {pods: '110'}}\n"
+EXAMPLES = {
+    "rules.py": TEAM,
+    "arrays.py": ARRAYS,
+    "priorities.py": PRIORITIES,
+    "near_gpu.py": NEAR_GPU,
+    "quota.py": QUOTA,
+    "crew.py": CREW,
+}
+"""The complete examples by a file name of their own."""
+
+NODE = "kind: Node\napiVersion: v1\nmetadata: {name: %s}\nstatus: {allocatable: {%spods: '110'}}\n"
 POD = (
     "---\nkind: Pod\napiVersion: v1\nmetadata: {name: p%d, labels: {team: a}}\n"
     "spec: {containers: [{name: c}]}\n"
 )
 
-LOWEST, NEAR_GPU, QUOTA, CHECK = PYTHON
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with all the examples, which is where commands are run."""
+    for name, text in EXAMPLES.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "test_rules.py").write_text(TESTS)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
-def placed_by(tmp_path: Path, source: str, *more: str) -> dict[str, object]:
-    path = tmp_path / "mine.py"
-    path.write_text(source)
-    ran = run("simulate", "--plugin", str(path), *(more or SIZE))
+def simulated(here: Path, cluster: str, *more: str) -> dict[str, Any]:
+    (here / "cluster.yaml").write_text(cluster)
+    ran = run("simulate", "--cluster", "cluster.yaml", *more, "-o", "json", "--out", "out")
     assert ran.code == 0, ran.err
-    return json.loads(ran.out)
+    told: dict[str, Any] = json.loads(ran.out)
+    return told
 
 
-def test_the_smallest_one_runs(tmp_path: Path) -> None:
-    assert placed_by(tmp_path, LOWEST)["pods"] == 20
+def homes(here: Path) -> list[str]:
+    lines = (here / "out" / "placements.jsonl").read_text().splitlines()
+    return [json.loads(line).get("node", "") for line in lines]
 
 
-def test_the_one_with_columns_runs(tmp_path: Path) -> None:
-    cluster = tmp_path / "cluster.yaml"
-    cluster.write_text(NODE.replace("{pods:", "{nvidia.com/gpu: '4', pods:") + POD % 0)
-    told = placed_by(tmp_path, NEAR_GPU, "--cluster", str(cluster), "-o", "json")
+@pytest.mark.slow
+def test_every_example_is_sound_to_a_type_checker(here: Path) -> None:
+    checked = subprocess.run(
+        [
+            *(sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml")),
+            *("--cache-dir", str(ROOT / ".mypy_cache"), *EXAMPLES, "test_rules.py"),
+        ],
+        capture_output=True,
+        text=True,
+        cwd=here,
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_example_passes_its_check(name: str, here: Path) -> None:
+    ran = run("plugin", "check", name)
+    assert ran.code == 0, ran
+    assert "checks passed" in ran.out
+
+
+@pytest.mark.slow
+def test_the_test_runs(here: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_rules.py"],
+        capture_output=True,
+        text=True,
+        cwd=here,
+    )
+    assert ran.returncode == 0, ran.stdout
+
+
+def test_the_function_decides(here: Path) -> None:
+    theirs = NODE % ("theirs", "")
+    ours = theirs.replace("{name: theirs}", "{name: ours, labels: {team: a}}")
+    simulated(here, theirs + "---\n" + ours + POD % 0 + POD % 1, "--plugin", "rules.py")
+    assert homes(here) == ["ours", "ours"]
+    explained = run(
+        *("explain", "p0", "--cluster", "cluster.yaml", "--plugin", "rules.py", "-o", "json")
+    )
+    (best, other) = json.loads(explained.out)["scores"]
+    assert best["plugins"]["team-first"] == {"raw": 100, "weight": 2, "final": 200}
+    assert other["plugins"]["team-first"]["final"] == 0
+
+
+def test_the_functions_over_arrays_decide(here: Path) -> None:
+    nodes = NODE % ("gpu", "nvidia.com/gpu: '4', memory: 64Gi, ") + "---\n"
+    nodes += NODE % ("small", "memory: 1Gi, ") + "---\n" + NODE % ("big", "memory: 4Gi, ")
+    needy = POD.replace("{name: c}", "{name: c, resources: {requests: {memory: 512Mi}}}")
+    # Off the GPU node; what is left of its memory, in percent, decides between the other two.
+    simulated(here, nodes + needy % 0 + needy % 1 + needy % 2, "--plugin", "arrays.py")
+    assert "gpu" not in homes(here)
+    assert sorted(homes(here)) == ["big", "big", "small"]
+    only = simulated(here, nodes.split("---")[0] + POD % 0, "--plugin", "arrays.py")
+    assert only["failed"] == {"node(s) were kept for pods that need a GPU": 1}
+
+
+def test_the_priorities_decide(here: Path) -> None:
+    nodes = NODE % ("n1", "") + "---\n" + NODE % ("n2", "") + "---\n" + NODE % ("n3", "")
+    pods = "".join(
+        POD.replace("{name: c}", f"{{name: c, image: i{image}}}") % index
+        for index, image in enumerate((1, 1, 1, 2, 2, 2))
+    )
+    simulated(here, nodes + pods, "--plugin", "priorities.py")
+    placed = homes(here)
+    assert sorted(placed[:3]) == sorted(placed[3:]) == ["n1", "n2", "n3"]
+
+
+def test_the_class_decides(here: Path) -> None:
+    cluster = NODE % ("n", "nvidia.com/gpu: '4', ") + POD % 0
+    told = simulated(here, cluster, "--plugin", "near_gpu.py")
     assert told["failed"] == {"node(s) were kept for pods that need a GPU": 1}
 
 
-def test_the_one_with_columns_passes_its_check() -> None:
-    exec(compile(NEAR_GPU + "\n" + CHECK, "docs/plugins.md", "exec"), {})
-
-
-def test_the_one_with_arguments_holds_its_quota(tmp_path: Path) -> None:
-    config, cluster = tmp_path / "quota.yaml", tmp_path / "cluster.yaml"
-    config.write_text(YAML[0])
-    cluster.write_text(NODE + "".join(POD % index for index in range(5)))
-    told = placed_by(
-        tmp_path, QUOTA, "--config", str(config), "--cluster", str(cluster), "-o", "json"
-    )
+def test_the_one_with_arguments_holds_its_quota(here: Path) -> None:
+    (here / "quota.yaml").write_text(YAML[0])
+    cluster = NODE % ("n", "") + "".join(POD % index for index in range(5))
+    told = simulated(here, cluster, "--plugin", "quota.py", "--config", "quota.yaml")
     assert told["placed"] == 3
     assert told["failed"] == {"the team's quota is used up": 2}
+    (here / "quota.yaml").write_text(YAML[0].replace("podsPerTeam: 3", "podsPerTeams: 3"))
+    ran = run("simulate", "--plugin", "quota.py", "--config", "quota.yaml")
+    check_one_line(ran, "pluginConfig[0].args.podsPerTeams", "did you mean 'podsPerTeam'?")
+
+
+def test_the_crew_starts_together(here: Path) -> None:
+    (crew,) = plugins_of_file("crew.py")
+    machine = machine_for(*configuration_of(None, "test", [crew]))
+    labels = {"crew": "red", "crew-size": "2"}
+    first, second = (pod(name, labels=labels) for name in ("a", "b"))
+    alone = machine.handle([NodeAdded(node("n1")), PodAdded(first)], 0)
+    assert not [effect for effect in alone if isinstance(effect, Bind)]
+    both = machine.handle([PodAdded(second), PodAdded(pod("other"))], 1)
+    bound = [effect.name for effect in both if isinstance(effect, Bind)]
+    assert sorted(bound) == ["a", "b", "other"]
+    machine.validate()
+
+
+# A distribution: metadata as an installer leaves it, on the path for a while.
+
+
+@pytest.fixture
+def installed(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    site = here / "site"
+    package, info = site / "mycompany", site / "acme_rules-1.0.dist-info"
+    for folder in (package, info):
+        folder.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    (package / "scheduling.py").write_text(NEAR_GPU + "\n\n" + TEAM)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-rules\nVersion: 1.0\n")
+    ((group, entries),) = tomllib.loads(TOML[0])["project"]["entry-points"].items()
+    lines = [f"{name} = {value}" for name, value in entries.items()]
+    lines += [
+        "team-first = mycompany.scheduling:team_first",
+        "Renamed = mycompany.scheduling:NearGPU",
+    ]
+    lines += ["Gone = mycompany.nowhere:Gone", "Number = mycompany.scheduling:np"]
+    (info / "entry_points.txt").write_text("\n".join([f"[{group}]", *lines]) + "\n")
+    monkeypatch.syspath_prepend(site)
+    monkeypatch.delitem(sys.modules, "mycompany", raising=False)
+    monkeypatch.delitem(sys.modules, "mycompany.scheduling", raising=False)
+    assert importlib.metadata.version("acme-rules") == "1.0"
+    return site
+
+
+def enabling(name: str) -> str:
+    return (
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        f"profiles: [{{plugins: {{multiPoint: {{enabled: [{{name: {name}, weight: 2}}]}}}}}}]\n"
+    )
+
+
+def test_an_installed_plugin_takes_part_where_it_is_named(here: Path, installed: Path) -> None:
+    cluster = NODE % ("n", "nvidia.com/gpu: '4', ") + POD % 0
+    assert simulated(here, cluster)["placed"] == 1
+    # Nobody has named it, so nobody has imported it.
+    assert "mycompany" not in sys.modules
+    (here / "c.yaml").write_text(enabling("NearGPU"))
+    told = simulated(here, cluster, "--config", "c.yaml")
+    assert told["failed"] == {"node(s) were kept for pods that need a GPU": 1}
+    assert run("config", "check", "c.yaml").code == 0
+    explained = run("explain", "p0", "--cluster", "cluster.yaml", "--config", "c.yaml")
+    assert explained.code == 1
+    (here / "c.yaml").write_text(enabling("team-first"))
+    assert simulated(here, cluster, "--config", "c.yaml")["placed"] == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Renamed", "the plugin's name is 'NearGPU', wanted 'Renamed'"),
+        ("Gone", "ModuleNotFoundError"),
+        ("Number", "is a module, wanted a plugin class, or a function under @score"),
+    ],
+)
+def test_an_installed_plugin_that_cannot_be_loaded(
+    name: str, said: str, here: Path, installed: Path
+) -> None:
+    (here / "c.yaml").write_text(enabling(name))
+    ran = run("config", "check", "c.yaml")
+    check_one_line(ran, "distribution acme-rules 1.0", f"entry point {name} =", said)

@@ -433,7 +433,8 @@ def test_the_exception_names_the_source_in_every_line() -> None:
 
 # What kind of document it is.
 
-KIND = "'KubeSchedulerConfiguration'"
+OURS = "'KubeSchedulerConfiguration'"
+KIND = f"{OURS} or 'Policy'"
 
 
 @pytest.mark.parametrize(
@@ -442,11 +443,11 @@ KIND = "'KubeSchedulerConfiguration'"
         ("", f"document: got nothing, wanted a document of kind {KIND}"),
         ("[1]", f"document: got a list, wanted a mapping with apiVersion and kind: {KIND}"),
         ("a: 1", f"kind: wanted {KIND}"),
-        ("kind: Policy", f"kind: got 'Policy', wanted {KIND}"),
+        ("kind: Other", f"kind: got 'Other', wanted {KIND}"),
         ("kind: [1]", f"kind: got a list, wanted {KIND}"),
         (
             "kind: kubeSchedulerConfiguration",
-            f"kind: got 'kubeSchedulerConfiguration', wanted {KIND} (did you mean {KIND}?)",
+            f"kind: got 'kubeSchedulerConfiguration', wanted {KIND} (did you mean {OURS}?)",
         ),
         (
             "apiVersion: kubescheduler.config.k8s.io/v1beta3\nkind: KubeSchedulerConfiguration",
@@ -476,5 +477,5 @@ def test_a_body_may_leave_out_what_it_is_and_a_file_may_not() -> None:
     assert config.from_tree(whole, "f", REGISTRY, DEFAULTS).parallelism == 3
     with pytest.raises(ConfigError, match="kind"):
         config.from_tree(body, "f", REGISTRY, DEFAULTS)
-    with pytest.raises(ConfigError, match="kind: got 'Policy'"):
-        config.from_tree(body | {"kind": "Policy"}, "f", REGISTRY, DEFAULTS, body=True)
+    with pytest.raises(ConfigError, match="kind: got 'Other'"):
+        config.from_tree(body | {"kind": "Other"}, "f", REGISTRY, DEFAULTS, body=True)

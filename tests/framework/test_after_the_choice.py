@@ -16,12 +16,13 @@ from stowplan.framework import (
     CycleState,
     Framework,
     PermitWait,
+    PreBindWait,
     Status,
     error,
     unresolvable,
     unschedulable,
 )
-from tests.framework.stage import POD, framework_of, plugin
+from tests.framework.stage import POD, framework_of, plugin, snapshot
 
 NO = unschedulable("taken")
 NEVER = unresolvable("gone")
@@ -58,31 +59,22 @@ def run(method: str) -> Run:
     return lambda framework: getattr(framework, method)(POD, "n1", CycleState())
 
 
-POINTS = [
-    ("reserve", "Reserve", run("run_reserve")),
-    ("pre_bind", "PreBind", run("run_pre_bind")),
-]
+def test_everybody_agrees() -> None:
+    framework, called = cast("reserve", OK, OK)
+    assert (run("run_reserve")(framework), called) == (OK, ["A", "B"])
 
 
-@pytest.mark.parametrize(("point", "title", "walk"), POINTS)
-def test_everybody_agrees(point: str, title: str, walk: Run) -> None:
-    framework, called = cast(point, OK, OK)
-    assert (walk(framework), called) == (OK, ["A", "B"])
-
-
-@pytest.mark.parametrize(("point", "title", "walk"), POINTS)
 @pytest.mark.parametrize("answer", REFUSALS)
-def test_a_refusal_ends_the_walk(point: str, title: str, walk: Run, answer: Status) -> None:
-    framework, called = cast(point, OK, answer, OK)
-    assert (walk(framework), called) == (answer.by("B"), ["A", "B"])
+def test_a_refusal_ends_the_walk(answer: Status) -> None:
+    framework, called = cast("reserve", OK, answer, OK)
+    assert (run("run_reserve")(framework), called) == (answer.by("B"), ["A", "B"])
 
 
-@pytest.mark.parametrize(("point", "title", "walk"), POINTS)
 @pytest.mark.parametrize("answer", OTHERS)
-def test_any_other_answer_is_an_error(point: str, title: str, walk: Run, answer: Status) -> None:
-    framework, called = cast(point, OK, answer, OK)
-    wanted = error(f'running {title} plugin "B": {answer.message}').by("B")
-    assert (walk(framework), called) == (wanted, ["A", "B"])
+def test_any_other_answer_is_an_error(answer: Status) -> None:
+    framework, called = cast("reserve", OK, answer, OK)
+    wanted = error(f'running Reserve plugin "B": {answer.message}').by("B")
+    assert (run("run_reserve")(framework), called) == (wanted, ["A", "B"])
 
 
 def test_everybody_gives_back_in_reverse_order() -> None:
@@ -131,6 +123,55 @@ def test_any_other_answer_of_permit_is_an_error(answer: Status) -> None:
 def test_all_permit() -> None:
     framework, _ = cast("permit", OK, OK)
     assert run("run_permit")(framework) == OK
+
+
+# PreBind.
+
+
+def pre_bind(answer: Any, *skipped: str) -> Any:
+    """What comes of an answer of `pre_bind`."""
+    framework, _ = cast("pre_bind", answer)
+    state = CycleState()
+    state.skip_pre_bind.update(skipped)
+    return framework.run_pre_bind_of(framework.members["A"], POD, "n1", state)
+
+
+def test_pre_bind() -> None:
+    assert pre_bind(OK) == OK
+    assert pre_bind(PreBindWait(timeout_s=3)) == PreBindWait(timeout_s=3)
+    assert [pre_bind(answer) for answer in REFUSALS] == [a.by("A") for a in REFUSALS]
+    for answer in OTHERS:
+        assert pre_bind(answer) == error(f'running PreBind plugin "A": {answer.message}').by("A")
+        assert pre_bind(answer, "A") == OK
+
+
+def progress(*answers: Any) -> Status:
+    """What comes of the answer of `pre_bind_progress`, or of having no such method."""
+    methods = {"pre_bind_progress": answers[0]} if answers else {}
+    framework = framework_of(plugin("A", pre_bind=PreBindWait(), **methods))
+    state = CycleState()
+    assert framework.run_pre_bind_pre_flight(POD, "n1", state).is_success is bool(answers)
+    return framework.run_pre_bind_progress(framework.members["A"], POD, "n1", snapshot(), state)
+
+
+def test_progress() -> None:
+    assert progress() == OK
+    assert progress(OK) == OK
+    assert progress(WAIT) == WAIT
+    assert progress(NO) == NO.by("A")
+    assert progress(error("broken")) == error('running PreBind plugin "A": broken').by("A")
+    assert progress(SKIP) == error('running PreBind plugin "A": ').by("A")
+
+
+def test_who_rests_is_not_asked_about_preparations() -> None:
+    framework = framework_of(
+        plugin("A", pre_filter=SKIP, filter=OK, pre_bind=NO, pre_bind_pre_flight=OK)
+    )
+    framework.members["A"].rests_when_skipped = True
+    state = CycleState()
+    framework.run_pre_filter(POD, snapshot(), state)
+    assert framework.run_pre_bind_pre_flight(POD, "n1", state) == SKIP
+    assert state.skip_pre_bind == {"A"}
 
 
 # Bind.

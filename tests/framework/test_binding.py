@@ -251,7 +251,7 @@ class Fails:
         return {}["x"]  # type: ignore[no-any-return]
 
     def reserve(self) -> Status:
-        raise RuntimeError("oh")
+        raise SystemExit("oh")
 
     def pre_enqueue(self) -> Status:
         raise RuntimeError("oh")
@@ -270,7 +270,7 @@ def test_an_exception_names_plugin_method_pod_and_node() -> None:
         ),
         (
             lambda: framework.run_reserve(POD, "n2", state),
-            "reserve of pod 'default/web' on node 'n2' raised RuntimeError: oh",
+            "reserve of pod 'default/web' on node 'n2' raised SystemExit: oh",
         ),
         (
             lambda: framework.run_pre_enqueue(POD),
@@ -295,7 +295,7 @@ def test_an_exception_names_plugin_method_pod_and_node() -> None:
         ("pre_score", "Status"),
         ("reserve", "Status"),
         ("permit", "Status or PermitWait"),
-        ("pre_bind", "Status"),
+        ("pre_bind", "Status or PreBindWait"),
         ("bind", "Status"),
     ],
 )

@@ -98,23 +98,25 @@ def test_raw_scores_may_be_anything_that_normalising_brings_into_range() -> None
 
 
 @pytest.mark.parametrize("score", [-1, 101])
-def test_a_score_out_of_range_names_profile_plugin_and_node(score: int) -> None:
+def test_a_score_out_of_range_names_profile_plugin_node_and_pod(score: int) -> None:
     def one(self: Any, node: NodeInfo) -> int:
         return score if node.name == "n2" else 0
 
     with pytest.raises(ContractError) as caught:
         scored(plugin("A", score=one))
     assert str(caught.value) == (
-        f"profile 'test': plugin 'A' scores {score} on node 'n2'; wanted 0..100"
+        f"profile 'test': plugin 'A' scores {score} on node 'n2' for pod 'default/web'; "
+        "wanted 0..100"
     )
 
 
-@pytest.mark.parametrize("score", [0.5, "5", None, True])
+@pytest.mark.parametrize("score", [0.5, "5", None, True, 2**63])
 def test_a_score_is_a_whole_number(score: object) -> None:
     with pytest.raises(ContractError) as caught:
         scored(plugin("A", score=score))
     assert str(caught.value) == (
-        f"plugin 'A': score of pod 'default/web' on node 'n1' is {score!r}, wanted a whole number"
+        f"plugin 'A': score of pod 'default/web' on node 'n1' is {score!r}, "
+        "wanted a whole number of 64 bits"
     )
 
 

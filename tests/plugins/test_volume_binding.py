@@ -130,7 +130,7 @@ def test_a_pod_without_claims_costs_nothing() -> None:
     framework.run_pre_filter(asked_for.pod, asked_for.snapshot, state)
     assert state.skip_filter == {"VolumeBinding"}
     assert framework.run_reserve(asked_for.pod, "n1", state).is_success
-    assert framework.run_pre_bind(asked_for.pod, "n1", state).is_success
+    assert framework.run_pre_bind_pre_flight(asked_for.pod, "n1", state).is_skip
 
 
 def test_bound_claims_need_their_volume_within_reach() -> None:

@@ -1,10 +1,12 @@
 """Reserve, Unreserve and what has to be done before a pod is bound, as values."""
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
-from stowplan.framework import CycleState, Framework, World
-from stowplan.framework.status import Code
+from stowplan.framework import OK, CycleState, Framework, PreBindWait, World
+from stowplan.framework.status import Code, Status
 from stowplan.objects.storage import (
     ObjectReference,
     PersistentVolume,
@@ -44,6 +46,7 @@ def two_claims() -> Case:
 
 def reserve(asked_for: Case) -> tuple[Framework, CycleState, Reservation]:
     framework, state = framework_of(VolumeBinding), CycleState()
+    framework.shared.world = asked_for.world
     outcome = framework.run_pre_filter(asked_for.pod, asked_for.snapshot, state)
     assert outcome.status.is_success or "VolumeBinding" in state.skip_filter
     assert framework.run_reserve(asked_for.pod, "n1", state).is_success
@@ -51,6 +54,12 @@ def reserve(asked_for: Case) -> tuple[Framework, CycleState, Reservation]:
     reserved = rule.reserved(state)
     assert reserved is not None
     return framework, state, reserved
+
+
+def pre_bind(framework: Framework, asked_for: Case, node_name: str, state: CycleState) -> Any:
+    """What the plugin's PreBind answers."""
+    member = framework.members["VolumeBinding"]
+    return framework.run_pre_bind_of(member, asked_for.pod, node_name, state)
 
 
 def test_reserve_settles_what_is_to_be_written() -> None:
@@ -69,7 +78,7 @@ def test_nothing_is_to_be_done_where_all_is_bound() -> None:
     bound = case(pod("c"), [NODE], [claim("c", volume="p"), volume("p")])
     framework, state, reserved = reserve(bound)
     assert reserved.is_empty
-    assert framework.run_pre_bind(bound.pod, "n1", state).is_success
+    assert pre_bind(framework, bound, "n1", state) == OK
 
 
 def test_a_pod_without_volumes_reserves_nothing() -> None:
@@ -77,19 +86,69 @@ def test_a_pod_without_volumes_reserves_nothing() -> None:
     framework, state = framework_of(VolumeBinding), CycleState()
     framework.run_pre_filter(bare.pod, bare.snapshot, state)
     assert framework.run_reserve(bare.pod, "n1", state).is_success
-    assert framework.run_pre_bind(bare.pod, "n1", state).is_success
+    assert pre_bind(framework, bare, "n1", state) == OK
+
+
+def test_pre_bind_has_the_changes_written_volumes_first() -> None:
+    asked_for = two_claims()
+    framework, state, reserved = reserve(asked_for)
+    assert framework.run_pre_bind_pre_flight(asked_for.pod, "n1", state).is_success
+    answer = pre_bind(framework, asked_for, "n1", state)
+    assert isinstance(answer, PreBindWait)
+    assert answer.timeout_s == 600
+    assert [change.value for change in answer.changes] == [
+        reserved.volumes[0].after,
+        reserved.claims[0].after,
+    ]
+    to_claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": "default",
+        "name": "c",
+        "uid": "uid-c",
+    }
+    assert [change.patch for change in answer.changes] == [
+        {
+            "spec": {"claimRef": to_claim},
+            "metadata": {"annotations": {BOUND_BY_CONTROLLER: "yes"}},
+        },
+        {"metadata": {"annotations": {SELECTED: "n1"}}},
+    ]
+
+
+def test_a_pod_whose_claims_are_bound_has_nothing_to_wait_for() -> None:
+    bound = case(pod("c"), [NODE], [claim("c", volume="p"), volume("p")])
+    framework, state, _ = reserve(bound)
+    assert framework.run_pre_bind_pre_flight(bound.pod, "n1", state).is_skip
+    assert state.skip_pre_bind == {"VolumeBinding"}
+
+
+def test_a_volume_that_another_pod_has_decided_on_is_written_all_the_same() -> None:
+    """The two share the claim; the other pod may fail before it has written anything."""
+    asked_for = two_claims()
+    _, _, first = reserve(asked_for)
+    framework, state, second = reserve(asked_for)
+    assert second.volumes[0].before is first.volumes[0].after
+    answer = pre_bind(framework, asked_for, "n1", state)
+    assert isinstance(answer, PreBindWait)
+    assert answer.changes[0].patch["spec"]["claimRef"]["uid"] == "uid-c"
+    # And what the first takes back does not come up again when the second does.
+    first.revert(asked_for.world)
+    second.revert(asked_for.world)
+    for kind, key in ((PersistentVolume, "p"), (PersistentVolumeClaim, "default/d")):
+        assert asked_for.world.find(kind, key) is asked_for.world.observed(kind, key)
 
 
 def test_pre_bind_wants_a_reservation_on_that_node() -> None:
     asked_for = two_claims()
     framework, state, _ = reserve(asked_for)
-    assert framework.run_pre_bind(asked_for.pod, "n1", state).is_success
-    assert 'no pod volume found for node "n2"' in (
-        framework.run_pre_bind(asked_for.pod, "n2", state).message
-    )
+    assert isinstance(pre_bind(framework, asked_for, "n1", state), PreBindWait)
+    nowhere = 'no pod volume found for node "n2"'
+    assert nowhere in pre_bind(framework, asked_for, "n2", state).message
+    assert nowhere in framework.run_pre_bind_pre_flight(asked_for.pod, "n2", state).message
     framework.run_unreserve(asked_for.pod, "n1", state)
     framework.run_unreserve(asked_for.pod, "n1", state)
-    assert not framework.run_pre_bind(asked_for.pod, "n1", state).is_success
+    assert pre_bind(framework, asked_for, "n1", state).code == Code.ERROR
 
 
 def test_a_volume_that_names_the_claim_in_full_is_left_alone() -> None:
@@ -106,10 +165,9 @@ def test_a_volume_that_names_the_claim_in_full_is_left_alone() -> None:
     assert filled.metadata.annotations == {}
 
 
-def test_an_applied_reservation_is_seen_by_the_next_pod_until_it_is_reverted() -> None:
+def test_a_reservation_is_seen_by_the_next_pod_until_it_is_taken_back() -> None:
     asked_for = two_claims()
-    _, _, reserved = reserve(asked_for)
-    reserved.apply(asked_for.world)
+    taker, held, reserved = reserve(asked_for)
     other = Case(pod("e", name="other"), asked_for.nodes, asked_for.world)
     other.world.put(claim("e", "local"))
     framework = framework_of(VolumeBinding)
@@ -120,7 +178,7 @@ def test_an_applied_reservation_is_seen_by_the_next_pod_until_it_is_reverted() -
         return framework.filter_node(other.pod, other.nodes.info(0), state).is_success
 
     assert not fits()
-    reserved.revert(other.world)
+    taker.run_unreserve(asked_for.pod, "n1", held)
     assert fits()
     reserved.revert(other.world)
     assert fits()
@@ -129,7 +187,6 @@ def test_an_applied_reservation_is_seen_by_the_next_pod_until_it_is_reverted() -
 def test_what_has_arrived_since_is_not_reverted() -> None:
     asked_for = two_claims()
     _, _, reserved = reserve(asked_for)
-    reserved.apply(asked_for.world)
     newer = volume("p", "local", of="c", phase="Bound")
     asked_for.world.put(newer)
     reserved.revert(asked_for.world)
@@ -148,9 +205,11 @@ OUT_OF_REACH = 'node affinity doesn\'t match node "n1": no matching NodeSelector
 
 
 def started() -> tuple[Reservation, World]:
+    """What is reserved, and the world as it is when that has been written."""
     asked_for = two_claims()
     _, _, reserved = reserve(asked_for)
-    reserved.apply(asked_for.world)
+    for change in reserved.changes:
+        asked_for.world.put(change.value)
     return reserved, asked_for.world
 
 
@@ -160,8 +219,6 @@ def test_binding_takes_its_course() -> None:
     world.put(BOUND_P)
     assert progress(reserved, world, NODE).code == Code.WAIT
     world.put(BOUND_C)
-    assert progress(reserved, world, NODE).code == Code.WAIT
-    world.put(claim("d", annotations={SELECTED: "n1"}))
     assert progress(reserved, world, NODE).code == Code.WAIT
     world.put(MADE_D)
     # The claim is there before the volume that was made for it.
@@ -214,6 +271,33 @@ def test_binding_fails_when_an_object_is_gone(
         world.put(one)
     world.drop(kind, key)
     assert progress(reserved, world, NODE).message == f"binding volumes: {why}"
+
+
+def test_what_is_only_assumed_is_no_progress() -> None:
+    reserved, world = started()
+    for one in (BOUND_P, BOUND_C, MADE_D, volume("q")):
+        world.put(one)
+    world.put(claim("d"))
+    world.assume(MADE_D)
+    assert progress(reserved, world, NODE).message.endswith('annotation reset for PVC "d"')
+
+
+def test_binding_fails_when_the_node_is_gone() -> None:
+    asked_for = two_claims()
+    framework, state, _ = reserve(asked_for)
+    member = framework.members["VolumeBinding"]
+
+    def status() -> Status:
+        return framework.run_pre_bind_progress(
+            member, asked_for.pod, "n1", asked_for.snapshot, state
+        )
+
+    for one in (BOUND_P, BOUND_C, MADE_D, volume("q")):
+        asked_for.world.put(one)
+    assert status().is_success
+    asked_for.nodes.remove_node("n1")
+    why = 'binding volumes: failed to get node "n1": node "n1" not found'
+    assert status().message == f'running PreBind plugin "VolumeBinding": {why}'
 
 
 def test_a_volume_that_cannot_be_translated_fails() -> None:

@@ -19,12 +19,14 @@ from msgspec.structs import replace
 from stowplan.cache import Cache
 from stowplan.columns.nodetable import table_of
 from stowplan.cycle import CycleDecider, Decision
-from stowplan.framework import Framework, Snapshot
+from stowplan.framework import OK, Framework, Snapshot
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.events import Event, PodRead
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
+from stowplan.plugins.volume_binding import VolumeBinding
+from stowplan.plugins.volume_reservation import Reservation
 from stowplan.scheduler.binding import Bindings
 from stowplan.scheduler.journey import Stage
 from stowplan.testing import node, pod
@@ -48,7 +50,7 @@ def dice(seed: int) -> np.random.Generator:
 
 def nothing_is_lost(seed: int, n_steps: int) -> None:
     """At every step each pod is in exactly one place; when the faults stop, each that fits
-    somewhere is bound."""
+    somewhere is bound. No pod is bound before its claims are."""
     voyage = Voyage(dice(seed))
     for _ in range(n_steps):
         voyage.step()
@@ -74,6 +76,18 @@ def test_a_pod_that_is_forgotten_after_a_read_is_missed(monkeypatch: pytest.Monk
 
     right = Bindings.pod_read
     monkeypatch.setattr(Bindings, "pod_read", pod_read)
+    assert_caught(nothing_is_lost, SEEDS, STEPS)
+
+
+def test_a_pod_that_is_bound_before_its_claims_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: what the API has taken is done."""
+    monkeypatch.setattr(VolumeBinding, "pre_bind_progress", lambda self: OK)
+    assert_caught(nothing_is_lost, SEEDS, STEPS)
+
+
+def test_a_volume_that_stays_taken_for_nobody_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: a reservation is forgotten and not taken back."""
+    monkeypatch.setattr(Reservation, "revert", lambda self, world: None)
     assert_caught(nothing_is_lost, SEEDS, STEPS)
 
 

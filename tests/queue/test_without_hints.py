@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from stowplan.queue import FLUSH_LEFTOVER_S, QueueOptions
+from stowplan.queue import QueueOptions
 from stowplan.testing.make import pod
 from tests.queue.fakes import NODE_ADD, NODE_DELETE, Harness, ns
 
@@ -99,7 +99,7 @@ def test_nothing_is_aligned_to_seconds() -> None:
 
 
 def test_leftovers_are_flushed_after_60_seconds_checked_every_30() -> None:
-    assert FLUSH_LEFTOVER_S == 30
+    assert QueueOptions(hints=False).flush_leftover_s == 30
     h = harness()
     h.park("a", 0, "Stranger")
     h.queue.flush_leftover(ns(60))

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from stowplan.framework import (
     OK,
     SKIP,
+    Code,
     CycleState,
     Handle,
+    ObjectChange,
     PermitWait,
+    PreBindWait,
+    Snapshot,
     Status,
     error,
     unschedulable,
 )
 from stowplan.framework.clusterevents import NODE, POD, Action, EventWithHint, on
 from stowplan.objects.pod import Pod
+from stowplan.objects.workload import Namespace
 
 
 class Captain:
@@ -44,6 +51,24 @@ class Mate:
         return PermitWait(float(order)) if order else OK
 
 
+class Bosun:
+    """Permit: has a say about other pods: `allows=web` lets that one go as far as the captain is
+    concerned, `rejects=web` sends it back. It lets everybody through."""
+
+    name = "Bosun"
+
+    def __init__(self, handle: Handle) -> None:
+        self.shared = handle.shared
+
+    def permit(self, pod: Pod) -> Status:
+        for waiting in self.shared.waiting:
+            if waiting.pod.name == pod.labels.get("allows"):
+                waiting.allow("Captain")
+            if waiting.pod.name == pod.labels.get("rejects"):
+                waiting.reject("Bosun", f"{pod.name} goes first")
+        return OK
+
+
 class Crane:
     """PreBind: works outside for pods labelled `crane`, for at most a minute."""
 
@@ -67,6 +92,42 @@ class Winch(Crane):
 
     name = "Winch"
     label = "winch"
+
+
+class Lock:
+    """PreBind: `lock=30` waits for so many seconds at most, until there is a namespace of that
+    name: `lock-ready`. It may wait beside the cranes. `lock-broken` breaks the contract."""
+
+    name = "Lock"
+    perform_in_parallel = True
+
+    def pre_bind(self, pod: Pod) -> Status | PreBindWait:
+        order = pod.labels.get("lock", "")
+        return PreBindWait(timeout_s=float(order), late="the gate is shut") if order else OK
+
+    def pre_bind_progress(self, snapshot: Snapshot) -> Status:
+        if snapshot.world.observed(Namespace, "lock-broken") is not None:
+            raise ValueError("boom")
+        is_ready = snapshot.world.observed(Namespace, "lock-ready") is not None
+        return OK if is_ready else Status(Code.WAIT)
+
+
+class Painter:
+    """PreBind: has every pod's name painted on the namespace `ship`, and looks no further."""
+
+    name = "Painter"
+
+    def __init__(self, handle: Handle) -> None:
+        self.shared = handle.shared
+
+    def pre_bind(self, pod: Pod) -> Status | PreBindWait:
+        ship = self.shared.world.observed(Namespace, "ship")
+        if ship is None:
+            return OK
+        painted = ship.labels | {pod.name: "here"}
+        value = replace(ship, metadata=replace(ship.metadata, labels=painted))
+        change = ObjectChange(value, {"metadata": {"labels": {pod.name: "here"}}})
+        return PreBindWait((change,))
 
 
 class Loadmaster:
@@ -178,5 +239,18 @@ class Saboteur:
 
 CREW = {
     one.name: one
-    for one in (Captain, Mate, Crane, Winch, Loadmaster, Purser, Pilot, Signaller, Saboteur)
+    for one in (
+        Captain,
+        Mate,
+        Bosun,
+        Crane,
+        Winch,
+        Lock,
+        Painter,
+        Loadmaster,
+        Purser,
+        Pilot,
+        Signaller,
+        Saboteur,
+    )
 }

@@ -4,6 +4,7 @@ A script is a text of stories in blocks, each with commands, `----` and the effe
 `handle`; a comment before a block says what it is about. The first block may set the machine up.
 
     machine profiles=one,two plugins=Captain,Crane binders=Pilot assume_limit=30 leads=no
+    machine extenders=fit:filter:names waits=2          see `callers`
 
 The watch; settings are those that `draw` knows, kept from command to command, and a few more:
 
@@ -16,12 +17,20 @@ The watch; settings are those that `draw` knows, kept from command to command, a
     pod web leaving                                 it is being deleted; `preempted`: for another
     pod web gone
 
-What became of effects, the latest about that pod:
+Objects that pods wait for, each version newer than the one before:
+
+    class local provisioner=csi.example.com         its claims are bound with the first pod
+    volume pv1 class=local node=n1 claim=data       claim data class=local volume=pv1 node=n1
+
+What became of effects, the latest about that pod or object:
 
     bind web done                       bind web failed 409 it is bound already
     read web on n1                      read web pending         read web gone
     evict web done                      evict web failed 500 try again
     prepare web done                    prepare web failed no power       (web/Crane for one of two)
+    write pv1 done                      write pv1 failed 409 it has been modified
+    write pv1/web done                  write pv1 done already            (there was nothing to do)
+    answer web {"NodeNames": ["n1"]}    answer web/fit 500                answer web failed no route
 
 Others:
 
@@ -42,28 +51,36 @@ from typing import Any
 from msgspec.structs import replace
 
 from stowplan.assembly.build import configuration_of, frameworks_for
+from stowplan.assembly.extenders import extenders_of
 from stowplan.cycle import CycleDecider
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
+from stowplan.objects.codec import encode
 from stowplan.objects.duration import parse, render
 from stowplan.objects.pod import PodCondition
 from stowplan.queue import QueueOptions
-from stowplan.scheduler.machine import Machine, MachineOptions
+from stowplan.scheduler import Machine, MachineOptions
+from stowplan.scheduler.extending import AWAITING
 from stowplan.testing import draw
+from tests.scenarios import callers
 from tests.scenarios.crew import CREW
+from tests.scenarios.storage import KINDS
 
 SECOND = 1_000_000_000
 DASHES = "----"
 PREEMPTED = PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
 _STATES = {"leaving", "preempted"}
+_OWN = {"uid", "scheduler", "phase", "nominated"}
 _EPOCH = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 _OUTCOMES: dict[type[Any], str] = {
     to_do.Bind: "bind",
     to_do.ReadPod: "read",
     to_do.Evict: "evict",
     to_do.Prepare: "prepare",
+    to_do.Write: "write",
+    to_do.CallExtender: "answer",
 }
 
 
@@ -76,6 +93,7 @@ class Player:
         self.alarm: int | None = None
         self._objects: dict[tuple[str, str], dict[str, str]] = {}
         self._open: list[Effect] = []
+        self._version = 0
 
     def play(self, commands: list[str]) -> list[str]:
         """The lines that a block answers with."""
@@ -124,13 +142,29 @@ class Player:
             )
         for _, journey in bindings:
             yield f"{short(journey.pod)}: {journey.stage.value} on {journey.node}"
+        for _, attempt in self.machine.extending:
+            yield f"{short(attempt.entry.pod)}: {AWAITING}"
 
     # Commands.
 
     def _event(self, command: str) -> Event:
         words = command.split()
+        if words[0] in KINDS:
+            return self._read_object(*words)
         read: Callable[..., Event] = getattr(self, f"_read_{words[0]}")
         return read(*words[1:])
+
+    def _read_object(self, kind: str, name: str, *settings: str) -> Event:
+        is_new = (kind, name) not in self._objects
+        value = KINDS[kind](name, self._newer(), self._settled(kind, name, settings))
+        if "gone" in settings:
+            del self._objects[kind, name]
+            return happened.ObjectDeleted(value)
+        return happened.ObjectAdded(value) if is_new else happened.ObjectUpdated(value)
+
+    def _newer(self) -> str:
+        self._version += 1
+        return str(self._version)
 
     def _read_node(self, name: str, *settings: str) -> Event:
         is_new = ("node", name) not in self._objects
@@ -158,14 +192,19 @@ class Player:
         return {key: value for key, value in kept.items() if value or key in _STATES}
 
     def _pod(self, name: str, settings: dict[str, str]) -> Any:
-        own = {key: settings[key] for key in settings.keys() & {"uid", "scheduler", "phase"}}
+        own = {key: settings[key] for key in settings.keys() & _OWN}
         drawn = {k: v for k, v in settings.items() if k not in own and k not in _STATES}
         pod = self._made("pod", name, drawn)
         leaving = _EPOCH if _STATES & settings.keys() else None
         meta = replace(pod.metadata, uid=own.get("uid", pod.uid), deletion_timestamp=leaving)
         spec = replace(pod.spec, scheduler_name=own.get("scheduler", pod.spec.scheduler_name))
         conditions = (PREEMPTED,) if "preempted" in settings else ()
-        status = replace(pod.status, phase=own.get("phase", ""), conditions=conditions)
+        status = replace(
+            pod.status,
+            phase=own.get("phase", ""),
+            conditions=conditions,
+            nominated_node_name=own.get("nominated", ""),
+        )
         return replace(pod, metadata=meta, spec=spec, status=status)
 
     def _made(self, kind: str, name: str, settings: dict[str, str]) -> Any:
@@ -173,17 +212,21 @@ class Player:
         drawing = draw(f"{header}\n{cells}")
         return (drawing.nodes if kind == "node" else drawing.pods)[name]
 
-    def _asked(self, kind: str, name: str, plugin: str = "") -> Any:
-        """The latest effect of a kind about a pod."""
+    def _asked(self, kind: str, name: str, narrower: str = "") -> Any:
+        """The latest effect of a kind about a pod or an object. narrower: of a plugin, a pod."""
         found = [
             effect
             for effect in self._open
             if _OUTCOMES[type(effect)] == kind
-            and getattr(effect, "name", "") == name
-            and plugin in ("", getattr(effect, "plugin", ""))
+            and _subject(effect) == name
+            and narrower in ("", _partner(effect), effect.uid.partition("/")[2])
         ]
         assert found, f"no {kind} about {name} is waiting for an outcome"
         return found[-1]
+
+    def _read_answer(self, name: str, first: str, *rest: str) -> Event:
+        name, _, extender = name.partition("/")
+        return callers.answer(self._asked("answer", name, extender), first, rest)
 
     def _read_bind(self, name: str, how: str, code: str = "0", *reason: str) -> Event:
         effect = self._asked("bind", name)
@@ -203,6 +246,15 @@ class Player:
         if how == "done":
             return happened.PrepareDone(effect.effect, effect.uid)
         return happened.PrepareFailed(effect.effect, effect.uid, " ".join(reason))
+
+    def _read_write(self, name: str, how: str, code: str = "0", *reason: str) -> Event:
+        name, _, of_pod = name.partition("/")
+        effect = self._asked("write", name, of_pod)
+        if how == "done":
+            is_news = code != "already"
+            version = self._newer() if is_news else effect.value.metadata.resource_version
+            return happened.WriteDone(effect.effect, effect.uid, version)
+        return happened.WriteFailed(effect.effect, effect.uid, int(code), " ".join(reason))
 
     def _read_read(self, name: str, *found: str) -> Event:
         effect = self._asked("read", name)
@@ -234,8 +286,13 @@ def made(
     binders: str = "",
     hints: str = "yes",
     backoff: str = "1",
+    extenders: str = "",
+    waits: str = "1",
 ) -> Machine:
-    """A machine with these profiles, all alike, with plugins of the crew, and binders by name."""
+    """A machine with these profiles, all alike, with plugins of the crew, and binders by name.
+
+    extenders: see `callers`. waits: how many attempts may wait for them.
+    """
     bind = {"disabled": [{"name": "*"}], "enabled": [{"name": n} for n in binders.split(",")]}
     tree = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -244,13 +301,32 @@ def made(
             {"schedulerName": name, "plugins": {"bind": bind} if binders else {}}
             for name in profiles.split(",")
         ],
+        "extenders": callers.configured(extenders),
     }
     crew = [CREW[name] for name in plugins.split(",") if name]
     configuration, registry = configuration_of(json.dumps(tree), "script", crew)
     limit = float(assume_limit) if assume_limit else None
     queue = QueueOptions(hints=hints == "yes", initial_backoff_s=float(backoff))
-    options = MachineOptions(queue=queue, assume_limit_s=limit, leads=leads == "yes")
-    return Machine(frameworks_for(configuration, registry), CycleDecider(), options)
+    options = MachineOptions(
+        queue=queue, assume_limit_s=limit, leads=leads == "yes", extender_waits_max=int(waits)
+    )
+    built = frameworks_for(configuration, registry)
+    asked = extenders_of(configuration)
+    return Machine(built, CycleDecider(), options, extenders=asked)
+
+
+def _subject(effect: Any) -> str:
+    """The name of the pod or object that an effect is about."""
+    if isinstance(effect, to_do.CallExtender):
+        return effect.uid.partition("/")[2]
+    return str(getattr(effect, "value", effect).name)
+
+
+def _partner(effect: Any) -> str:
+    """The plugin or extender that has to do with an effect."""
+    if isinstance(effect, to_do.CallExtender):
+        return callers.caller(effect.question)
+    return str(getattr(effect, "plugin", ""))
 
 
 # Writing effects down.
@@ -289,6 +365,11 @@ def _line(effect: Effect) -> str:
         case to_do.Prepare():
             what = f"{effect.plugin} at {effect.point} for {effect.timeout_s:g}s"
             return f"prepare {short(effect)} on {effect.node}: {what}"
+        case to_do.Write():
+            kind, patch = type(effect.value).__name__, encode(effect.patch).decode()
+            return f"write {kind} {effect.value.name}: {patch}"
+        case to_do.CallExtender():
+            return callers.written(effect)
         case to_do.Cancel():
             return f"cancel {effect.uid.partition('/')[2]}"
         case to_do.Wake():
@@ -298,9 +379,9 @@ def _line(effect: Effect) -> str:
 # Whole scripts.
 
 
-def replayed(text: str) -> str:
+def replayed(text: str, player: Player | None = None) -> str:
     """The script as it should read: the same commands with the answers that they get."""
-    player = Player()
+    player = player or Player()
     return "\n\n".join(_answered(block, player) for block in text.strip().split("\n\n")) + "\n"
 
 

@@ -7,6 +7,7 @@ import pytest
 from stowplan.framework.clusterevents import ASSIGNED_POD_DELETE
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
+from stowplan.queue import Place
 from stowplan.scheduler.binding import is_definite
 from stowplan.scheduler.journey import Stage
 from stowplan.testing import pod
@@ -23,6 +24,34 @@ def test_a_4xx_is_definite(code: int) -> None:
 @pytest.mark.parametrize("code", [0, 408, 500, 502, 503, 504])
 def test_no_answer_and_a_fault_of_the_server_are_not(code: int) -> None:
     assert not is_definite(code)
+
+
+@pytest.mark.parametrize("code", [404, 409, 422])
+def test_a_definite_refusal_undoes_everything_and_the_pod_backs_off(code: int) -> None:
+    bridge = Bridge(plugins="Purser")
+    web = bridge.add("web")
+    purser = bridge.machine._context.frameworks["default-scheduler"].members["Purser"].plugin
+    assert purser.reserved == {web.uid}
+    assert bridge.machine.cache.is_assumed(web.uid)
+    bridge.told(happened.BindFailed(bridge.last(to_do.Bind).effect, web.uid, code, "no"))
+    assert purser.reserved == set()
+    assert not bridge.machine.cache.nodes.knows_pod(web.uid)
+    assert bridge.machine.queue.place_of(web.key) is Place.BACKOFF
+    assert bridge.stage("web") is None
+
+
+@pytest.mark.parametrize("code", [0, 408, 500, 503])
+def test_after_an_ambiguous_end_all_is_kept_until_a_read_says(code: int) -> None:
+    bridge = Bridge(plugins="Purser")
+    web = bridge.add("web")
+    purser = bridge.machine._context.frameworks["default-scheduler"].members["Purser"].plugin
+    bridge.told(happened.BindFailed(bridge.last(to_do.Bind).effect, web.uid, code, "no"))
+    assert bridge.stage("web") is Stage.DOUBTFUL
+    assert purser.reserved == {web.uid}
+    assert bridge.machine.cache.is_assumed(web.uid)
+    bridge.told(happened.PodRead(bridge.last(to_do.ReadPod).effect, web.uid, web))
+    assert bridge.machine.queue.place_of(web.key) is Place.BACKOFF
+    assert purser.reserved == set()
 
 
 # Plugins that break their contract.

@@ -14,7 +14,7 @@ from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import Pod
-from stowplan.objects.storage import PersistentVolumeClaim
+from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim
 from stowplan.objects.workload import Namespace
 from stowplan.queue import Place
 from stowplan.scheduler.journey import Stage
@@ -191,12 +191,30 @@ def test_other_objects_are_read_by_rules_and_some_are_heard_of(is_heard: bool) -
     key = "default/data" if is_heard else "data"
     bridge.told(happened.ObjectAdded(value))
     assert bridge.machine.cache.world.find(kind, key) is value
-    bridge.told(happened.ObjectUpdated(value))
+    changed = replace(value, metadata=replace(value.metadata, labels={"app": "web"}))
+    bridge.told(happened.ObjectUpdated(changed))
+    assert bridge.machine.cache.world.find(kind, key) is changed
     bridge.told(happened.ObjectDeleted(value))
     bridge.told(happened.ObjectDeleted(value))
     assert bridge.machine.cache.world.find(kind, key) is None
     whole = "PersistentVolumeClaim"
     assert bridge.heard == ([f"{whole}Add", f"{whole}Update", f"{whole}Delete"] * is_heard)
+
+
+def test_an_object_that_the_watch_names_again_leaves_what_is_assumed() -> None:
+    bridge = Listening()
+    volume = PersistentVolume(metadata=ObjectMeta(name="p", uid="p", resource_version="7"))
+    bridge.told(happened.ObjectAdded(volume))
+    taken = replace(volume, metadata=replace(volume.metadata, labels={"taken": "yes"}))
+    world = bridge.machine.cache.world
+    world.assume(taken)
+    again = replace(volume, metadata=replace(volume.metadata))
+    bridge.told(happened.ObjectAdded(again))
+    assert world.find(PersistentVolume, "p") is taken
+    newer = replace(volume, metadata=replace(volume.metadata, resource_version="8"))
+    bridge.told(happened.ObjectUpdated(newer))
+    assert world.find(PersistentVolume, "p") is newer
+    assert bridge.heard == ["PersistentVolumeAdd", "PersistentVolumeUpdate"]
 
 
 def test_a_claim_that_is_made_has_its_pod_tried_again() -> None:

@@ -14,11 +14,14 @@ from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
+from stowplan.objects.extender import ExtenderBindingArgs, Verb
 from stowplan.objects.pod import Pod
+from stowplan.plugins.volume_claims import uses_of
 from stowplan.scheduler.machine import Machine
 from stowplan.testing import node, pod
 from stowplan.testing.dice import Dice, chance, number, pick
 from tests.scenarios.script import made
+from tests.scheduler.volumes import CLAIMS, VOLUMES
 from tests.scheduler.world import EPOCH, READS_AND_STOPS, SECOND, Faults, World, counts, cpu_of
 
 NODES = ("n0", "n1", "n2", "n3")
@@ -36,9 +39,20 @@ Action = Callable[["Voyage"], None]
 
 
 class Voyage:
-    """A machine under way. strangers: whether others bind pods and nodes shrink or go."""
+    """A machine under way. strangers: whether others bind pods and nodes shrink or go.
 
-    def __init__(self, dice: Dice, faults: Faults = ROUGH, *, strangers: bool = True) -> None:
+    extenders: those of the machine, as in scripts. n_waits: how often it was seen to wait for some.
+    """
+
+    def __init__(
+        self,
+        dice: Dice,
+        faults: Faults = ROUGH,
+        *,
+        strangers: bool = True,
+        extenders: str = "",
+        waits: str = "1",
+    ) -> None:
         self.dice = dice
         self.strangers = strangers
         self.manned = not chance(dice, 4)
@@ -50,7 +64,11 @@ class Voyage:
             # An assumption that expires gives away room that is taken in truth.
             assume_limit=pick(dice, ("", "", "20")) if strangers else "",
             hints=pick(dice, ("yes", "yes", "yes", "no")),
+            extenders=extenders,
+            waits=waits,
         )
+        self.n_waits = 0
+        self._extended: set[str] = set()
         self.now = 0
         self.leads = True
         self.numbers: set[int] = set()
@@ -75,7 +93,14 @@ class Voyage:
         before = {uid for uid, _ in self.machine.bindings}
         effects = self.machine.handle(batch, self.now, heads_max)
         self.machine.validate()
-        self._check(effects, before)
+        self.n_waits += len(self.machine.extending)
+        self._check([_as_bind(effect) for effect in effects], before)
+        # While an extender is asked to bind, claims may change; the plugins bind all the same.
+        self._extended |= {
+            effect.uid
+            for effect in effects
+            if isinstance(effect, to_do.CallExtender) and effect.question.verb is Verb.BIND
+        }
         self.world.take(effects)
         return effects
 
@@ -84,8 +109,11 @@ class Voyage:
             assert effect.effect not in self.numbers, effect
             self.numbers.add(effect.effect)
             assert self.leads or isinstance(effect, READS_AND_STOPS), effect
-            if isinstance(effect, to_do.Bind) and effect.uid not in before:
-                self._check_fits(effect)
+            if isinstance(effect, to_do.Bind):
+                if effect.uid not in self._extended:
+                    self._check_volumes(effect)
+                if effect.uid not in before:
+                    self._check_fits(effect)
         reserved = self._reserved()
         for entry in self.machine.queue:
             assert entry.uid not in reserved, f"{entry.key} waits and holds a cabin"
@@ -108,6 +136,12 @@ class Voyage:
             if resource == "pods" or held.footprint.requested.get(resource, 0):
                 assert int(taken[row]) <= offered, f"{effect}: {resource} {taken[row]} of {offered}"
 
+    def _check_volumes(self, effect: to_do.Bind) -> None:
+        """A pod is bound when its claims are, to a node that reaches their volumes."""
+        one = self.world.pods.get(f"{effect.namespace}/{effect.name}")
+        if one is not None and one.uid == effect.uid:
+            assert self.world.volumes.are_bound(one, effect.node), f"{effect}: no volumes"
+
     def check_truth(self) -> None:
         """Without strangers and late bindings no node is ever over-committed in truth."""
         for name, one in self.world.nodes.items():
@@ -128,6 +162,7 @@ class Voyage:
                 self.world.perform()
             for key in [key for key, each in self.world.pods.items() if is_leaving(each)]:
                 self.world.drop_pod(key)
+            self.world.volumes.control(everything=True)
             batch = self.world.deliver(everything=True)
             if not batch and not self.world.desk:
                 if self.now >= until:
@@ -140,6 +175,18 @@ class Voyage:
         world, machine = self.world, self.machine
         there = {key: p for key, p in world.pods.items() if counts(p)}
         assert dict(machine._context.known) == there
+        under_way = [journey.pod for _, journey in machine.bindings]
+        assumes = any(uses_of(each.spec).claims for each in under_way)
+        # One that is sent back again and again holds room for a while, and may do so just when
+        # another is tried; where nobody is tried early that can go on for ever.
+        waiting = [each for each in there.values() if not each.node_name]
+        is_held_up = not machine.queue.options.pops_early and any(
+            HELD & set(each.labels) for each in waiting
+        )
+        for (kind, key), value in world.volumes.objects.items():
+            assert machine.cache.world.observed(kind, key) == value, f"{key} is not known so"
+            seen = machine.cache.world.find(kind, key)
+            assert assumes or seen == value, f"{key} is seen as it is not"
         for each in there.values():
             if each.node_name or each.spec.scheduler_name == "other":
                 continue
@@ -151,15 +198,34 @@ class Voyage:
             assert each.status.nominated_node_name == nominated, f"{each.key} is kept room for"
             if each.spec.scheduling_gates or HELD & set(each.labels):
                 continue
-            assert not self._fits_somewhere(each), f"{each.key} fits and waits: {entry}"
+            if assumes and uses_of(each.spec).claims:
+                continue
+            fits = not is_held_up and self._fits_somewhere(each)
+            assert not fits, f"{each.key} fits and waits: {entry}"
 
     def _fits_somewhere(self, waiting: Pod) -> bool:
         nodes = self.machine.cache.nodes
         nominated = self.machine.queue.nominator.nodes()
         room = nodes.allocatable("cpu") - nodes.requested("cpu") >= 1000 * cpu_of(waiting)
         places = nodes.pod_count < nodes.pod_limit
-        free = np.array([name not in nominated for name in nodes.names], dtype=np.bool_)
+        free = np.array(
+            [
+                name not in nominated and self.world.volumes.may_go_to(waiting, name)
+                for name in nodes.names
+            ],
+            dtype=np.bool_,
+        )
         return bool((room & places & free).any())
+
+
+def _as_bind(effect: Effect) -> Effect:
+    """The binding that an extender is asked for."""
+    if isinstance(effect, to_do.CallExtender):
+        body = effect.question.body
+        if isinstance(body, ExtenderBindingArgs):
+            who = (body.pod_namespace, body.pod_name)
+            return to_do.Bind(effect.effect, effect.term, effect.uid, *who, body.node)
+    return effect
 
 
 def is_leaving(one: Pod) -> bool:
@@ -200,6 +266,7 @@ def pod_comes(voyage: Voyage) -> None:
             priority=pick(dice, (0, 5, 50, 100)),
             labels=labels,
             gates=("later",) if chance(dice, 8) else (),
+            claims=(pick(dice, CLAIMS),) if chance(dice, 4) else (),
             scheduler=pick(dice, ("one", "one", "two", "other")),
         )
     )
@@ -255,6 +322,20 @@ def pod_changes(voyage: Voyage) -> None:
         voyage.world.put_pod(each)
 
 
+def claims_change(voyage: Voyage) -> None:
+    """Claims and volumes come and go."""
+    dice, volumes = voyage.dice, voyage.world.volumes
+    volumes.volume_comes(pick(dice, VOLUMES), pick(dice, NODES))
+    volumes.claim_comes(pick(dice, CLAIMS))
+    if chance(dice, 3):
+        volumes.claim_goes(pick(dice, CLAIMS))
+
+
+def controllers_work(voyage: Voyage) -> None:
+    """Claims are bound, volumes made and set free."""
+    voyage.world.volumes.control()
+
+
 def stranger_binds(voyage: Voyage) -> None:
     """Somebody else binds a pod."""
     for key, each in tuple(voyage.world.pods.items()):
@@ -302,6 +383,7 @@ def watch_starts_over(voyage: Voyage) -> None:
     gone = [one for one in nodes.nodes if one.name not in world.nodes]
     world.watch.extend(happened.NodeDeleted(one) for one in gone)
     world.watch.extend(happened.NodeAdded(one) for one in world.nodes.values())
+    world.watch.extend(world.volumes.shown_anew(voyage.machine.cache.world))
     ended = [one for key, one in known.items() if key not in world.pods]
     world.watch.extend(happened.PodDeleted(one) for one in ended)
     world.watch.extend(happened.PodAdded(one) for one in world.pods.values())
@@ -343,6 +425,8 @@ CALM_ACTIONS: tuple[tuple[Action, int], ...] = (
     (pod_changes, 2),
     (node_comes, 2),
     (permit_answers, 5),
+    (claims_change, 4),
+    (controllers_work, 4),
     (watch_starts_over, 1),
     (time_passes, 8),
     (leader_changes, 1),

@@ -18,9 +18,12 @@ from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
+from stowplan.objects.extender import ExtenderBindingArgs
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod, PodCondition
 from stowplan.testing.dice import Dice, chance, pick
+from tests.scheduler import answerers
+from tests.scheduler.volumes import Volumes
 
 SECOND = 1_000_000_000
 READS_AND_STOPS = (to_do.ReadPod, to_do.Cancel, to_do.Wake)
@@ -54,6 +57,7 @@ class World:
         self.alarm: int | None = None
         self.term = 1
         self._version = 0
+        self.volumes = Volumes(self)
         self._carry_out: dict[type[Any], Callable[[Any], None]] = {
             to_do.Bind: self._bind,
             _Late: self._bind_late,
@@ -61,9 +65,16 @@ class World:
             to_do.PatchStatus: self._patch,
             to_do.Evict: self._evict,
             to_do.Prepare: self._prepare,
+            to_do.Write: self._write,
+            to_do.CallExtender: self._call,
         }
 
     # The API.
+
+    def next_version(self) -> str:
+        """The version of whatever is written next."""
+        self._version += 1
+        return str(self._version)
 
     def put_node(self, node: Node) -> None:
         is_new = node.name not in self.nodes
@@ -74,8 +85,7 @@ class World:
         self.watch.append(happened.NodeDeleted(self.nodes.pop(name)))
 
     def put_pod(self, pod: Pod) -> None:
-        self._version += 1
-        pod = replace(pod, metadata=replace(pod.metadata, resource_version=str(self._version)))
+        pod = replace(pod, metadata=replace(pod.metadata, resource_version=self.next_version()))
         is_new = pod.key not in self.pods
         self.pods[pod.key] = pod
         self.watch.append(happened.PodAdded(pod) if is_new else happened.PodUpdated(pod))
@@ -203,6 +213,39 @@ class World:
             self.answers.append(happened.PrepareDone(effect.effect, effect.uid))
         else:
             self.answers.append(happened.PrepareFailed(effect.effect, effect.uid, str(code)))
+
+    def _write(self, effect: to_do.Write) -> None:
+        version = ""
+        if self._happens(self.faults.refused):
+            code = 500
+        else:
+            code, version = self.volumes.carry_out(effect)
+            if self._happens(self.faults.lost):
+                code = 0
+        if code == 200:
+            self.answers.append(happened.WriteDone(effect.effect, effect.uid, version))
+        else:
+            self.answers.append(happened.WriteFailed(effect.effect, effect.uid, code))
+
+    def _call(self, effect: to_do.CallExtender) -> None:
+        body = effect.question.body
+        if self._happens(self.faults.silent):
+            return
+        if not isinstance(body, ExtenderBindingArgs):
+            calm = self.faults == Faults()
+            self.answers.append(answerers.reply(self.dice, effect, calm=calm))
+            return
+        key, said = f"{body.pod_namespace}/{body.pod_name}", b"{}"
+        if self._happens(self.faults.refused):
+            said = b'{"Error": "out of order"}'
+        elif self._happens(self.faults.late):
+            self.desk.append(_Late(effect.effect, effect.term, effect.uid, key, body.node))
+            said = b""
+        elif self.bind_pod(key, body.pod_uid, body.node) != 201:
+            said = b'{"Error": "the API said no"}'
+        elif self._happens(self.faults.lost):
+            said = b""
+        self.answers.append(happened.ExtenderReplied(effect.effect, effect.uid, 200, said))
 
     def deliver(self, *, everything: bool = False) -> list[Event]:
         """Some of what is on its way: the watch in its order, outcomes in any."""

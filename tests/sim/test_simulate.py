@@ -22,7 +22,8 @@ from stowplan.objects.requests import requested
 from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from stowplan.sim.cluster import Cluster, read_cluster
 from stowplan.sim.input_error import InputError
-from stowplan.sim.simulate import ORDER_NOTE, VOLUMES_NOTE, Simulation, simulate
+from stowplan.sim.simulate import Simulation, simulate
+from stowplan.sim.summary import ORDER_NOTE, VOLUMES_NOTE
 from stowplan.sim.workload import generate
 from stowplan.testing import make
 from tests.sim import trace
@@ -310,10 +311,11 @@ def test_a_refusal_after_the_choice_takes_the_pod_off_its_node(
     assert result.summary["utilisation"]["cpu"]["requested"] == 0
 
 
-def test_waiting_is_not_simulated_and_says_so(gate: type[Gate]) -> None:
+def test_a_wait_at_permit_ends_in_virtual_time(gate: type[Gate]) -> None:
     gate.answer = PermitWait(10.0)
     result = simulate(small(*pods(1)), plugins=[gate])
-    assert outcome(result) == ["Gate: waiting on permit, which is not simulated yet"]
+    assert outcome(result) == ["rejected due to timeout after waiting 10s at plugin Gate"]
+    assert gate.seen == ["reserve", "permit", "unreserve"]
     assert result.summary["placed"] == 0
 
 

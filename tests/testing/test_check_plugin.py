@@ -9,18 +9,23 @@ from numpy.typing import NDArray
 
 from stowplan.framework import (
     OK,
+    Code,
     CycleState,
     FeatureGates,
     Handle,
     NodeInfo,
     NodeTable,
+    PermitWait,
+    PodInfo,
     QueuedPod,
     Rows,
     Snapshot,
     Status,
+    score,
     unresolvable,
     unschedulable,
 )
+from stowplan.framework.clusterevents import NODE, POD, Action, EventWithHint, QueueingHint, on
 from stowplan.objects.pod import Pod
 from stowplan.testing import CheckFailed, check_plugin, checks
 from stowplan.testing.check_plugin import CHECKS
@@ -84,9 +89,94 @@ def test_a_plugin_without_columns_passes() -> None:
     check_plugin(Emptier)
 
 
+class Peers(msgspec.Struct):
+    """How many pods of the pod's app there are."""
+
+    count: int
+
+    def clone(self) -> "Peers":
+        return Peers(self.count)
+
+
+class FewPeers:
+    """A sound plugin with state: at most so many pods of an app; a booked app stays out."""
+
+    name = "FewPeers"
+    FULL = unschedulable("too many pods of the app")
+    BOOKED = unschedulable("the app is booked")
+
+    def __init__(self) -> None:
+        self.booked: set[str] = set()
+
+    def pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
+        infos = (info for node in snapshot.nodes.infos() for info in node.pods)
+        state.write(self.name, Peers(sum(app(info.pod) == app(pod) for info in infos)))
+        return self.BOOKED if app(pod) in self.booked else OK
+
+    def add_pod(self, pod: Pod, info: PodInfo, state: CycleState) -> Status:
+        state.read(self.name, Peers).count += app(info.pod) == app(pod)
+        return OK
+
+    def remove_pod(self, pod: Pod, info: PodInfo, state: CycleState) -> Status:
+        state.read(self.name, Peers).count -= app(info.pod) == app(pod)
+        return OK
+
+    def filter(self, state: CycleState) -> Status:
+        return OK if state.read(self.name, Peers).count < 2 else self.FULL
+
+    def reserve(self, pod: Pod) -> Status:
+        self.booked.add(app(pod))
+        return OK
+
+    def unreserve(self, pod: Pod) -> None:
+        self.booked.discard(app(pod))
+
+    def permit(self, pod: Pod) -> Status | PermitWait:
+        return PermitWait(2.5) if app(pod) else OK
+
+    def events_to_register(self) -> list[EventWithHint]:
+        return [
+            on(POD, Action.DELETE, lambda pod, old, new: queue_if(app(old) == app(pod))),
+            on(POD, Action.UPDATE_POD_LABEL),
+            # A new node brings the pods along that were bound to it, and takes none away.
+            on(NODE, Action.DELETE),
+        ]
+
+
+def app(pod: Pod) -> str:
+    return pod.labels.get("app", "")
+
+
+def queue_if(helps: bool) -> QueueingHint:
+    return QueueingHint.QUEUE if helps else QueueingHint.SKIP
+
+
+def test_a_plugin_with_every_point_after_the_choice_passes() -> None:
+    check_plugin(FewPeers)
+
+
+def test_a_decorated_function_is_checked() -> None:
+    @score("few")
+    def few(node: NodeInfo) -> int:
+        return max(0, 100 - len(node.pods))
+
+    check_plugin(few)
+    assert all(check.plugin.name == "few" for check in checks(few))
+
+
+AFTER = {
+    "queue_order_is_strict",
+    "what_if_is_as_what_is",
+    "what_is_reserved_can_be_given_back",
+    "permit_answers_can_be_carried_out",
+    "changes_that_help_are_heard",
+}
+
+
 def test_checks_are_named_for_test_ids() -> None:
     listed = checks(FewPods, seeds=[3])
-    assert [check.name for check in listed] == [n for n in CHECKS if n != "queue_order_is_strict"]
+    assert [check.name for check in listed] == [name for name in CHECKS if name not in AFTER]
+    assert {check.name for check in checks(FewPeers)} >= AFTER - {"queue_order_is_strict"}
     assert [check.__name__ for check in listed] == [f"FewPods-{check.name}" for check in listed]
     assert repr(listed[0]) == "FewPods-column_agrees_with_scalar"
     names = {check.name for check in checks(Emptier)}
@@ -273,6 +363,72 @@ class SortsByKeyBackwards:
         return queued.pod.priority
 
 
+class ForgetsToAdd(FewPeers):
+    def add_pod(self, pod: Pod, info: PodInfo, state: CycleState) -> Status:
+        return OK
+
+
+class CountsOnTheSharedState(FewPeers):
+    """Its state has no `clone`, so that what if changes what is."""
+
+    def pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
+        answer = super().pre_filter(pod, snapshot, state)
+        state.write(self.name, {"count": state.read(self.name, Peers).count})
+        return answer
+
+    def add_pod(self, pod: Pod, info: PodInfo, state: CycleState) -> Status:
+        state.read(self.name, dict)["count"] += app(info.pod) == app(pod)
+        return OK
+
+    def remove_pod(self, pod: Pod, info: PodInfo, state: CycleState) -> Status:
+        state.read(self.name, dict)["count"] -= app(info.pod) == app(pod)
+        return OK
+
+    def filter(self, state: CycleState) -> Status:
+        return OK if state.read(self.name, dict)["count"] < 2 else self.FULL
+
+
+class KeepsTheBooking(FewPeers):
+    def unreserve(self, pod: Pod) -> None:
+        self.booked.discard(pod.name)
+
+
+class UnreservesWithoutLooking(FewPeers):
+    def unreserve(self, pod: Pod) -> None:
+        self.booked.remove(app(pod))
+
+
+class WaitsForNoTime(FewPeers):
+    def permit(self, pod: Pod) -> Status | PermitWait:
+        return PermitWait(0)
+
+
+class WaitsByStatus(FewPeers):
+    def permit(self, pod: Pod) -> Status | PermitWait:
+        return Status(Code.WAIT)
+
+
+class DoesNotHearOfDepartures(FewPeers):
+    def events_to_register(self) -> list[EventWithHint]:
+        return [on(POD, Action.ADD | Action.UPDATE_POD_LABEL)]
+
+
+class HintsTheOtherWay(FewPeers):
+    def events_to_register(self) -> list[EventWithHint]:
+        hint = lambda pod, old, new: queue_if(app(old) != app(pod))  # noqa: E731
+        return [on(POD, Action.DELETE, hint), on(POD, Action.UPDATE_POD_LABEL)]
+
+
+class RegistersNonsense(FewPeers):
+    def events_to_register(self) -> list[Any]:
+        return [on("Node/Add", Action.ADD)]
+
+
+class RegistersNames(FewPeers):
+    def events_to_register(self) -> list[Any]:
+        return ["Pod"]
+
+
 MISTAKES: list[tuple[type[Any], str, str]] = [
     (OffByOne, "column_agrees_with_scalar", "filter on node"),
     (OtherReason, "column_agrees_with_scalar", "got UnschedulableAndUnresolvable 'node(s) had"),
@@ -296,6 +452,16 @@ MISTAKES: list[tuple[type[Any], str, str]] = [
     (SortsEquals, "queue_order_is_strict", "each is less than the other"),
     (SortsInCircles, "queue_order_is_strict", "the first is not less than all"),
     (SortsByKeyBackwards, "queue_order_is_strict", "sort_key the opposite"),
+    (ForgetsToAdd, "what_if_is_as_what_is", "added: got Success, wanted Unschedulable"),
+    (CountsOnTheSharedState, "what_if_is_as_what_is", "on clones of the state, not as before"),
+    (KeepsTheBooking, "what_is_reserved_can_be_given_back", "after reserve and unreserve of pod"),
+    (UnreservesWithoutLooking, "what_is_reserved_can_be_given_back", "raised KeyError"),
+    (WaitsForNoTime, "permit_answers_can_be_carried_out", "gave PermitWait(0), wanted seconds"),
+    (WaitsByStatus, "permit_answers_can_be_carried_out", "wanted Success, a refusal"),
+    (DoesNotHearOfDepartures, "changes_that_help_are_heard", "AssignedPodDelete is not heard"),
+    (HintsTheOtherWay, "changes_that_help_are_heard", "or its hint says Skip"),
+    (RegistersNonsense, "changes_that_help_are_heard", "names the resource 'Node/Add'"),
+    (RegistersNames, "changes_that_help_are_heard", "gave 'Pod', wanted what on("),
 ]
 """A wrong plugin, the check that is to notice it, and what that says."""
 

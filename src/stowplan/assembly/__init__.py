@@ -1,6 +1,13 @@
 """The one place that names concrete plugins: the registry table, and building from it."""
 
-from stowplan.assembly.build import configuration_of, frameworks_for
+from stowplan.assembly.build import configuration_of, frameworks_for, registered
 from stowplan.assembly.in_tree import DEFAULT_PLUGINS, IN_TREE, registry
 
-__all__ = ["DEFAULT_PLUGINS", "IN_TREE", "configuration_of", "frameworks_for", "registry"]
+__all__ = [
+    "DEFAULT_PLUGINS",
+    "IN_TREE",
+    "configuration_of",
+    "frameworks_for",
+    "registered",
+    "registry",
+]

@@ -2,44 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from stowplan import config
+from stowplan.assembly.extenders import extenders_of
 from stowplan.assembly.in_tree import DEFAULT_PLUGINS, registry
-from stowplan.assembly.plugin_files import installed_plugins
+from stowplan.assembly.plugin_files import installed_plugins, is_batch_part
 from stowplan.cycle import CycleDecider
-from stowplan.framework import FeatureGates, Framework, PluginUse, Profile, Registry
+from stowplan.cycle.engine.start import Mode
+from stowplan.framework import (
+    ConfigError,
+    FeatureGates,
+    Framework,
+    PluginUse,
+    Profile,
+    Registry,
+    plugin_of,
+)
 from stowplan.framework.runtime import frameworks
 from stowplan.plugins.fit import NodeResourcesFit
-from stowplan.queue import QueueOptions
-from stowplan.scheduler.machine import Machine, MachineOptions
+from stowplan.scheduler import Machine, MachineOptions
 
 
 def configuration_of(
-    text: str | bytes | None, source: str, plugins: Iterable[type[Any]] = ()
+    text: str | bytes | None, source: str, plugins: Iterable[Callable[..., Any]] = ()
 ) -> tuple[config.Configuration, Registry]:
     """The configuration that `text` holds (None: the default one) and the registry for it.
 
-    Plugin classes given beside it take part wherever they can, after the default ones, as if
+    Plugins given beside it take part wherever they can, after the default ones, as if
     the default configuration named them; `disabled` turns them off like any other. Plugins of
     installed distributions may be named and take part only then. Raises ConfigError and
     ContractError.
     """
-    given = tuple(plugins)
-    full = registry()
-    for plugin in installed_plugins(_as_text(text)):
-        if plugin not in given:
-            full.register(plugin)
-    for plugin in given:
-        full.register(plugin)
-    defaults = DEFAULT_PLUGINS + tuple(PluginUse(p.name, full[p.name].weight) for p in given)
+    full, defaults = registered(plugins, _as_text(text))
     if text is None:
         return config.default(full, defaults), full
     return config.parse(text, source, full, defaults), full
+
+
+def registered(
+    plugins: Iterable[Callable[..., Any]] = (), text: str = ""
+) -> tuple[Registry, tuple[PluginUse, ...]]:
+    """The registry with plugins on top, and the default list with them at its end.
+
+    plugins: classes and decorated functions. text: of a configuration; plugins of installed
+    distributions that it names are registered too. Raises ContractError.
+    """
+    given = tuple(plugin_of(plugin) for plugin in plugins if not is_batch_part(plugin))
+    full = registry()
+    for plugin in installed_plugins(text):
+        if plugin not in given and not is_batch_part(plugin):
+            full.register(plugin)
+    for plugin in given:
+        full.register(plugin)
+    return full, DEFAULT_PLUGINS + tuple(PluginUse(p.name, full[p.name].weight) for p in given)
 
 
 def _as_text(text: str | bytes | None) -> str:
@@ -77,11 +97,33 @@ def machine_for(
     full: Registry,
     gates: FeatureGates | None = None,
     dice: np.random.Generator | None = None,
+    options: MachineOptions | None = None,
+    engine: str = Mode.AUTO.value,
 ) -> Machine:
-    """A scheduler for a configuration; raises ContractError. dice: breaks ties."""
-    queue = QueueOptions(
-        initial_backoff_s=configuration.pod_initial_backoff_seconds,
-        max_backoff_s=configuration.pod_max_backoff_seconds,
-    )
-    options = MachineOptions(queue=queue)
-    return Machine(frameworks_for(configuration, full, gates), CycleDecider(), options, dice)
+    """A scheduler for a configuration. dice: breaks ties.
+
+    engine: "auto" has pods decided by compiled kernels once that pays, "compiled" from the first
+    pod on, "walk" never; the answers are the same. options: its durations of backoff, where they
+    are given, count more than the configuration's.
+    Raises ContractError, and ConfigError where options are out of range.
+    """
+    chosen = options or MachineOptions()
+    problems = list(chosen.problems("options"))
+    if problems:
+        raise ConfigError("machine_for", problems)
+    chosen = _filled(chosen, configuration)
+    decider = CycleDecider(Mode(engine))
+    built = frameworks_for(configuration, full, gates)
+    return Machine(built, decider, chosen, dice, extenders_of(configuration))
+
+
+def _filled(options: MachineOptions, configuration: config.Configuration) -> MachineOptions:
+    """The options with the configuration's durations where none are given."""
+    queue = options.queue
+    initial_s, max_s = queue.initial_backoff_s, queue.max_backoff_s
+    if initial_s is None:
+        initial_s = configuration.pod_initial_backoff_seconds
+    if max_s is None:
+        max_s = configuration.pod_max_backoff_seconds
+    queue = msgspec.structs.replace(queue, initial_backoff_s=initial_s, max_backoff_s=max_s)
+    return msgspec.structs.replace(options, queue=queue)

@@ -5,8 +5,10 @@ Source: kube-scheduler v1.36, framework/plugins/registry and apis/config/v1/defa
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
+from stowplan.assembly.v1_13 import V1_13
 from stowplan.framework.profile import PluginUse
 from stowplan.framework.registry import Registry
 from stowplan.plugins.balanced import NodeResourcesBalancedAllocation
@@ -29,6 +31,7 @@ from stowplan.plugins.taint_toleration import TaintToleration
 from stowplan.plugins.volume_binding import VolumeBinding
 from stowplan.plugins.volume_restrictions import VolumeRestrictions
 from stowplan.plugins.volume_zone import VolumeZone
+from stowplan.plugins.yoda import Yoda
 
 _IN_ORDER: tuple[tuple[type[Any], int], ...] = (
     (SchedulingGates, 1),
@@ -53,7 +56,9 @@ _IN_ORDER: tuple[tuple[type[Any], int], ...] = (
     (NodeDeclaredFeatures, 1),
 )
 
-IN_TREE: dict[str, type[Any]] = {plugin.name: plugin for plugin, _ in _IN_ORDER}
+_SHIPPED: tuple[type[Any], ...] = (*(plugin for plugin, _ in _IN_ORDER), *V1_13, Yoda)
+
+IN_TREE: dict[str, type[Any]] = {plugin.name: plugin for plugin in _SHIPPED}
 """Name -> class of every plugin that ships."""
 
 DEFAULT_PLUGINS: tuple[PluginUse, ...] = tuple(
@@ -64,4 +69,10 @@ DEFAULT_PLUGINS: tuple[PluginUse, ...] = tuple(
 
 def registry() -> Registry:
     """A fresh registry with every plugin that ships; register others on top."""
+    return _shipped().copy()
+
+
+@cache
+def _shipped() -> Registry:
+    # Looking at every method of every plugin takes a while, so it is done once.
     return Registry(IN_TREE.values())

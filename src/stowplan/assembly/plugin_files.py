@@ -1,37 +1,49 @@
-"""Plugins of one's own: classes from a Python file, or from an installed distribution."""
+"""Plugins of one's own: from a Python file, or from an installed distribution.
+
+A plugin is a class with a `name` and an extension point, or a function that `@score`, `@filter`
+or `@priority` has made a rule; of a rule it is the class behind it that is found here. Policies and
+actions of sessions are classes with a `name` that derive from `batch.Policy` or `batch.Action`.
+"""
 
 from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
 import inspect
+import re
 import sys
 import traceback
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
-from stowplan.framework import ContractError
+from stowplan.batch import Action, Policy
+from stowplan.framework import ContractError, is_rule, plugin_of
 from stowplan.framework.points import near_point, points_of, public_methods
 
 ENTRY_POINTS = "stowplan.plugins"
 
 
 def plugins_of_file(path: str) -> tuple[type[Any], ...]:
-    """The plugin classes that a Python file defines, in the order of the file.
+    """The plugins that a Python file defines, in the order of the file.
 
-    A plugin is a class with a `name` that implements at least one extension point. Raises
-    ContractError when the file cannot be run or defines none.
+    What it only imports is not among them. Raises ContractError when the file cannot be run or
+    defines none.
     """
     module = _run(path)
+    # A rule or class under two names is one.
+    own = dict.fromkeys(map(plugin_of, filter(_may_be_one, vars(module).values())))
     found = [
-        value
-        for value in vars(module).values()
-        if inspect.isclass(value)
-        and value.__module__ == module.__name__
-        and isinstance(getattr(value, "name", None), str)
-        and points_of(value)
+        plugin
+        for plugin in own
+        if plugin.__module__ == module.__name__
+        and _is_named(plugin)
+        and (points_of(plugin) or is_batch_part(plugin))
     ]
     for plugin in found:
+        if is_batch_part(plugin):
+            continue
         for method in public_methods(plugin):
             hint = near_point(method)
             if hint:
@@ -39,10 +51,48 @@ def plugins_of_file(path: str) -> tuple[type[Any], ...]:
                 raise ContractError(f"{where}: would never be called{hint}")
     if not found:
         raise ContractError(
-            f"{path}: defines no plugin; wanted a class with a `name` and a method such as "
-            f"filter or score{_nearly(module)}"
+            f"{path}: defines no plugin; wanted a function under @score, @filter or @priority, or "
+            f"a class with a `name` and a method such as filter or score{_nearly(module)}"
         )
     return tuple(found)
+
+
+def _is_named(plugin: type[Any]) -> bool:
+    """True where it says its name; what policies and actions inherit is none."""
+    name = getattr(plugin, "name", None)
+    return isinstance(name, str) and bool(name or not is_batch_part(plugin))
+
+
+def is_batch_part(plugin: object) -> bool:
+    """True for a policy or an action of sessions."""
+    return isinstance(plugin, type) and issubclass(plugin, Policy | Action)
+
+
+def batch_parts(
+    plugins: Iterable[Callable[..., Any]], text: str = ""
+) -> tuple[dict[str, type[Action]], dict[str, type[Policy]]]:
+    """(actions, policies) by name among these plugins, and among the installed ones that a
+    configuration's text names. Raises ContractError for a name that is given twice."""
+    actions: dict[str, type[Action]] = {}
+    policies: dict[str, type[Policy]] = {}
+    for plugin in dict.fromkeys((*plugins, *installed_plugins(text))):
+        if not isinstance(plugin, type) or not issubclass(plugin, Policy | Action):
+            continue
+        where = f"class {plugin.__module__}.{plugin.__qualname__}"
+        if not plugin.name:
+            raise ContractError(f"{where}: `name` is {plugin.name!r}, wanted a non-empty string")
+        taken: Mapping[str, type[Any]] = actions if issubclass(plugin, Action) else policies
+        if plugin.name in taken:
+            raise ContractError(f"{where}: the name {plugin.name!r} is given twice, wanted once")
+        if issubclass(plugin, Action):
+            actions[plugin.name] = plugin
+        else:
+            policies[plugin.name] = plugin
+    return actions, policies
+
+
+def _may_be_one(value: object) -> bool:
+    return inspect.isclass(value) or is_rule(value)
 
 
 def _nearly(module: ModuleType) -> str:
@@ -51,7 +101,9 @@ def _nearly(module: ModuleType) -> str:
     for value in vars(module).values():
         if not inspect.isclass(value) or value.__module__ != module.__name__:
             continue
-        if not points_of(value):
+        if is_batch_part(value):
+            texts.append(f"class {value.__name__} has no `name`")
+        elif not points_of(value):
             hints = [hint for method in public_methods(value) if (hint := near_point(method))]
             texts.append(f"class {value.__name__} implements no extension point" + "".join(hints))
         else:
@@ -65,8 +117,20 @@ def installed_plugins(text: str) -> tuple[type[Any], ...]:
     What no configuration names is not imported, so a broken distribution breaks only those who
     use it. Raises ContractError where one that is named cannot be loaded.
     """
-    entries = importlib.metadata.entry_points(group=ENTRY_POINTS)
-    return tuple(_loaded(entry) for entry in entries if entry.name in text)
+    entries = _entries(tuple(sys.path)) if text else ()
+    # One that stands on the path twice is found twice, the first one counts.
+    named = {entry.name: entry for entry in reversed(entries) if _says(text, entry.name)}
+    return tuple(_loaded(named[name]) for name in sorted(named))
+
+
+@lru_cache(maxsize=4)
+def _entries(path: tuple[str, ...]) -> tuple[importlib.metadata.EntryPoint, ...]:
+    """The entry points of the distributions on a path, which must be that of this moment."""
+    return tuple(importlib.metadata.entry_points(group=ENTRY_POINTS))
+
+
+def _says(text: str, name: str) -> bool:
+    return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", text) is not None
 
 
 def _loaded(entry: importlib.metadata.EntryPoint) -> type[Any]:
@@ -77,8 +141,13 @@ def _loaded(entry: importlib.metadata.EntryPoint) -> type[Any]:
     # Whatever importing a stranger's module raises, the user reads whose it is.
     except Exception as failure:
         raise ContractError(f"{where}: {type(failure).__name__}: {failure}") from failure
+    plugin = plugin_of(plugin)
     if not isinstance(plugin, type):
-        raise ContractError(f"{where}: is a {type(plugin).__name__}, wanted a class")
+        wanted = "a plugin class, or a function under @score, @filter or @priority"
+        raise ContractError(f"{where}: is a {type(plugin).__name__}, wanted {wanted}")
+    name = getattr(plugin, "name", entry.name)
+    if name != entry.name:
+        raise ContractError(f"{where}: the plugin's name is {name!r}, wanted {entry.name!r}")
     return plugin
 
 
@@ -95,23 +164,26 @@ def _run(path: str) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     # Whatever a user's file raises is the user's to read, with its place in that file.
-    except Exception as failure:
+    except (Exception, SystemExit) as failure:
         del sys.modules[name]
-        raise ContractError(f"{path}{_line_in(path, failure)}: {_said(failure)}") from failure
+        where = f"{path}{_line_in(spec.origin or path, failure)}"
+        raise ContractError(f"{where}: {_said(failure)}") from failure
     finally:
         sys.path.remove(beside)
     return module
 
 
-def _line_in(path: str, failure: Exception) -> str:
+def _line_in(path: str, failure: BaseException) -> str:
     if isinstance(failure, SyntaxError):
         return f":{failure.lineno}"
     lines = [f.lineno for f in traceback.extract_tb(failure.__traceback__) if f.filename == path]
     return f":{lines[-1]}" if lines else ""
 
 
-def _said(failure: Exception) -> str:
+def _said(failure: BaseException) -> str:
     if isinstance(failure, OSError):
         return f"cannot be read: {failure.strerror}"
+    if isinstance(failure, ContractError):
+        return str(failure)
     text = failure.msg if isinstance(failure, SyntaxError) else str(failure)
     return f"{type(failure).__name__}: {text}"

@@ -10,6 +10,8 @@ Source: kube-scheduler v1.36, backend/cache; of the limit v1.22, internal/cache 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from stowplan.columns import NodeTable, PodInfo
 from stowplan.columns.audit import InvariantBroken, validate
 from stowplan.columns.nodetable import TableError
@@ -34,6 +36,7 @@ class Cache:
         self.world = World()
         self.nominations = Nominations()
         self._snapshot = Snapshot(self.nodes, self.world, self.nominations)
+        self._node_changes = 0
         self._limit = None if assume_limit_s is None else round(assume_limit_s * NANOSECONDS)
         self._assumed: set[str] = set()
         # All have the same limit, so they are in the order in which they expire.
@@ -49,6 +52,11 @@ class Cache:
         self.nodes.refresh()
         return self._snapshot
 
+    @property
+    def version(self) -> tuple[int, int]:
+        """Another one when a node or an object beside nodes and pods has changed."""
+        return self._node_changes, self.world.version
+
     # Assumed pods.
 
     def assume(self, pod: Pod, node_name: str) -> None:
@@ -58,6 +66,10 @@ class Cache:
         except TableError as contradiction:
             raise CacheError(f"pod {pod.key} cannot be assumed: {contradiction}") from contradiction
         self._assumed.add(pod.uid)
+
+    def note_assumed(self, uids: Iterable[str]) -> None:
+        """Pods that have been entered in the table are assumed to be on their nodes."""
+        self._assumed.update(uids)
 
     def expect(self, uid: str, now: int) -> None:
         """The API has taken the binding: the watch should confirm it within the limit, if any."""
@@ -110,8 +122,9 @@ class Cache:
         uid = pod.uid
         self._settle(uid)
         if self.nodes.knows_pod(uid):
-            self.nodes.remove_pod(uid)
-        self.nodes.add_pod(pod)
+            self.nodes.update_pod(pod)
+        else:
+            self.nodes.add_pod(pod)
 
     def drop_pod(self, uid: str) -> PodInfo | None:
         """A pod on a node, assumed or not, is gone; None when it was on none."""
@@ -122,10 +135,12 @@ class Cache:
         """A node is there or has changed; returns it as it was before, None when new."""
         row = self.nodes.row(node.name)
         if row < 0:
+            self._node_changes += 1
             self.nodes.add_node(node)
             return None
         before = self.nodes.nodes[row]
         if before is not node:
+            self._node_changes += 1
             self.nodes.update_node(node)
         return before
 
@@ -135,6 +150,7 @@ class Cache:
         if row < 0:
             return None
         node = self.nodes.nodes[row]
+        self._node_changes += 1
         self.nodes.remove_node(name)
         return node
 

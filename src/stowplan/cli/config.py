@@ -8,10 +8,8 @@ import click
 import yaml
 
 from stowplan import config
-from stowplan.assembly import configuration_of
 from stowplan.cli import options
-from stowplan.sim.files import read_text
-from stowplan.sim.plugins import plugin_classes
+from stowplan.sim.deciders import read_deciders
 
 
 @click.group(name="config")
@@ -21,6 +19,7 @@ def command() -> None:
 
 @command.command()
 @options.plugin
+@options.compat
 @click.option(
     "-o",
     "--output",
@@ -29,13 +28,17 @@ def command() -> None:
     show_default=True,
     help="How to print the effective configuration.",
 )
-@click.argument("file", metavar="FILE")
-def check(file: str, plugin_files: tuple[str, ...], output: str) -> None:
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+def check(
+    files: tuple[str, ...], plugin_files: tuple[str, ...], compat: str | None, output: str
+) -> None:
     """Print what FILE comes to with all defaults filled in, or every mistake in it.
 
-    A mistake is a line: where, what was got, what is allowed, and a guess at what was meant.
+    A mistake is a line: where, what was got, what is allowed, and a guess at what was meant. Of
+    several files one has profiles and one actions and tiers; they are printed as one. Switches of
+    a tier's plugins are on where none is printed.
     """
-    configuration, _ = configuration_of(read_text(file), file, plugin_classes(plugin_files))
+    configuration = read_deciders(files, plugin_files, compat or "").configuration
     tree = config.effective(configuration)
     if output == "json":
         click.echo(json.dumps(tree, indent=2))

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from stowplan.batch import COMPATS
+from stowplan.cli import options
 from stowplan.sim.evaluate import FORMATS, encoded, evaluate
 from stowplan.sim.files import read_lines
 
@@ -20,14 +22,23 @@ from stowplan.sim.files import read_lines
     show_default=True,
     help="What a line of the file is.",
 )
+@options.plugin
+@click.option(
+    "--compat",
+    type=click.Choice(sorted(COMPATS)),
+    help="For sessions: decide as this scheduler does, its defects included.",
+)
 @click.argument("file", metavar="FILE.jsonl[.gz]")
-def command(form: str, file: str) -> None:
+def command(form: str, plugin_files: tuple[str, ...], compat: str | None, file: str) -> None:
     """Answer scheduling questions in bulk.
 
     Each line of FILE (- for standard input) is a case: a cluster, a pending pod and, if need be, a
     configuration. Each line printed is `{"id": ..., "result": {...}}`.
     """
     stdout = sys.stdout.buffer
-    for answer in evaluate(read_lines(file), form=form, source=str(Path(file))):
+    source = str(Path(file))
+    for answer in evaluate(
+        read_lines(file), form=form, source=source, plugins=plugin_files, compat=compat or ""
+    ):
         stdout.write(encoded(answer))
     stdout.flush()

@@ -7,10 +7,15 @@ import sys
 import click
 import msgspec
 
+from stowplan.assembly.deciders import Deciders
 from stowplan.cli import options
 from stowplan.cli.explain_table import print_explanation
+from stowplan.cli.jobs_table import print_job_explanation
 from stowplan.cli.screen import screen
-from stowplan.sim.explain import explain
+from stowplan.sim.cluster import read_cluster
+from stowplan.sim.deciders import read_deciders
+from stowplan.sim.explain import explain, found_pod
+from stowplan.sim.explain_job import explain_job
 
 
 @click.command(name="explain")
@@ -19,27 +24,51 @@ from stowplan.sim.explain import explain
 @options.config
 @options.profile
 @options.plugin
+@options.compat
 @click.option("-n", "--namespace", metavar="NS", default="default", show_default=True)
 @options.output
 def command(
     pod: str,
     clusters: tuple[str, ...],
-    config_file: str | None,
+    config_files: tuple[str, ...],
     profile: str | None,
     plugin_files: tuple[str, ...],
+    compat: str | None,
     namespace: str,
     output: str,
 ) -> None:
     """Say, node by node, which rules refuse POD, what it needs and what there is.
 
     POD is a name or NAMESPACE/NAME. It is judged on the cluster as given, before other pending
-    pods are placed; a placed pod as if it were to be placed now. Exit code 1 when no node takes
-    it.
+    pods are placed; a placed pod as if it were to be placed now. A pod that sessions decide is
+    explained by one session, with its gang and queue. Exit code 1 when no node takes it.
     """
     key = pod if "/" in pod else f"{namespace}/{pod}"
-    explanation = explain(key, clusters, config=config_file, plugins=plugin_files, profile=profile)
+    cluster = read_cluster(clusters)
+    deciders = read_deciders(config_files, plugin_files, compat or "")
+    scheduler = profile or found_pod(key, cluster).spec.scheduler_name
+    if _is_for_sessions(deciders, scheduler):
+        told = explain_job(key, cluster, config=deciders)
+        if output == "json":
+            _print_json(told)
+        else:
+            print_job_explanation(told, screen())
+        sys.exit(0 if told.node or told.current_node else 1)
+    explanation = explain(key, cluster, config=deciders, profile=profile)
     if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(explanation), indent=2))
+        _print_json(explanation)
     else:
         print_explanation(explanation, screen())
     sys.exit(0 if explanation.node else 1)
+
+
+def _is_for_sessions(deciders: Deciders, scheduler: str) -> bool:
+    """True where a pod of this scheduler is decided by sessions, or by nothing else."""
+    batch = deciders.batch
+    if batch is None:
+        return False
+    return scheduler == batch.scheduler_name or not deciders.configuration.profiles
+
+
+def _print_json(told: msgspec.Struct) -> None:
+    click.echo(msgspec.json.format(msgspec.json.encode(told), indent=2))

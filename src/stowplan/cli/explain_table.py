@@ -31,7 +31,8 @@ def print_explanation(explanation: Explanation, screen: Console) -> None:
     if refused and explanation.pod_refusal is None:
         few = len(refused) <= NODES_LISTED
         screen.print(_by_node(refused) if few else _by_reason(refused))
-    if explanation.scores:
+    # Where no rule scored the pod every node has 0.
+    if explanation.scores and explanation.scores[0].plugins:
         _print_scores(explanation.scores, explanation.current_node, screen)
     if explanation.preemption is not None:
         screen.print(_preemption(explanation))

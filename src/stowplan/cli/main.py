@@ -17,7 +17,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "simulate": ("stowplan.cli.simulate", "Place a cluster's pending pods and say what happened."),
     "evaluate": ("stowplan.cli.evaluate", "Answer scheduling questions in bulk, a line each."),
     "explain": ("stowplan.cli.explain", "Say why a pod is where it is, or nowhere."),
+    "queues": ("stowplan.cli.queues", "Print what each queue deserves, has and borrows."),
     "config": ("stowplan.cli.config", "Check a configuration file."),
+    "bench": ("stowplan.cli.bench", "Measure how fast it is, beside kube-scheduler."),
+    "plugin": ("stowplan.cli.plugin", "Start a plugin of your own, and check it."),
     "parity": ("stowplan.cli.parity", "List where Stowplan differs from the originals."),
 }
 """Name -> (module, one line of help). A module is imported when its command is run, not before."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from stowplan.batch import COMPATS
+
 cluster = click.option(
     "--cluster",
     "clusters",
@@ -13,10 +15,18 @@ cluster = click.option(
 )
 config = click.option(
     "--config",
-    "config_file",
+    "config_files",
     metavar="FILE",
+    multiple=True,
     type=click.Path(dir_okay=False),
-    help="The decider: a KubeSchedulerConfiguration.",
+    help="The decider: a KubeSchedulerConfiguration or a Policy file, and a file with actions and "
+    "tiers. Repeatable.",
+)
+compat = click.option(
+    "--compat",
+    type=click.Choice(sorted(COMPATS)),
+    default=None,
+    help="In sessions decide as this scheduler does, its defects included.",
 )
 profile = click.option(
     "--profile", metavar="SCHEDULERNAME", help="Let this profile decide every pod."

@@ -1,4 +1,4 @@
-"""`stowplan simulate`: place the pending pods of a cluster and say what happened."""
+"""`stowplan simulate`: let a scheduler place the pods of a cluster and say what happened."""
 
 from __future__ import annotations
 
@@ -9,19 +9,26 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from rich.text import Text
 
-from stowplan.cli import options
+from stowplan.cli import options, simulate_options
 from stowplan.cli.screen import screen
+from stowplan.cli.simulate_jobs import (
+    hold_sessions,
+    is_for_sessions,
+    refuse_beside_sessions,
+)
+from stowplan.cli.simulate_table import print_run, print_seeds
 from stowplan.sim.cluster import Cluster, read_cluster
-from stowplan.sim.outputs import check_directory
+from stowplan.sim.deciders import read_deciders
+from stowplan.sim.outputs import check_directory, write_files
+from stowplan.sim.over_seeds import files_of, over_seeds
+from stowplan.sim.replay import ReplayOptions
 from stowplan.sim.simulate import Simulation, simulate
 from stowplan.sim.workload import generate
 
 N_NODES = 1000
 N_PODS = 5000
-REASONS_SHOWN = 12
 
 
 @click.command(name="simulate")
@@ -29,69 +36,121 @@ REASONS_SHOWN = 12
 @options.config
 @options.profile
 @options.plugin
+@options.compat
 @click.option(
     "--node-count",
     type=click.IntRange(min=1),
-    help=f"Nodes of the generated workload.  [default: {N_NODES}]",
+    help=f"As many nodes, of the same mix.  [default of the generated workload: {N_NODES}]",
 )
 @click.option(
     "--pod-count",
     type=click.IntRange(min=0),
     help=f"Pods of the generated workload.  [default: {N_PODS}]",
 )
-@options.seed
+@simulate_options.replaying
+@simulate_options.seeds
+@simulate_options.n_seeds
 @options.out
 @options.output
 @click.option("--strict", is_flag=True, help="Exit with 1 when a pod was not placed.")
 def command(
     clusters: tuple[str, ...],
-    config_file: str | None,
+    config_files: tuple[str, ...],
     profile: str | None,
     plugin_files: tuple[str, ...],
+    compat: str | None,
     node_count: int | None,
     pod_count: int | None,
-    seed: int,
+    seed: tuple[int, ...],
+    n_seeds: int | None,
     out: str | None,
     output: str,
     strict: bool,
+    **replaying: Any,
 ) -> None:
-    """Place the pending pods of a cluster, one by one in the order of their arrival.
+    """Let a scheduler place the pending pods of a cluster.
 
     Without --cluster the cluster is generated: a mixed GPU and CPU cluster, the same for the same
-    seed. Nobody leaves; every node is looked at for every pod.
+    seed. Pods come one by one in the order of their arrival, each is tried once, and nobody leaves.
+    With --replay they come and leave by their times, and the scheduler queues, tries again and
+    preempts as it would in a cluster; a day takes seconds.
+    With a file of actions and tiers sessions are held until one changes nothing.
     """
-    if clusters and (node_count or pod_count):
-        raise click.UsageError("--node-count and --pod-count size the generated workload only.")
-    cluster = (
-        read_cluster(clusters)
-        if clusters
-        else generate(node_count or N_NODES, N_PODS if pod_count is None else pod_count, seed)
-    )
+    if clusters and pod_count is not None:
+        raise click.UsageError("--pod-count sizes the generated workload only.")
+    seeds = _seeds(seed, n_seeds)
+    replay = simulate_options.options_of(replaying)
     if out is not None:
         check_directory(out)
-    result = _run(cluster, config_file, profile, plugin_files, seed)
+    files = read_cluster(clusters) if clusters else None
+    deciders = read_deciders(config_files, plugin_files, compat or "")
+    if is_for_sessions(deciders, files):
+        refuse_beside_sessions(seeds, replay, node_count, profile)
+        sys.exit(hold_sessions(files, deciders, seeds[0], out, output, strict=strict))
+
+    runs = {
+        one: _run(
+            files or generate(node_count or N_NODES, _default(pod_count, N_PODS), one),
+            config_files,
+            profile,
+            plugin_files,
+            one,
+            None if files is None else node_count,
+            replay,
+        )
+        for one in seeds
+    }
+    sys.exit(_finish(runs, out, output, strict=strict))
+
+
+def _finish(runs: dict[int, Simulation], out: str | None, output: str, *, strict: bool) -> int:
+    """Write and print what the runs came to; the exit code."""
     if out is not None:
-        result.write(out)
+        write_files(out, files_of(runs))
+    _tell(runs, output, out)
+    short = any(run.summary["placed"] < run.summary["pods"] for run in runs.values())
+    return 1 if strict and short else 0
+
+
+def _default(given: int | None, usual: int) -> int:
+    return usual if given is None else given
+
+
+def _seeds(seed: tuple[int, ...], n_seeds: int | None) -> tuple[int, ...]:
+    if n_seeds is None:
+        return tuple(dict.fromkeys(seed))
+    if len(seed) > 1:
+        raise click.UsageError("--seeds counts from one --seed; several were given.")
+    return tuple(range(seed[0], seed[0] + n_seeds))
+
+
+def _tell(runs: dict[int, Simulation], output: str, out: str | None) -> None:
+    only = next(iter(runs.values())) if len(runs) == 1 else None
     if output == "json":
-        click.echo(json.dumps(result.summary, indent=2))
+        click.echo(json.dumps(over_seeds(runs) if only is None else only.summary, indent=2))
+        return
+    paper = screen()
+    if only is None:
+        print_seeds(over_seeds(runs), paper)
     else:
-        paper = screen()
-        _print(result.summary, paper)
-        if out is not None:
-            written = f"Written: {out}/placements.jsonl, {out}/summary.json"
-            paper.print(Text(written), soft_wrap=True)
-    sys.exit(1 if strict and result.summary["placed"] < result.summary["pods"] else 0)
+        print_run(only.summary, paper)
+    if out is not None:
+        names = ", ".join(f"{out}/{name}" for name in files_of(runs) if "/" not in name)
+        more = "" if only is not None else f", and a folder for each of {len(runs)} seeds"
+        paper.print(Text(f"Written: {names}{more}"), soft_wrap=True)
 
 
 def _run(
     cluster: Cluster,
-    config_file: str | None,
+    config_files: tuple[str, ...],
     profile: str | None,
     plugin_files: tuple[str, ...],
     seed: int,
+    node_count: int | None,
+    replay: ReplayOptions | None,
 ) -> Simulation:
     columns = (
-        TextColumn("placing"),
+        TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("pods"),
@@ -100,58 +159,33 @@ def _run(
     # The bar is for whoever watches: on standard error, and only where that is a terminal.
     console = Console(stderr=True)
     still = not console.is_terminal
+    total = len(cluster.pending())
     with Progress(*columns, console=console, transient=True, disable=still) as progress:
-        task = progress.add_task("placing", total=len(cluster.pending()))
+        task = progress.add_task("placing" if replay is None else "replaying", total=total)
+
+        def show(done: int, _: int) -> None:
+            progress.update(task, completed=done, total=max(total, done))
+
+        def tick(done: int, waiting: int, now_s: float) -> None:
+            text = f"replaying, {clock(now_s)}, {waiting} waiting"
+            progress.update(task, description=text, completed=done, total=max(total, done))
+
         return simulate(
             cluster,
-            config=config_file,
+            config=config_files,
             plugins=plugin_files,
             profile=profile,
             seed=seed,
-            on_progress=lambda done, _: progress.update(task, completed=done),
+            node_count=node_count,
+            replay=replay,
+            on_progress=show,
+            on_tick=tick,
         )
 
 
-def _print(summary: dict[str, Any], paper: Console) -> None:
-    if not summary["pods"]:
-        paper.print("No pod waits for a node.")
-    paper.print(
-        f"[bold]{summary['placed']:,} of {summary['pods']:,} pods placed[/bold]"
-        f" on {summary['nodes']:,} nodes, {summary['pods_per_s']:,.0f} pods/s"
-    )
-    if summary["failed"]:
-        table = Table(box=None, pad_edge=False, header_style="bold")
-        table.add_column("PODS", justify="right")
-        table.add_column("NOT PLACED BECAUSE", overflow="fold")
-        failed = sorted(summary["failed"].items(), key=lambda item: (-item[1], item[0]))
-        for reason, count in failed[:REASONS_SHOWN]:
-            table.add_row(f"{count:,}", Text(reason))
-        if len(failed) > REASONS_SHOWN:
-            rest = sum(count for _, count in failed[REASONS_SHOWN:])
-            table.add_row(f"{rest:,}", f"{len(failed) - REASONS_SHOWN} more reasons")
-        paper.print(table)
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("RESOURCE")
-    for column in ("REQUESTED", "OF", "SHARE"):
-        table.add_column(column, justify="right")
-    for resource, use in summary["utilisation"].items():
-        if not use["requested"]:
-            continue
-        table.add_row(
-            resource,
-            rounded(resource, use["requested"]),
-            rounded(resource, use["allocatable"]),
-            f"{use['share']:.1%}",
-        )
-    paper.print(table)
-    for note in summary["notes"]:
-        paper.print(Text(f"Note: {note}"), soft_wrap=True)
-
-
-def rounded(resource: str, amount: int) -> str:
-    """An amount in base units for people: whole CPUs, GiB, or a count."""
-    if resource == "cpu":
-        return f"{amount / 1000:,.0f}"
-    if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
-        return f"{amount / 2**30:,.0f}Gi"
-    return f"{amount:,}"
+def clock(seconds: float) -> str:
+    """Virtual time for people: days where there are any."""
+    whole = int(seconds)
+    days, rest = divmod(whole, 86_400)
+    text = f"{rest // 3600:02}:{rest % 3600 // 60:02}:{rest % 60:02}"
+    return f"day {days} {text}" if days else text

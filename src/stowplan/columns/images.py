@@ -55,6 +55,13 @@ class ImageIndex:
     def __init__(self) -> None:
         self.states: dict[str, ImageState] = {}
         self._names: dict[int, tuple[str, ...]] = {}
+        # Rows whose nodes give an image another size than it was introduced with.
+        self._contrary: set[int] = set()
+
+    def would_change(self, row: int) -> bool:
+        """True when writing the images of a row again might change something: an image that
+        nobody else has takes the size that its node gives it."""
+        return row in self._contrary
 
     def write(self, row: int, node: Node) -> None:
         """Set the images of a row. The row's own counts are as of the next refresh."""
@@ -65,6 +72,8 @@ class ImageIndex:
                 state = self.states.get(name)
                 if state is None:
                     state = self.states[name] = ImageState(image.size_bytes)
+                if state.size != image.size_bytes:
+                    self._contrary.add(row)
                 if row not in state.rows:
                     state.set_count(row, len(state.rows) + 1)
                     names.append(name)
@@ -73,6 +82,7 @@ class ImageIndex:
 
     def clear(self, row: int) -> None:
         """Forget the images of a row; an image without rows is forgotten with its size."""
+        self._contrary.discard(row)
         for name in self._names.pop(row, ()):
             state = self.states[name]
             state.drop(row)
@@ -85,6 +95,9 @@ class ImageIndex:
         if names is None:
             return
         self._names[target] = names
+        if source in self._contrary:
+            self._contrary.discard(source)
+            self._contrary.add(target)
         for name in names:
             state = self.states[name]
             state.set_count(target, state.drop(source))
@@ -110,6 +123,15 @@ class ImageIndex:
                 state.set_count(row, len(state.rows))
                 changed = True
         return changed
+
+    def behind(self, n_rows: int) -> NDArray[np.uint8]:
+        """uint8 (n_rows,): 1 for the rows of which `refresh` would say that a count was
+        different."""
+        marks = np.zeros(n_rows, dtype=np.uint8)
+        for state in self.states.values():
+            rows, counts = state.arrays()
+            marks[rows[counts != len(state.rows)]] = 1
+        return marks
 
     def of_row(self, row: int) -> dict[str, tuple[int, int]]:
         """Image name -> (bytes, number of nodes as the row knows it)."""

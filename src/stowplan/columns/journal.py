@@ -28,6 +28,14 @@ class Journal:
             del self._rows[:dropped]
             self._first += dropped
 
+    def touch_all(self, rows: list[int]) -> None:
+        """Rows changed, in this order."""
+        self._rows += rows
+
+    def all_since(self, generation: int) -> list[int] | None:
+        """Rows touched since `generation`, as often as they were; None when no longer known."""
+        return None if generation < self._first else self._rows[generation - self._first :]
+
     def since(self, generation: int) -> list[int] | None:
         """Rows touched since `generation`, each once; None when it is no longer known."""
         if generation < self._first:

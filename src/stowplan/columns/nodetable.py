@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -15,7 +15,7 @@ from stowplan.columns.journal import Journal
 from stowplan.columns.labels import LabelColumns
 from stowplan.columns.nodeinfo import NodeInfo, allocatable_amounts, wrapped
 from stowplan.columns.order import NodeOrder
-from stowplan.columns.podinfo import PodInfo, Port
+from stowplan.columns.podinfo import PodInfo, Port, is_same_to_rules
 from stowplan.columns.ports import PortIndex
 from stowplan.columns.vocabulary import Vocabulary
 from stowplan.objects.node import Node, Taint
@@ -33,7 +33,12 @@ class TableError(ValueError):
 
 
 class PodWatcher(Protocol):
-    """Something kept per row and by delta beside the table (counts of matching pods, say)."""
+    """Something kept per row and by delta beside the table (counts of matching pods, say).
+
+    A pod of which a new version is there is announced as removed and added, but not to a watcher
+    that says `counts_alike = True`, if nothing changed that columns read: not its wishes, labels,
+    start or end.
+    """
 
     def pod_added(self, row: int, info: PodInfo) -> None:
         """A pod came to a row."""
@@ -55,8 +60,11 @@ class NodeTable:
     """The nodes of a cluster and the pods on them.
 
     Rows are dense: 0 .. n_nodes-1. When a node leaves, the last row takes its place. Readers that
-    keep something per row follow `journal`. Row numbers say nothing about order: `rank` does.
-    Pods bound to a node that is not here are kept aside and come in with the node.
+    keep something per row follow `journal`, and `swaps` too if they keep the pods themselves: it
+    has the rows where a pod gave way to a version of it that counts the same. Row numbers say
+    nothing about order: `rank` does. Pods bound to a node that is not here are kept aside and come
+    in with the node. `shape` grows whenever something changes that is neither a pod nor an amount:
+    nodes, their order, what they are labelled, tainted or cordoned with, their images and features.
     """
 
     def __init__(self) -> None:
@@ -64,6 +72,8 @@ class NodeTable:
         self.nodes: list[Node] = []
         self.pods: list[list[PodInfo]] = []
         self.journal = Journal()
+        self.swaps = Journal()
+        self.shape = 0
         self.resources: Vocabulary[str] = Vocabulary()
         self.taints: Incidence[Taint] = Incidence()
         self.features: Incidence[str] = Incidence()
@@ -195,6 +205,30 @@ class NodeTable:
             self._rank = np.empty(self.n_nodes, dtype=np.int64)
             self._rank[self._order] = np.arange(self.n_nodes)
 
+    def item(self, resource: str) -> int:
+        """The place of a resource on the first axis of `amounts`, from now on if it has none."""
+        return self._resource(resource)
+
+    @property
+    def amounts(self) -> tuple[Ints, Ints, Ints, Ints]:
+        """The arrays behind the columns, each with room for more rows than there are: allocatable
+        and requested, int64 (n_resources, n_rows_max); cpu and memory with defaults, int64 (2,
+        n_rows_max); pods, int64 (n_rows_max,). Whoever counts a pod in them calls `enter`."""
+        return self._allocatable, self._requested, self._nonzero, self._pod_count
+
+    @property
+    def marks(self) -> tuple[int, int]:
+        """How far journal and swaps have come, for `rows_since`."""
+        return self.journal.generation, self.swaps.generation
+
+    def rows_since(self, marks: tuple[int, int]) -> list[int] | None:
+        """Rows on which anything is another object than at these marks, each once; None when that
+        is no longer known."""
+        touched, swapped = self.journal.since(marks[0]), self.swaps.since(marks[1])
+        if touched is None or swapped is None:
+            return None
+        return list(dict.fromkeys(touched + swapped))
+
     # Changing: nodes.
 
     def add_node(self, node: Node) -> int:
@@ -213,6 +247,7 @@ class NodeTable:
         self._write_node(row, node, offered)
         self.node_order.add(node)
         self._order_is_current = False
+        self.shape += 1
         for watcher in self._watchers:
             watcher.row_added(row)
         for info in self._absent.pop(node.name, {}).values():
@@ -223,11 +258,18 @@ class NodeTable:
     def update_node(self, node: Node) -> int:
         """A node changes, by name; returns its row. Raises TableError for an unknown name."""
         row = self._known_row(node.name)
-        offered = allocatable_amounts(node)
+        before = self.nodes[row]
+        changed, reshaped = differences(before, node)
+        if self.images.would_change(row):
+            changed = reshaped = True
+        if changed:
+            offered = allocatable_amounts(node)
+            self._labels_of[row] = node.labels
+            self._write_node(row, node, offered)
+        if reshaped:
+            self.node_order.update(node)
+            self.shape += 1
         self.nodes[row] = node
-        self._labels_of[row] = node.labels
-        self._write_node(row, node, offered)
-        self.node_order.update(node)
         self._touch(row)
         return row
 
@@ -243,6 +285,7 @@ class NodeTable:
         self.ports.write(row, ())
         self.node_order.remove(name)
         self._order_is_current = False
+        self.shape += 1
         del self._row_of[name]
         self._close_gap(row)
 
@@ -252,9 +295,11 @@ class NodeTable:
             row = self._row_of.get(name)
             if row is not None and self.images.refresh(row):
                 self._moved(row)
+                self.shape += 1
         self._unrefreshed.clear()
         if self.node_order.refresh():
             self._order_is_current = False
+            self.shape += 1
 
     # Changing: pods.
 
@@ -275,6 +320,30 @@ class NodeTable:
         self._attach(row, info)
         self._touch(row)
 
+    def enter(self, placed: Sequence[PodInfo], rows: list[int]) -> None:
+        """Pods that are counted in `amounts` already, each on its row, are assumed bound there.
+
+        As if there had been a refresh before each of them, in which no row took over anything. They
+        must be known nowhere and use no host ports. Raises TableError for one that is known.
+        """
+        home, names, pods, infos = self._home, self.names, self.pods, self._infos
+        unrefreshed, watchers = self._unrefreshed, self._watchers
+        for info, row in zip(placed, rows, strict=True):
+            uid, name = info.uid, names[row]
+            if uid in home:
+                raise TableError(f"pod {uid} is added twice; it is already on {home[uid]!r}")
+            home[uid] = name
+            pods[row].append(info)
+            infos.pop(row, None)
+            for watcher in watchers:
+                watcher.pod_added(row, info)
+        if rows:
+            # Before the last of them the others' rows would have been refreshed.
+            unrefreshed.clear()
+            unrefreshed[names[rows[-1]]] = None
+        self.journal.touch_all(rows)
+        self.journal.trim(self.n_nodes)
+
     def remove_pod(self, uid: str) -> PodInfo:
         """A pod leaves its node; returns it. Raises TableError when it is not known."""
         home = self._home.pop(uid, None)
@@ -286,16 +355,42 @@ class NodeTable:
             if not self._absent[home]:
                 del self._absent[home]
             return info
-        info = next(info for info in self.pods[row] if info.uid == uid)
+        info = self.pods[row][_index_of(self.pods[row], uid)]
         self._detach(row, info)
         self._touch(row)
         return info
 
     def update_pod(self, pod: Pod) -> None:
-        """A pod changes in place: it leaves and comes back, as in the original."""
-        info = PodInfo.of(pod)
-        self.remove_pod(pod.uid)
-        self.add_pod(info)
+        """A pod changes: it leaves and comes back, as in the original.
+
+        Where nothing changed that anybody counts, it is counted neither out nor in.
+        """
+        uid = pod.uid
+        home = self._home.get(uid)
+        row = self._row_of.get(home, -1) if home == pod.spec.node_name else -1
+        if row >= 0:
+            pods = self.pods[row]
+            index = _index_of(pods, uid)
+            info = pods[index]
+            if is_same_to_rules(info.pod, pod):
+                # It goes to the end of the list, and the last one to its place.
+                pods[index] = pods[-1]
+                pods[-1] = fresh = PodInfo(pod, info.footprint)
+                for watcher in self._watchers:
+                    if not getattr(watcher, "counts_alike", False):
+                        watcher.pod_removed(row, info)
+                        watcher.pod_added(row, fresh)
+                self._infos.pop(row, None)
+                self.swaps.touch(row)
+                self.swaps.trim(self.n_nodes)
+                self._unrefreshed[self.names[row]] = None
+                if not pod.spec.__dict__:
+                    # What was found out of the spec holds for one that differs by the node only.
+                    pod.spec.__dict__.update(info.pod.spec.__dict__)
+                return
+        changed = PodInfo.of(pod)
+        self.remove_pod(uid)
+        self.add_pod(changed)
 
     def watch(self, watcher: PodWatcher) -> None:
         """Announce every row and pod to `watcher`, those already here first."""
@@ -455,6 +550,25 @@ class NodeTable:
             watcher.row_dropped(last)
         self._infos.pop(last, None)
         self._moved(row)
+
+
+def _index_of(pods: Sequence[PodInfo], uid: str) -> int:
+    for index, info in enumerate(pods):
+        if (info.pod.metadata.uid or info.pod.key) == uid:
+            return index
+    raise TableError(f"pod {uid} is not where the table says that it is")
+
+
+def differences(before: Node, after: Node) -> tuple[bool, bool]:
+    """Whether anything differs that is in a column, and whether anything but amounts does."""
+    old, new = before.status, after.status
+    reshaped = (
+        before.labels != after.labels
+        or before.spec != after.spec
+        or old.images != new.images
+        or old.declared_features != new.declared_features
+    )
+    return reshaped or old.allocatable != new.allocatable, reshaped
 
 
 def table_of(nodes: Iterable[Node], pods: Iterable[Pod] = ()) -> NodeTable:

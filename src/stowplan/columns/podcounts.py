@@ -176,6 +176,8 @@ class PodKind:
 class MatchingPods:
     """Counts of the pods that selections admit, per row. A watcher of one table."""
 
+    counts_alike = True
+
     def __init__(self, table: NodeTable) -> None:
         self._table = table
         self._kinds: dict[KindKey, PodKind] = {}

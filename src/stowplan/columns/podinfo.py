@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 from stowplan.objects.pod import Pod, PodSpec
 from stowplan.objects.requests import nonzero_requested, requested
@@ -47,15 +48,38 @@ class PodInfo(msgspec.Struct, frozen=True, gc=False):
         return self.pod.uid
 
 
+def is_same_to_rules(before: Pod, after: Pod) -> bool:
+    """True for two versions of a pod between which nothing changed that columns, or rules that
+    look at pods on nodes, read: its wishes, name of the node apart, labels, start and end."""
+    old, new = before.metadata, after.metadata
+    # Counted by kind, and a kind has its labels in one order.
+    if old.labels is not new.labels and list(old.labels.items()) != list(new.labels.items()):
+        return False
+    if old.deletion_timestamp != new.deletion_timestamp:
+        return False
+    if old.namespace != new.namespace or before.status.start_time != after.status.start_time:
+        return False
+    wishes, node_name = before.spec, after.spec.node_name
+    if wishes.node_name != node_name:
+        wishes = replace(wishes, node_name=node_name)
+    if wishes != after.spec:
+        return False
+    return not (reports_resources(before) or reports_resources(after))
+
+
 def reports_resources(pod: Pod) -> bool:
     """True when the status bears on the requests (in-place resize), so the spec is not all."""
     status = pod.status
-    return bool(
-        status.resources
-        or status.allocated_resources
-        or any(c.resources or c.allocated_resources for c in status.container_statuses)
-        or any(c.resources or c.allocated_resources for c in status.init_container_statuses)
-    )
+    if status.resources or status.allocated_resources:
+        return True
+    # Loops, as this is asked of every version of every pod.
+    for container in status.container_statuses:
+        if container.resources or container.allocated_resources:
+            return True
+    for container in status.init_container_statuses:
+        if container.resources or container.allocated_resources:
+            return True
+    return False
 
 
 def host_ports(spec: PodSpec) -> tuple[Port, ...]:

@@ -171,10 +171,14 @@ class HeldTerm:
 
 
 class HeldTerms:
-    """The terms of the pods on the nodes. A watcher of one table."""
+    """The terms of the pods on the nodes. A watcher of one table. n_entered: how often one has come
+    that no pod had."""
+
+    counts_alike = True
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
+        self.n_entered = 0
         self._held: dict[WeightedTerm, HeldTerm] = {}
         self._by_label: dict[Role, LabelIndex[HeldTerm]] = {role: LabelIndex() for role in Role}
         self._n_held = dict.fromkeys(Role, 0)
@@ -263,6 +267,7 @@ class HeldTerms:
 
     def _enter(self, weighted: WeightedTerm) -> HeldTerm:
         held = self._held[weighted] = HeldTerm(weighted)
+        self.n_entered += 1
         self._n_held[weighted.role] += 1
         if weighted.term.requirements is not None:
             self._by_label[weighted.role].add(held, anchor(weighted.term.requirements))

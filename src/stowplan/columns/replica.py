@@ -23,7 +23,7 @@ class Replica:
     def __init__(self, source: NodeTable) -> None:
         self.source = source
         self._copy = _Copy(source)
-        self._generation = 0
+        self._marks = 0, 0
         self.follow()
 
     @property
@@ -35,8 +35,8 @@ class Replica:
         """Take over the rows touched since the last call; returns how many were copied."""
         source, copy = self.source, self._copy
         n_nodes = source.n_nodes
-        touched = source.journal.since(self._generation)
-        self._generation = source.journal.generation
+        touched = source.rows_since(self._marks)
+        self._marks = source.marks
         rows = list(range(n_nodes))
         if touched is not None:
             rows = [row for row in touched if row < n_nodes]

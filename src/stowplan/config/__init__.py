@@ -1,7 +1,16 @@
 """Configuration files to one model, with errors that name the place."""
 
 from stowplan.config.effective import digest, effective
-from stowplan.config.formats import default, from_tree, parse
+from stowplan.config.formats import default, from_tree, merged, parse
 from stowplan.config.model import Configuration, Extender
 
-__all__ = ["Configuration", "Extender", "default", "digest", "effective", "from_tree", "parse"]
+__all__ = [
+    "Configuration",
+    "Extender",
+    "default",
+    "digest",
+    "effective",
+    "from_tree",
+    "merged",
+    "parse",
+]

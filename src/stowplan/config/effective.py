@@ -11,10 +11,14 @@ from typing import Any
 
 import msgspec
 
+from stowplan.config import batch as batches
+from stowplan.config import policy as policies
 from stowplan.config.kube_scheduler import KIND
 from stowplan.config.model import Configuration, Extender
 from stowplan.config.plugin_args import API_VERSION, takes_args
 from stowplan.config.plugin_sets import ALL, MULTI_POINT
+from stowplan.config.policy_document import WrittenExtender, WrittenPredicate, WrittenPriority
+from stowplan.config.policy_profile import Policy
 from stowplan.config.strict import encode
 from stowplan.framework.profile import PluginUse, Profile
 
@@ -25,7 +29,7 @@ REDACTED = "REDACTED"
 def effective(configuration: Configuration) -> dict[str, Any]:
     """The tree of what holds, fit for printing: private keys are not shown."""
     tree = _whole(configuration)
-    for extender in tree["extenders"]:
+    for extender in tree.get("extenders", ()):
         if extender.get("tlsConfig", {}).get("keyData"):
             extender["tlsConfig"]["keyData"] = REDACTED
     return tree
@@ -38,6 +42,11 @@ def digest(configuration: Configuration) -> str:
 
 
 def _whole(c: Configuration) -> dict[str, Any]:
+    if c.batch is not None and not c.profiles:
+        return batches.tree_of(c.batch)
+    block = {} if c.batch is None else {batches.OPTIONS: batches.block_of(c.batch)}
+    if c.policy is not None:
+        return _policy(c.policy) | block
     percentage = c.percentage_of_nodes_to_score
     return {
         "apiVersion": API_VERSION,
@@ -52,7 +61,22 @@ def _whole(c: Configuration) -> dict[str, Any]:
         "podMaxBackoffSeconds": c.pod_max_backoff_seconds,
         "delayCacheUntilActive": c.delay_cache_until_active,
         "profiles": [_profile(profile) for profile in c.profiles.values()],
-        "extenders": [_extender(extender) for extender in c.extenders],
+        "extenders": [_filled(extender) for extender in c.extenders],
+        **block,
+    }
+
+
+def _policy(policy: Policy) -> dict[str, Any]:
+    predicates = (WrittenPredicate(p.name, p.argument) for p in policy.predicates)
+    priorities = (WrittenPriority(p.name, p.weight, p.argument) for p in policy.priorities)
+    return {
+        "apiVersion": policies.API_VERSION,
+        "kind": policies.KIND,
+        "predicates": [encode(predicate) for predicate in predicates],
+        "priorities": [encode(priority) for priority in priorities],
+        "extenders": [_filled(WrittenExtender.of(extender)) for extender in policy.extenders],
+        "hardPodAffinitySymmetricWeight": policy.hard_pod_affinity_weight,
+        "alwaysCheckAllPredicates": policy.asks_all,
     }
 
 
@@ -77,7 +101,7 @@ def _entry(use: PluginUse, point: str) -> dict[str, Any]:
     return {"name": use.name, "weight": use.weight} if point == "score" else {"name": use.name}
 
 
-def _extender(extender: Extender) -> dict[str, Any]:
+def _filled(extender: Extender | WrittenExtender) -> dict[str, Any]:
     tree: dict[str, Any] = encode(extender)
     # What is empty says nothing, save for a weight or a switch.
     return {key: value for key, value in tree.items() if value not in ("", [])}

@@ -1,4 +1,8 @@
-"""Reading a configuration: which format a document is in, and the reader of that format."""
+"""Reading a configuration: which format a document is in, and the reader of that format.
+
+Two formats say what they are by `kind`; a document that does not, and has actions or tiers, is what
+kube-batch and Volcano read.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from stowplan.config import kube_scheduler
+from stowplan.config import batch as batches
+from stowplan.config import kube_scheduler, policy
 from stowplan.config.document import documents
 from stowplan.config.model import Configuration
 from stowplan.config.plugin_args import API_VERSION
@@ -32,29 +37,72 @@ class Format(msgspec.Struct, frozen=True):
 
 FORMATS: dict[str, Format] = {
     kube_scheduler.KIND: Format((API_VERSION,), kube_scheduler.read),
+    policy.KIND: Format((policy.API_VERSION,), policy.read),
 }
 """kind -> format. A further format is one more entry."""
 
+_SESSIONS = "one with actions and tiers"
+
 
 def parse(
-    text: str | bytes, source: str, registry: Registry, defaults: Sequence[PluginUse]
+    text: str | bytes,
+    source: str,
+    registry: Registry,
+    defaults: Sequence[PluginUse],
+    batch: batches.Known | None = None,
 ) -> Configuration:
     """The configuration that a YAML or JSON text holds; raises ConfigError with every mistake.
 
     source: the file, named in errors. registry: the plugins that may be named. defaults: the
-    default multiPoint list with its weights.
+    default multiPoint list with its weights. batch: the actions and policies that may be named;
+    None where there are no sessions.
     """
+    if batch is not None and batches.is_meant(text):
+        return Configuration(source, {}, batch=batches.read(text, source, batch))
     problems = Problems()
     found = documents(text, problems)
     if not found:
         if not problems.found:
-            problems.add("document", "nothing", f"a document of kind {one_of(FORMATS)}")
+            wanted = f"a document of kind {one_of(FORMATS)}"
+            wanted += f", or {_SESSIONS}" if batch is not None else ""
+            problems.add("document", "nothing", wanted)
         raise problems.error(source)
     if len(found) > 1:
         wanted = f"one document of kind {one_of(FORMATS)}"
         problems.add("document", f"{len(found)} documents", wanted)
         raise problems.error(source)
-    return _read(found[0], source, registry, defaults, problems, body=False)
+    return _read(found[0], source, registry, defaults, problems, body=False, batch=batch)
+
+
+def merged(found: Sequence[Configuration]) -> Configuration:
+    """One configuration of several: one with profiles, one with sessions; raises ConfigError."""
+    first = found[0]
+    for other in found[1:]:
+        problems = Problems()
+        if other.profiles and first.profiles:
+            got = f"a second file with profiles beside {first.source}"
+            problems.add("document", got, f"profiles in one file, {_SESSIONS} beside it")
+        if other.batch and first.batch:
+            got = f"sessions again, beside {first.source}"
+            problems.add("actions", got, "actions and tiers in one file")
+        if problems.found:
+            raise problems.error(other.source)
+        base, beside = (other, first) if other.profiles else (first, other)
+        source = f"{first.source}, {other.source}"
+        batch = base.batch or beside.batch
+        first = msgspec.structs.replace(base, source=source, batch=batch)
+        _check_names(first, other.source)
+    return first
+
+
+def _check_names(configuration: Configuration, source: str) -> None:
+    """Raise ConfigError where a profile and sessions would decide the same pods."""
+    batch = configuration.batch
+    if batch is not None and batch.scheduler_name in configuration.profiles:
+        problems = Problems()
+        got, wanted = repr(batch.scheduler_name), "another name than those of the profiles"
+        problems.add(f"{batches.OPTIONS}.schedulerName", got, wanted)
+        raise problems.error(source)
 
 
 def from_tree(
@@ -85,6 +133,7 @@ def _read(
     problems: Problems,
     *,
     body: bool,
+    batch: batches.Known | None = None,
 ) -> Configuration:
     if not isinstance(tree, dict):
         wanted = f"a mapping with apiVersion and kind: {one_of(FORMATS)}"
@@ -94,7 +143,9 @@ def _read(
     if not isinstance(kind, str) or kind not in FORMATS:
         got = "" if kind is None else shown(kind)
         hint = did_you_mean(kind, FORMATS) if isinstance(kind, str) else ""
-        problems.add("kind", got, one_of(FORMATS), hint)
+        wanted = one_of(FORMATS)
+        wanted += ", or actions and tiers" if batch is not None and not got else ""
+        problems.add("kind", got, wanted, hint)
         raise problems.error(source)
     form = FORMATS[kind]
     version = tree.get("apiVersion") or (form.api_versions[0] if body else None)
@@ -102,4 +153,12 @@ def _read(
         got = "" if version is None else shown(version)
         problems.add("apiVersion", got, one_of(form.api_versions))
     rest = {key: value for key, value in tree.items() if key not in ("apiVersion", "kind")}
-    return form.read(rest, source, registry, defaults, problems)
+    sessions = None
+    if batch is not None:
+        sessions = batches.read_block(rest.pop(batches.OPTIONS, None), source, batch, problems)
+    found = form.read(rest, source, registry, defaults, problems)
+    if sessions is None:
+        return found
+    found = msgspec.structs.replace(found, batch=sessions)
+    _check_names(found, source)
+    return found

@@ -127,10 +127,11 @@ def _check_settings(
     problems.extend(election.problems("leaderElection"))
     for i, extender in enumerate(extenders):
         problems.extend(extender.problems(f"extenders[{i}]"))
-    _check_together(extenders, problems)
+    check_together(extenders, problems)
 
 
-def _check_together(extenders: Sequence[Extender], problems: Problems) -> None:
+def check_together(extenders: Sequence[Extender], problems: Problems) -> None:
+    """Put on record what several extenders may not all do."""
     binders = [i for i, extender in enumerate(extenders) if extender.bind_verb]
     for i in binders[1:]:
         got = shown(extenders[i].bind_verb)

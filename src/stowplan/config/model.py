@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, field
 
+from stowplan.config.batch import BatchConfiguration
 from stowplan.config.strict import shown
 from stowplan.framework.problems import Problem
 from stowplan.framework.profile import Profile
@@ -147,6 +148,9 @@ class Configuration(msgspec.Struct, frozen=True):
 
     source: the file, or what it came from. profiles: scheduler name -> profile, in the file's
     order. percentage_of_nodes_to_score: None where the user did not say; profiles have it too.
+    policy: the `policy_profile.Policy` that the profile was made from, None for other formats.
+    batch: what sessions decide, and how; None for nothing. Where sessions decide everything there
+    are no profiles.
     """
 
     source: str
@@ -161,6 +165,8 @@ class Configuration(msgspec.Struct, frozen=True):
     pod_max_backoff_seconds: int = 10
     extenders: tuple[Extender, ...] = ()
     delay_cache_until_active: bool = False
+    policy: Any = None
+    batch: BatchConfiguration | None = None
 
     def ignored_resources(self) -> tuple[str, ...]:
         """The resources that extenders manage and NodeResourcesFit has to leave alone.

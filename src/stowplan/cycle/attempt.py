@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from stowplan.columns import NodeTable
 from stowplan.framework import CycleState, Framework, Snapshot
 from stowplan.framework.diagnosis import NO_NODES, Diagnosis
 from stowplan.framework.runtime import PreFilterOutcome, Scores
@@ -106,10 +107,13 @@ def _allowed_rows(attempt: Attempt) -> Ints | None:
     return np.array(sorted(row for row in rows if row >= 0), dtype=np.int64)
 
 
-def score_pod(attempt: Attempt, rows: Ints | None = None) -> Scores | None:
+def score_pod(
+    attempt: Attempt, rows: Ints | None = None, nodes: NodeTable | None = None
+) -> Scores | None:
     """Run PreScore and Score over the rows that passed, or these of them, ascending.
 
-    Keeps the result in `scores`; None, and an entry in `errors`, when a plugin failed.
+    Keeps the result in `scores`; None, and an entry in `errors`, when a plugin failed. nodes: what
+    Score looks at, if that is not the snapshot's.
     """
     pod, framework, state = attempt.pod, attempt.framework, attempt.state
     chosen = attempt.passed if rows is None else rows
@@ -118,7 +122,8 @@ def score_pod(attempt: Attempt, rows: Ints | None = None) -> Scores | None:
         attempt.errors.append(status)
         return None
     try:
-        attempt.scores = framework.run_scores(pod, attempt.snapshot.nodes, chosen, state)
+        scored = attempt.snapshot.nodes if nodes is None else nodes
+        attempt.scores = framework.run_scores(pod, scored, chosen, state)
     except MissingState as missing:
         attempt.errors.append(error(f"running Score plugins: {missing}"))
         return None

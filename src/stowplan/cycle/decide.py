@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from stowplan.columns.engine.lots import Dice, drawn, lots
 from stowplan.cycle.attempt import Attempt, filter_pod, score_pod
 from stowplan.framework import Framework, PostFilterResult, Snapshot
 from stowplan.framework.decider import Decision
@@ -31,28 +32,11 @@ class Turn:
         self.next_start = next_start
 
 
-class CycleDecider:
-    """Decides pod by pod; one for all profiles of a scheduler."""
-
-    def __init__(self) -> None:
-        self._turn = Turn()
-
-    def decide(
-        self,
-        pod: Pod,
-        snapshot: Snapshot,
-        framework: Framework,
-        dice: np.random.Generator | None,
-    ) -> Decision:
-        """Choose a node for `pod`, or say why there is none."""
-        return decide(pod, snapshot, framework, dice, self._turn)
-
-
 def decide(
     pod: Pod,
     snapshot: Snapshot,
     framework: Framework,
-    dice: np.random.Generator | None = None,
+    dice: Dice = None,
     turn: Turn | None = None,
 ) -> Decision:
     """Choose a node for `pod`, or say why there is none.
@@ -60,6 +44,7 @@ def decide(
     Ties go to the first node in the snapshot's order, or to one drawn with `dice`.
     Differs: the original breaks ties by the shape of its heap and by the race of its workers.
     """
+    draw = drawn(dice)
     attempt = filter_pod(pod, snapshot, framework)
     # Differs: where a filter fails with an error on any node the attempt ends, even if the pod is
     # nominated to another node that passes; the original looks at the nominated node first.
@@ -75,7 +60,7 @@ def decide(
     rows = sampled(attempt, turn)
     if rows.shape[0] > 1 and framework.at("score") and score_pod(attempt, rows) is None:
         return failed(attempt)
-    return placed(attempt, choose(attempt, rows, dice, start))
+    return placed(attempt, choose(attempt, rows, draw, start))
 
 
 def nominated_row(attempt: Attempt) -> int | None:
@@ -113,20 +98,23 @@ def sampled(attempt: Attempt, turn: Turn) -> Ints:
     return np.sort(attempt.passed[walk[:wanted]])
 
 
-def choose(
-    attempt: Attempt, rows: Ints, dice: np.random.Generator | None = None, start: int = 0
-) -> int:
+def choose(attempt: Attempt, rows: Ints, draw: int | None = None, start: int = 0) -> int:
     """The row with the highest total among `rows` (ascending).
 
-    Ties: the first in the snapshot's order, counted from the place `start`; with `dice`, any.
+    Ties: the first in the snapshot's order, counted from the place `start`; with a draw, any.
     """
     best = rows
     if attempt.scores is not None:
         best = rows[attempt.scores.total == attempt.scores.total.max()]
-    if dice is not None:
-        return int(best[dice.integers(best.shape[0])])
-    n_nodes = attempt.snapshot.nodes.n_nodes
-    return int(best[np.argmin((attempt.snapshot.nodes.rank[best] - start) % n_nodes)])
+    return one_of(attempt, best, draw, start)
+
+
+def one_of(attempt: Attempt, best: Ints, draw: int | None, start: int) -> int:
+    """One of these rows, which are equally good: see `choose`."""
+    ranks = attempt.snapshot.nodes.rank[best]
+    if draw is not None:
+        return int(best[np.argmin(lots(draw, ranks))])
+    return int(best[np.argmin((ranks - start) % attempt.snapshot.nodes.n_nodes)])
 
 
 def placed(attempt: Attempt, row: int) -> Decision:
@@ -148,12 +136,19 @@ def failed(attempt: Attempt) -> Decision:
 
 def refused(attempt: Attempt) -> Decision:
     """The decision when no node passed: ask the PostFilters, and write the message."""
-    diagnosis = attempt.diagnosis
     if attempt.no_nodes:
         return Decision(
-            refusal=diagnosis.absent, message=NO_NODES, reasons={NO_NODES: 1}, nominated_node=""
+            refusal=attempt.diagnosis.absent,
+            message=NO_NODES,
+            reasons={NO_NODES: 1},
+            nominated_node="",
         )
-    result = post_filter(attempt)
+    return refusal(attempt, post_filter(attempt))
+
+
+def refusal(attempt: Attempt, result: PostFilterResult | None) -> Decision:
+    """The decision when no node passed and the PostFilters have been asked."""
+    diagnosis = attempt.diagnosis
     message = diagnosis.text("" if result is None else result.status.message)
     return Decision(
         refusal=attempt.pre_filter.status if attempt.verdicts is None else REFUSED,

@@ -43,8 +43,6 @@ from stowplan.framework.clusterevents import ClusterEvent
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import Pod, PodSpec
 from stowplan.queue import (
-    FLUSH_BACKOFF_S,
-    FLUSH_LEFTOVER_S,
     SECOND,
     Hints,
     QueueEntry,
@@ -59,9 +57,6 @@ T = TypeVar("T")
 
 Clock = Callable[[], int]
 """Whole nanoseconds, from any beginning that is a whole second."""
-
-_BACKOFF = FLUSH_BACKOFF_S * SECOND
-_LEFTOVER = FLUSH_LEFTOVER_S * SECOND
 
 
 class QueueClosed(Exception):
@@ -95,8 +90,10 @@ class QueueFace(ABC):
         self._queue = queue
         self._now = clock
         self._closed = False
-        self._flush_backoff_at = _after(clock(), _BACKOFF)
-        self._flush_leftover_at = clock() + _LEFTOVER
+        self._backoff_period = in_ns(queue.options.flush_backoff_s)
+        self._leftover_period = in_ns(queue.options.flush_leftover_s)
+        self._flush_backoff_at = _after(clock(), self._backoff_period)
+        self._flush_leftover_at = clock() + self._leftover_period
 
     @classmethod
     def of_tasks(
@@ -178,10 +175,10 @@ class QueueFace(ABC):
         """Do the flushes that are due."""
         if now >= self._flush_backoff_at:
             self._queue.flush_backoff(now)
-            self._flush_backoff_at = _after(now, _BACKOFF)
+            self._flush_backoff_at = _after(now, self._backoff_period)
         if now >= self._flush_leftover_at:
             self._queue.flush_leftover(now)
-            self._flush_leftover_at = now + _LEFTOVER
+            self._flush_leftover_at = now + self._leftover_period
 
     def _take(self) -> QueueEntry | None:
         """The pod to be tried next, None when none is ready. Raises QueueClosed."""

@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from stowplan.framework.plugin import PermitWait, PostFilterResult, RestrictTo
+from stowplan.framework.plugin import PermitWait, PostFilterResult, PreBindWait, RestrictTo
 from stowplan.framework.points import OFFERED
 from stowplan.framework.problems import ContractError, did_you_mean
 from stowplan.framework.status import Status
@@ -20,6 +20,7 @@ NEEDS_PARTNER = {
     "remove_pod": "add_pod",
     "unreserve": "reserve",
     "pre_bind_pre_flight": "pre_bind",
+    "pre_bind_progress": "pre_bind",
 }
 ANSWERS: dict[str, tuple[type[Any], ...]] = {
     "pre_enqueue": (Status,),
@@ -33,7 +34,8 @@ ANSWERS: dict[str, tuple[type[Any], ...]] = {
     "reserve": (Status,),
     "permit": (Status, PermitWait),
     "pre_bind_pre_flight": (Status,),
-    "pre_bind": (Status,),
+    "pre_bind": (Status, PreBindWait),
+    "pre_bind_progress": (Status,),
     "bind": (Status,),
 }
 """What a method must return; arrays and scores are checked where their size is known."""
@@ -82,12 +84,12 @@ def bound(plugin: object, method: str, *, in_tree: bool) -> Call | None:
         return None
     offered = OFFERED[method]
     wanted = tuple(parameters_of(function))
-    call = _narrowed(function, offered, wanted)
+    call = narrowed(function, offered, wanted)
     return call if in_tree else _blamed(call, plugin, method, offered)
 
 
-def _narrowed(function: Call, offered: tuple[str, ...], wanted: tuple[str, ...]) -> Call:
-    """`function` as one of everything on offer, by position."""
+def narrowed(function: Call, offered: tuple[str, ...], wanted: tuple[str, ...]) -> Call:
+    """`function` as one of everything on offer, by position; wanted: the names that it takes."""
     places = tuple(offered.index(name) for name in wanted)
     kinds = {p.kind for p in inspect.signature(function).parameters.values()}
     if inspect.Parameter.KEYWORD_ONLY in kinds:
@@ -107,7 +109,10 @@ def _blamed(function: Call, plugin: object, method: str, offered: tuple[str, ...
     def call(*values: Any) -> Any:
         try:
             answer = function(*values)
-        except Exception as failure:
+        except ContractError:
+            raise
+        # A rule that calls exit() fails like any other.
+        except (Exception, SystemExit) as failure:
             raise ContractError(
                 f"plugin {name!r}: {method}{_about(offered, values)} raised "
                 f"{type(failure).__name__}: {failure}{place_of(failure)}"
@@ -152,7 +157,7 @@ def constructed(plugin: type[Any], given: Mapping[str, Any], *, in_tree: bool) -
         ) from failure
 
 
-def place_of(failure: Exception) -> str:
+def place_of(failure: BaseException) -> str:
     """ " (packed.py:14 in score)": where an exception was raised, the innermost frame."""
     frames = traceback.extract_tb(failure.__traceback__)
     if not frames:

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from stowplan.columns.podinfo import reports_resources
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.quantity import Quantity, exact
@@ -37,6 +38,7 @@ RESOURCE_CLAIM = "resource.k8s.io/ResourceClaim"
 RESOURCE_SLICE = "resource.k8s.io/ResourceSlice"
 DEVICE_CLASS = "resource.k8s.io/DeviceClass"
 POD_GROUP = "scheduling.k8s.io/PodGroup"
+SCV = "scvs.v1.core.run-linux.com"
 WILDCARD = "*"
 
 RESOURCES = (
@@ -58,7 +60,7 @@ RESOURCES = (
 )
 """Every resource that an event may name; custom resources are written `PLURAL.VERSION.GROUP`."""
 
-RESOURCE_OF_KIND = {resource.rpartition("/")[2]: resource for resource in RESOURCES}
+RESOURCE_OF_KIND = {resource.rpartition("/")[2]: resource for resource in RESOURCES} | {"Scv": SCV}
 """Kind of an object, such as `CSINode` -> the resource that its events name."""
 
 
@@ -236,7 +238,7 @@ def _is_scaled_down(old: Pod, new: Pod) -> bool:
     Differs: amounts are compared in base units, where the original compares thousandths of
     bytes and counts too.
     """
-    if old.spec == new.spec and old.status == new.status:
+    if old.spec == new.spec and not (reports_resources(old) or reports_resources(new)):
         return False
     left = pod_requests(new, use_status=True)
     asked = pod_requests(old, use_status=True)

@@ -5,16 +5,20 @@ The machine is given one and does not know which rules it follows.
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from stowplan.columns import PodInfo
+from stowplan.columns.engine.lots import Dice
 from stowplan.framework.runtime import Framework
 from stowplan.framework.snapshot import Snapshot
 from stowplan.framework.state import CycleState
 from stowplan.framework.status import Status
+from stowplan.objects.extender import Extender, Question, Reply
 from stowplan.objects.pod import Pod
 
 
@@ -58,6 +62,61 @@ class Decider(Protocol):
         pod: Pod,
         snapshot: Snapshot,
         framework: Framework,
-        dice: np.random.Generator | None,
+        dice: Dice,
     ) -> Decision:
         """A node for `pod`, or why there is none; nothing is changed. dice: breaks ties."""
+
+    def consult(
+        self, pod: Pod, framework: Framework, dice: Dice, extenders: Sequence[Extender]
+    ) -> Consultation:
+        """The attempt of a pod about which these extenders are asked, in this order."""
+
+    def engine(self) -> RunPlacer | None:
+        """What places many pods at once; None where each is decided for itself."""
+
+
+class Consultation(Protocol):
+    """The attempt of a pod about which extenders are asked, from its start to its decision."""
+
+    def go_on(self, snapshot: Snapshot) -> Decision | None:
+        """Decide the pod on the cluster as it is now, by the answers so far; None while there are
+        questions that have none. Nothing is changed."""
+
+    @property
+    def questions(self) -> Sequence[Question]:
+        """What is to be asked now, all at the same time, before `go_on` is called again."""
+
+    def answer(self, question: Question, reply: Reply) -> None:
+        """What came of one of the questions."""
+
+
+class PodClass(Protocol):
+    """Pods of which rules read the same. state: what their plugins have left in an attempt."""
+
+    framework: Framework
+    state: CycleState
+
+    def is_refused(self, snapshot: Snapshot) -> bool:
+        """True when an attempt would be refused as the last one was, since nothing has changed."""
+
+
+class RunPlacer(Protocol):
+    """Places runs of pods, each counted before the next is chosen."""
+
+    def class_of(self, pod: Pod, framework: Framework) -> PodClass | None:
+        """The class of a pod; None for one that must be decided for itself."""
+
+    def run(self, pods: Sequence[Pod], classes: Sequence[Any], draws: NDArray[np.uint64]) -> Run:
+        """Pods with their classes, to be placed in this order. draws: uint64 (n_pods,), to break
+        ties, or (0,) for the first row."""
+
+
+class Run(Protocol):
+    """Pods that are being placed."""
+
+    def place(self, start: int, snapshot: Snapshot) -> list[int]:
+        """Choose rows for the pods from `start` on, and enter them in the table as assumed bound.
+
+        Returns the rows of those placed. Where they are fewer than the pods left, the next pod
+        fits nowhere, or has to be decided for itself. The snapshot must have no nominations.
+        """

@@ -28,6 +28,8 @@ class Diagnosis:
         self.absent = unresolvable() if absent is None else absent
         self.verdicts: Verdicts | None = None
         self.pre_filter_message = ""
+        # Reasons that were given for nodes that there are not.
+        self.astray: tuple[str, ...] = ()
         self._blamed: list[tuple[Code, str]] = []
 
     def blame(self, plugin: str, code: Code = Code.UNSCHEDULABLE) -> None:
@@ -66,14 +68,16 @@ class Diagnosis:
         if self.verdicts is None:
             rows = np.arange(self.n_nodes)
             return rows if self.absent.code == code else rows[:0]
-        found = [rows for status, rows in self.verdicts.refusals() if status.code == code]
-        if self.absent.code == code:
-            found.append(np.setdiff1d(np.arange(self.n_nodes), self.verdicts.rows))
-        return np.sort(np.concatenate(found)) if found else np.zeros(0, dtype=np.int64)
+        found = np.full(self.n_nodes, self.absent.code == code)
+        found[self.verdicts.rows] = False
+        for status, rows in self.verdicts.refusals():
+            if status.code == code:
+                found[rows] = True
+        return np.flatnonzero(found)
 
     def reasons(self) -> dict[str, int]:
         """Reason -> how many nodes it holds for."""
-        counts: Counter[str] = Counter()
+        counts: Counter[str] = Counter(self.astray)
         explicit = 0
         if self.verdicts is not None:
             for status, rows in self.verdicts.refusals():

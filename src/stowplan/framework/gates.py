@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Self
 
 import msgspec
 
 from stowplan.framework.problems import ConfigError, Problem, did_you_mean
 
 
-class FeatureGates(msgspec.Struct, frozen=True, rename="pascal"):
-    """The gates that a rule reads. Gates that are locked or that no rule reads are left out."""
-
-    taint_toleration_comparison_operators: bool = False
-    storage_capacity_scoring: bool = False
-    volume_limit_scaling: bool = False
-    sidecar_containers: bool = True
-    node_declared_features: bool = True
-    dynamic_resource_allocation: bool = True
-    dra_extended_resource: bool = msgspec.field(default=True, name="DRAExtendedResource")
+class Gates(msgspec.Struct, frozen=True):
+    """A set of gates, each a bool with its default; renamed to what users write."""
 
     @classmethod
-    def of(cls, settings: Mapping[str, bool], source: str = "feature gates") -> FeatureGates:
+    def of(cls, settings: Mapping[str, bool], source: str = "feature gates") -> Self:
         """The defaults with `settings` (gate name -> on) applied; raises ConfigError."""
         names = {f.encode_name: f.name for f in msgspec.structs.fields(cls)}
         unknown = [
@@ -32,3 +25,15 @@ class FeatureGates(msgspec.Struct, frozen=True, rename="pascal"):
         if unknown:
             raise ConfigError(source, unknown)
         return cls(**{names[name]: on for name, on in settings.items()})
+
+
+class FeatureGates(Gates, frozen=True, rename="pascal"):
+    """The gates that a rule reads. Gates that are locked or that no rule reads are left out."""
+
+    taint_toleration_comparison_operators: bool = False
+    storage_capacity_scoring: bool = False
+    volume_limit_scaling: bool = False
+    sidecar_containers: bool = True
+    node_declared_features: bool = True
+    dynamic_resource_allocation: bool = True
+    dra_extended_resource: bool = msgspec.field(default=True, name="DRAExtendedResource")

@@ -15,7 +15,9 @@ from stowplan.framework.problems import ContractError
 from stowplan.framework.state import CycleState
 from stowplan.framework.status import OK, Status
 from stowplan.framework.verdicts import PluginVerdicts
+from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
+from stowplan.objects.quantity import INT64_MAX, INT64_MIN
 
 Ints = NDArray[np.int64]
 
@@ -26,34 +28,54 @@ KEPT_NODES_MIN = 64
 class Member:
     """A plugin of a profile with its methods bound; a method it lacks is None.
 
-    row_local: its columns may be kept and re-evaluated for touched rows only.
+    row_local: its columns may be kept and re-evaluated for touched rows only. node_only: its
+    answers read nodes and never the pods on them. normalizes: how NormalizeScore works when all
+    that it reads of the other nodes is the highest raw score: "highest" for percentages of it,
+    "reversed" for 100 minus these, "" for any other way. binds_all: it takes every pod.
+    reads_objects: the kinds, beside nodes and pods, that its parts depend on. says_what_it_reads:
+    False for a plugin of others that leaves it out: it may read any.
     rests_when_skipped: where its PreFilter skips a pod, its Reserve, Unreserve and PreBind have
     nothing to do. performs: it has work outside; in_parallel: beside that of others. succeeded:
     Success, as this plugin's answer.
     """
 
     __slots__ = (
+        "binds_all",
         "calls",
         "column_wants_rows",
+        "divisor",
         "in_parallel",
         "in_tree",
         "name",
+        "node_only",
+        "normalizes",
         "performs",
         "plugin",
+        "reads_objects",
         "rejected",
         "rests_when_skipped",
         "row_local",
+        "says_what_it_reads",
         "succeeded",
         "weight",
     )
 
     def __init__(
-        self, name: str, plugin: Any, weight: int, *, in_tree: bool, columns: bool = True
+        self,
+        name: str,
+        plugin: Any,
+        weight: int,
+        *,
+        in_tree: bool,
+        columns: bool = True,
+        divisor: int = 1,
     ) -> None:
-        """columns: False leaves the column walk out, so that nodes are asked one by one."""
+        """columns: False leaves the column walk out, so that nodes are asked one by one. divisor:
+        see `Profile.divisors`."""
         self.name = name
         self.plugin = plugin
         self.weight = weight
+        self.divisor = divisor
         self.in_tree = in_tree
         self.calls: dict[str, Call | None] = {
             method: bound(plugin, method, in_tree=in_tree) for method in OFFERED
@@ -69,6 +91,11 @@ class Member:
         self.row_local = (
             bool(getattr(plugin, "row_local", False)) and self.calls["signature"] is not None
         )
+        self.binds_all = in_tree and bool(getattr(plugin, "binds_all", False))
+        self.reads_objects: tuple[type[Object], ...] = getattr(plugin, "reads_objects", ())
+        self.says_what_it_reads = in_tree or hasattr(plugin, "reads_objects")
+        self.node_only = bool(getattr(plugin, "node_only", False))
+        self.normalizes = str(getattr(plugin, "normalizes", ""))
         self.rests_when_skipped = bool(getattr(plugin, "rests_when_skipped", False))
         self.performs = callable(getattr(plugin, "perform", None))
         self.in_parallel = bool(getattr(plugin, "perform_in_parallel", False))
@@ -114,10 +141,11 @@ class Member:
         scores = np.zeros(len(numbers), dtype=np.int64)
         for place, row in enumerate(numbers):
             score = self.call("score", pod, nodes.info(row), state, nodes)
-            if isinstance(score, bool) or not isinstance(score, int | np.integer):
+            is_whole = isinstance(score, int | np.integer) and not isinstance(score, bool)
+            if not is_whole or not INT64_MIN <= score <= INT64_MAX:
                 raise ContractError(
                     f"plugin {self.name!r}: score of pod {pod.key!r} on node "
-                    f"{nodes.names[row]!r} is {score!r}, wanted a whole number"
+                    f"{nodes.names[row]!r} is {score!r}, wanted a whole number of 64 bits"
                 )
             scores[place] = score
         return scores

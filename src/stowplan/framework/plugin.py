@@ -34,6 +34,7 @@ from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.snapshot import Snapshot
 from stowplan.framework.state import CycleState
 from stowplan.framework.status import Status
+from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
 
 SCORE_MAX = 100
@@ -163,7 +164,9 @@ class PostFilter(Protocol):
         self, pod: Pod, snapshot: Snapshot, diagnosis: Diagnosis, state: CycleState
     ) -> PostFilterResult:
         """Success: a way was found, later plugins are not asked; the pod still waits for its next
-        attempt. Unschedulable: no help here, the next plugin is asked. Other codes end the round.
+        attempt. Unschedulable: no help here, the next plugin is asked. Wait: extenders have to be
+        asked first (see `review`); all are called again when they have answered. Other codes end
+        the round.
         """
 
 
@@ -249,14 +252,56 @@ class Permit(Protocol):
         at most); the other plugins are asked all the same."""
 
 
+class ObjectChange(msgspec.Struct, frozen=True):
+    """A change of an object in the cluster, to be made only while its version is that of `value`.
+
+    value: the object as it is to be. patch: what that takes, as a JSON merge patch: it spares the
+    fields that scheduling does not know.
+    """
+
+    value: Object
+    patch: dict[str, Any]
+
+
+class PreBindWait(msgspec.Struct, frozen=True):
+    """PreBind's answer "not yet": what is to be written, and then waited for.
+
+    changes: written one after the other; the first that the API refuses fails the attempt.
+    timeout_s: how long `pre_bind_progress` may say Wait, from the last of them on. late: the reason
+    that is given when that is over.
+    """
+
+    changes: tuple[ObjectChange, ...] = ()
+    timeout_s: float = 600.0
+    late: str = "timed out"
+
+
 @runtime_checkable
 class PreBind(Protocol):
     """What must be done before the pod is bound (attach a volume, allocate a claim)."""
 
-    def pre_bind(self, pod: Pod, node_name: str, state: CycleState) -> Status:
-        """Called in configured order. Anything but Success unreserves and sends the pod back to
-        the queue, to be tried again after backoff whatever the code is: who refuses pods does so
-        at Permit at the latest. Misuse: waiting here; that is for `perform`.
+    def pre_bind(self, pod: Pod, node_name: str, state: CycleState) -> Status | PreBindWait:
+        """Called in configured order. Success: go on. PreBindWait: have objects written, then ask
+        `pre_bind_progress`. Anything else unreserves and sends the pod back to the queue, to be
+        tried again after backoff whatever the code is: who refuses pods does so at Permit at the
+        latest. Misuse: waiting here; that is for PreBindWait, and for `perform`.
+        """
+
+
+@runtime_checkable
+class PreBindProgress(Protocol):
+    """Says whether what PreBind has set going is done."""
+
+    def pre_bind_progress(
+        self, pod: Pod, node_name: str, snapshot: Snapshot, state: CycleState
+    ) -> Status:
+        """Called after PreBindWait, as soon as the cluster shows all that was written, and again
+        whenever a node or an object beside nodes and pods has changed. Success: done. Wait: not
+        yet. Anything else fails the attempt as in `pre_bind`. A plugin without this method waits
+        for its changes to be written only.
+
+        snapshot: the cluster as it is now. Misuse: reading with `world.find` what some other pod
+        has only assumed; `world.observed` says what there is.
         """
 
 
@@ -290,7 +335,8 @@ class Perform(Protocol):
 
     Two class attributes may come with it. `perform_timeout_s`: how long the work may take, 600 s
     if not said. `perform_in_parallel = True`: at PreBind it runs beside that of neighbours in the
-    configured order that say so too, else they run one after the other.
+    configured order that say so too, else they run one after the other. That holds for PreBindWait
+    as well.
     """
 
     async def perform(self, ctx: Any) -> None:
@@ -334,9 +380,11 @@ class SignPod(Protocol):
         A plugin with a signature whose `filter_column` and `score_column` read nothing but the
         row itself may say so with the class attribute `row_local = True`: its columns are then
         kept per signature and evaluated again for rows that changed. Pods of one signature then
-        share the codes of `filter_column` too, so `filter_status` must read them alike. Misuse:
-        saying so where the answer for a node depends on other nodes, on other objects or on the
-        cycle state.
+        share the codes of `filter_column` too, so `filter_status` must read them alike. Dry runs of
+        preemption are kept then as well, if it holds for `filter`. With `by_amounts = True` beside
+        it, `filter_column` reads of the pods on nodes `pod_count` and `requested` only, and pods
+        nominated to many nodes are counted in at a time. Misuse: saying so where the answer for a
+        node depends on other nodes, on other objects or on the cycle state.
         """
 
 

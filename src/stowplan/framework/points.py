@@ -40,9 +40,12 @@ OFFERED: dict[str, tuple[str, ...]] = {
     "permit": ("pod", "node_name", "state"),
     "pre_bind_pre_flight": ("pod", "node_name", "state"),
     "pre_bind": ("pod", "node_name", "state"),
+    "pre_bind_progress": ("pod", "node_name", "snapshot", "state"),
     "bind": ("pod", "node_name", "state"),
     "post_bind": ("pod", "node_name", "state"),
     "events_to_register": (),
+    "concerns": ("pod",),
+    "parts": ("pod", "snapshot", "peers"),
     "signature": ("pod",),
     "explain": ("pod", "node", "state"),
 }

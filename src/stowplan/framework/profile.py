@@ -19,13 +19,19 @@ class Profile(msgspec.Struct, frozen=True):
 
     points: extension point (configuration name) -> plugins in the order of their calls.
     args: plugin -> its decoded arguments. percentage_of_nodes_to_score: 0 means adaptive in the
-    original; here every node is evaluated unless the user sets it (`evaluates_all`).
+    original; here every node is evaluated unless the user sets it (`evaluates_all`). aliases: name
+    in this profile -> name in the registry, for plugins that it calls otherwise. asks_all: every
+    filter is asked about a node, and a refusal carries the reasons of all. divisors: plugin -> what
+    its 0 to 100 are divided by, truncated, before they are weighed: where other scores end at 10.
     """
 
     scheduler_name: str
     points: dict[str, tuple[PluginUse, ...]]
     args: dict[str, Any] = {}
     percentage_of_nodes_to_score: int | None = None
+    aliases: dict[str, str] = {}
+    asks_all: bool = False
+    divisors: dict[str, int] = {}
 
     def plugin_names(self) -> tuple[str, ...]:
         """Every plugin of the profile once, in order of first appearance."""

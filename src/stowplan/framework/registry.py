@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from stowplan.framework.binding import check_signatures
 from stowplan.framework.points import points_of
 from stowplan.framework.problems import ContractError
+from stowplan.framework.rules import plugin_of
 
 
 class NoArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,9 +49,18 @@ class Registry(Mapping[str, Entry]):
     def __len__(self) -> int:
         return len(self._entries)
 
-    def register(self, plugin: type[Any]) -> None:
-        """Add a plugin class of somebody else's; raises ContractError when it cannot be one."""
-        self._enter(plugin, in_tree=False)
+    def copy(self) -> Registry:
+        """A registry with the same plugins, to register others in."""
+        other = Registry()
+        other._entries = dict(self._entries)
+        return other
+
+    def register(self, plugin: Callable[..., Any]) -> None:
+        """Add somebody else's plugin class, or decorated function.
+
+        Raises ContractError when it cannot be one.
+        """
+        self._enter(plugin_of(plugin), in_tree=False)
 
     def _enter(self, plugin: type[Any], *, in_tree: bool) -> None:
         name = getattr(plugin, "name", None)

@@ -6,22 +6,30 @@ protocols in `plugin`; this module is where it happens.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.columns import NodeInfo, NodeTable, Rows
+from stowplan.columns import NodeInfo, NodeTable, PodInfo, Rows
 from stowplan.framework.binding import constructed
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.gates import FeatureGates
+from stowplan.framework.joined import join_refusals
 from stowplan.framework.member import Member
+from stowplan.framework.nominated import (
+    MANY_ROWS,
+    NominatedVerdicts,
+    can_judge,
+    refusals_of_crowds,
+)
 from stowplan.framework.plugin import (
     SCORE_MAX,
     PermitWait,
     PostFilterResult,
+    PreBindWait,
     QueuedPod,
     RestrictTo,
 )
@@ -98,17 +106,23 @@ class Framework:
         """
         self.profile = profile
         self.gates = gates
+        self._columns = columns
         self.shared = Shared() if shared is None else shared
         handle = Handle(gates, self.shared)
         weights = {use.name: use.weight for use in profile.points.get("score", ())}
         self.members: dict[str, Member] = {}
         for name in profile.plugin_names():
-            entry = registry[name]
+            entry = registry[profile.aliases.get(name, name)]
             args = profile.args.get(name)
             given = {"args": entry.args() if args is None else args, "handle": handle}
             plugin = constructed(entry.plugin, given, in_tree=entry.in_tree)
             self.members[name] = Member(
-                name, plugin, weights.get(name, 1), in_tree=entry.in_tree, columns=columns
+                name,
+                plugin,
+                weights.get(name, 1),
+                in_tree=entry.in_tree,
+                columns=columns,
+                divisor=profile.divisors.get(name, 1),
             )
         self._at: dict[str, tuple[Member, ...]] = {
             point: tuple(self.members[use.name] for use in uses)
@@ -121,14 +135,18 @@ class Framework:
             )
         self._check_points()
         self._flying = tuple(
-            m for m in self.at("preBind") if m.performs or m.calls["pre_bind_pre_flight"]
+            m
+            for m in self.at("preBind")
+            if m.performs or m.calls["pre_bind_pre_flight"] or m.calls["pre_bind_progress"]
         )
-        self.performs_before_bind = any(m.performs for m in self.at("preBind"))
         between = (*self.at("reserve"), *self.at("permit"), *self.at("preBind"))
         # Whom to find among the skipped, for a pod that goes straight from its choice to Bind.
         self._resting: frozenset[str] | None = None
         if all(m.rests_when_skipped for m in between):
             self._resting = frozenset(m.name for m in between)
+        binders = self.at("bind")
+        is_sure = bool(binders) and binders[0].binds_all and not binders[0].performs
+        self.sure_binder: str = binders[0].name if is_sure else ""
         handle._framework = self
 
     def _check_points(self) -> None:
@@ -208,7 +226,9 @@ class Framework:
             if places.shape[0] == 0:
                 break
             verdicts.record(index, member.verdicts(pod, nodes, asked, state), places)
-        self._count_nominated(pod, snapshot, state, verdicts)
+        if self.profile.asks_all:
+            join_refusals(verdicts, self.filters_apart(pod, nodes, everything, state))
+        self._count_nominated(pod, snapshot, state, verdicts, rows)
         return verdicts
 
     def filters_apart(
@@ -243,22 +263,21 @@ class Framework:
         Both must pass: with them their room is kept free, and without them the pod must not
         depend on pods that may yet go elsewhere.
         """
-        nominated = [
-            info
-            for info in snapshot.nominations.on(node.name)
-            if info.pod.priority >= pod.priority and info.uid != pod.uid
-        ]
-        if nominated:
-            crowded, its_state = node.copy(), state.clone()
-            for info in nominated:
-                crowded.add_pod(info)
-                status = self.run_add_pod(pod, info, crowded, its_state)
-                if not status.is_success:
-                    return status
-            status = self.filter_node(pod, crowded, its_state)
+        crowd = snapshot.nominations.counted(node.name, pod)
+        status = self._with_crowd(pod, node, crowd, state) if crowd else OK
+        return self.filter_node(pod, node, state) if status.is_success else status
+
+    def _with_crowd(
+        self, pod: Pod, node: NodeInfo, crowd: Sequence[PodInfo], state: CycleState
+    ) -> Status:
+        """The first refusal of one node with other pods there as well, else OK."""
+        crowded, its_state = node.copy(), state.clone()
+        for info in crowd:
+            crowded.add_pod(info)
+            status = self.run_add_pod(pod, info, crowded, its_state)
             if not status.is_success:
                 return status
-        return self.filter_node(pod, node, state)
+        return self.filter_node(pod, crowded, its_state)
 
     def run_add_pod(self, pod: Pod, info: Any, node: NodeInfo, state: CycleState) -> Status:
         """Tell the PreFilters of `pod` that a pod has been added to `node`."""
@@ -271,14 +290,14 @@ class Framework:
     def run_post_filter(
         self, pod: Pod, snapshot: Snapshot, diagnosis: Diagnosis, state: CycleState
     ) -> PostFilterResult:
-        """Ask the PostFilters until one helps; what they say is joined."""
+        """Ask the PostFilters until one helps, or waits; what they say is joined."""
         reasons: list[str] = []
         refused_by = ""
         nominated: str | None = None
         for member in self.at("postFilter"):
             result: PostFilterResult = member.call("post_filter", pod, snapshot, diagnosis, state)
             status = result.status.by(member.name)
-            if status.is_success:
+            if status.is_success or status.code == Code.WAIT:
                 return msgspec.structs.replace(result, status=status)
             if not status.is_rejected:
                 return PostFilterResult(error(*status.reasons).by(member.name))
@@ -316,7 +335,9 @@ class Framework:
                 continue
             scores = member.scores(pod, nodes, asked, state)
             normal = member.normalized(scores, pod, nodes, asked, state)
-            self._check_range(member, normal, nodes, rows)
+            self._check_range(member, normal, pod, nodes, rows)
+            if member.divisor != 1:
+                normal = normal // member.divisor
             raw[member.name] = scores
             final[member.name] = normal * member.weight
             total += final[member.name]
@@ -330,7 +351,13 @@ class Framework:
 
     def run_reserve(self, pod: Pod, node_name: str, state: CycleState) -> Status:
         """The first refusal to reserve, else OK. The caller unreserves after a refusal."""
-        return self._first_refusal("reserve", pod, node_name, state)
+        for member in self.at("reserve"):
+            if member.is_idle(state):
+                continue
+            status = _checked("Reserve", member, member.call("reserve", pod, node_name, state))
+            if status is not OK:
+                return status
+        return OK
 
     def run_unreserve(self, pod: Pod, node_name: str, state: CycleState) -> None:
         """Let every plugin give back, in reverse order.
@@ -374,10 +401,13 @@ class Framework:
         """OK when some PreBind plugin has work to do for the pod, Skip when none has, or an error.
 
         Plugins that skip are noted in `state.skip_pre_bind`. One that cannot be asked has work
-        when it performs some outside.
+        when it performs some outside, or may wait for something.
         """
         answer = SKIP
         for member in self._flying:
+            if member.is_idle(state):
+                state.skip_pre_bind.add(member.name)
+                continue
             if member.calls["pre_bind_pre_flight"] is None:
                 answer = OK
                 continue
@@ -395,15 +425,25 @@ class Framework:
                 )
         return answer
 
-    def run_pre_bind(self, pod: Pod, node_name: str, state: CycleState) -> Status:
-        """The first refusal before binding, else OK; plugins that skip are left out."""
-        return self._first_refusal("preBind", pod, node_name, state)
-
     def run_pre_bind_of(
         self, member: Member, pod: Pod, node_name: str, state: CycleState
+    ) -> Status | PreBindWait:
+        """What one PreBind plugin answers, OK where it skips."""
+        if member.is_idle(state) or member.name in state.skip_pre_bind:
+            return OK
+        answer: Status | PreBindWait = member.call("pre_bind", pod, node_name, state)
+        if isinstance(answer, PreBindWait):
+            return answer
+        return _checked("PreBind", member, answer)
+
+    def run_pre_bind_progress(
+        self, member: Member, pod: Pod, node_name: str, snapshot: Snapshot, state: CycleState
     ) -> Status:
-        """What one PreBind plugin answers, Success where it skips."""
-        return self._answer("preBind", member, pod, node_name, state)
+        """OK when what a PreBind plugin waits for is done, Wait while it is not, or a refusal."""
+        if member.calls["pre_bind_progress"] is None:
+            return OK
+        status: Status = member.call("pre_bind_progress", pod, node_name, snapshot, state)
+        return status if status.code == Code.WAIT else _checked("PreBind", member, status)
 
     def run_bind(self, pod: Pod, node_name: str, state: CycleState) -> Status:
         """The answer of the first binder that does not skip; Skip when all do."""
@@ -430,25 +470,71 @@ class Framework:
     def _filters(self, state: CycleState) -> list[Member]:
         return [m for m in self.at("filter") if m.name not in state.skip_filter]
 
-    def _check_range(self, member: Member, scores: Ints, nodes: NodeTable, rows: Ints) -> None:
+    def filters_by_row(self, state: CycleState) -> list[Member] | None:
+        """The filters in force for a pod, in order; None where one may look beyond the row it is
+        asked about, or cannot be asked about many rows."""
+        told = (m for m in self.at("preFilter") if m.calls["add_pod"] or m.calls["remove_pod"])
+        if not self._columns or any(m.name not in state.skip_filter for m in told):
+            return None
+        members = self._filters(state)
+        return members if all(m.row_local for m in members) else None
+
+    def row_key(self, pod: Pod, state: CycleState) -> Hashable | None:
+        """Equal for two pods for which the verdict on a row is always the same, nominated pods
+        counted in; None where a verdict may depend on more than the row."""
+        members = self.filters_by_row(state)
+        if members is None:
+            return None
+        return (self, pod.priority, *((m.name, m.call("signature", pod)) for m in members))
+
+    def _check_range(
+        self, member: Member, scores: Ints, pod: Pod, nodes: NodeTable, rows: Ints
+    ) -> None:
         if scores.shape[0] and (scores.min() < 0 or scores.max() > SCORE_MAX):
             place = int(np.flatnonzero((scores < 0) | (scores > SCORE_MAX))[0])
             raise ContractError(
                 f"profile {self.profile.scheduler_name!r}: plugin {member.name!r} scores "
-                f"{scores[place]} on node {nodes.names[int(rows[place])]!r}; "
+                f"{scores[place]} on node {nodes.names[int(rows[place])]!r} for pod {pod.key!r}; "
                 f"wanted 0..{SCORE_MAX}"
             )
 
     def _count_nominated(
-        self, pod: Pod, snapshot: Snapshot, state: CycleState, verdicts: Verdicts
+        self,
+        pod: Pod,
+        snapshot: Snapshot,
+        state: CycleState,
+        verdicts: Verdicts,
+        asked: Ints | None,
     ) -> None:
         """Where pods are nominated, the verdict is the one that counts them in as well."""
-        for name in snapshot.nominations.nodes():
-            row = snapshot.nodes.row(name)
-            for place in np.flatnonzero(verdicts.rows == row) if row >= 0 else ():
-                node = snapshot.nodes.info(row)
-                status = self.filter_with_nominated(pod, node, snapshot, state)
-                verdicts.overrule(int(place), status)
+        nodes, nominations = snapshot.nodes, snapshot.nominations
+        if nominations.is_empty:
+            return
+        own = nodes.row(nominations.node_of(pod.uid))
+        members = self.filters_by_row(state)
+
+        def judge(rows: list[int]) -> Mapping[int, Status]:
+            found: dict[int, Status] = {}
+            if len(rows) >= MANY_ROWS and members is not None and can_judge(members):
+                found = refusals_of_crowds(pod, snapshot, rows, own, members, state)
+                rows = [row for row in rows if row == own]
+            for row in rows:
+                crowd = nominations.counted(nodes.names[row], pod)
+                status = self._with_crowd(pod, nodes.info(row), crowd, state) if crowd else OK
+                if not status.is_success:
+                    found[row] = status
+            return found
+
+        key = self.row_key(pod, state)
+        kept = NominatedVerdicts() if key is None else NominatedVerdicts.of(nodes, key)
+        places, which = kept.follow(snapshot, judge, own)
+        if asked is not None:
+            place_of = np.full(nodes.n_nodes, -1)
+            place_of[asked] = np.arange(asked.shape[0])
+            places = place_of[places]
+            places, which = places[places >= 0], which[places >= 0]
+        if places.shape[0]:
+            verdicts.overrule_all(places, which, tuple(kept.statuses))
 
     def _tell(self, method: str, pod: Pod, info: Any, node: NodeInfo, state: CycleState) -> Status:
         for member in self.at("preFilter"):
@@ -462,27 +548,14 @@ class Framework:
                 ).by(member.name)
         return OK
 
-    def _first_refusal(self, point: str, pod: Pod, node_name: str, state: CycleState) -> Status:
-        for member in self.at(point):
-            status = self._answer(point, member, pod, node_name, state)
-            if status is not OK:
-                return status
-        return OK
 
-    def _answer(
-        self, point: str, member: Member, pod: Pod, node_name: str, state: CycleState
-    ) -> Status:
-        """OK, a refusal with its plugin, or an error that says where it comes from."""
-        if member.is_idle(state) or (point == "preBind" and member.name in state.skip_pre_bind):
-            return OK
-        status: Status = member.call(EXTENSION_POINTS[point], pod, node_name, state)
-        if status is OK or status.is_success:
-            return OK
-        if status.is_rejected:
-            return status.by(member.name)
-        title = point[0].upper() + point[1:]
-        text = f'running {title} plugin "{member.name}": {status.message}'
-        return error(text).by(member.name)
+def _checked(point: str, member: Member, status: Status) -> Status:
+    """OK, a refusal with its plugin, or an error that says where it comes from."""
+    if status is OK or status.is_success:
+        return OK
+    if status.is_rejected:
+        return status.by(member.name)
+    return error(f'running {point} plugin "{member.name}": {status.message}').by(member.name)
 
 
 PERMIT_TIMEOUT_S_MAX = 15 * 60.0

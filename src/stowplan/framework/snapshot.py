@@ -8,6 +8,8 @@ from stowplan.columns import NodeTable, PodInfo
 from stowplan.framework.world import World
 from stowplan.objects.pod import Pod
 
+CHANGES_KEPT = 4096
+
 
 class Nominations:
     """Pending pods that preempted for a node and wait for it: counted as if they were there."""
@@ -16,14 +18,26 @@ class Nominations:
         """pods: each with `status.nominatedNodeName`."""
         self._by_node: dict[str, dict[str, PodInfo]] = {}
         self._node_of: dict[str, str] = {}
+        # The nodes of the latest changes; so many changes have been forgotten.
+        self._changed: list[str] = []
+        self._n_forgotten = 0
         for pod in pods:
             self.add(pod, pod.status.nominated_node_name)
+
+    def __len__(self) -> int:
+        return len(self._node_of)
+
+    @property
+    def is_empty(self) -> bool:
+        """True when no pod is nominated to a node: "" is none."""
+        return not self._by_node or self._by_node.keys() == {""}
 
     def add(self, pod: Pod, node: str) -> None:
         """Nominate a pod to a node; an earlier nomination of the pod goes."""
         self.drop(pod.uid)
         self._by_node.setdefault(node, {})[pod.uid] = PodInfo.of(pod)
         self._node_of[pod.uid] = node
+        self._note(node)
 
     def drop(self, uid: str) -> None:
         """Forget a pod's nomination, if it has one."""
@@ -32,6 +46,7 @@ class Nominations:
             del self._by_node[node][uid]
             if not self._by_node[node]:
                 del self._by_node[node]
+            self._note(node)
 
     def node_of(self, uid: str) -> str:
         """The node a pod is nominated to, or ""."""
@@ -41,9 +56,34 @@ class Nominations:
         """The pods nominated to a node, in order of arrival."""
         return tuple(self._by_node.get(node, {}).values())
 
+    def counted(self, node: str, pod: Pod) -> list[PodInfo]:
+        """Those on a node that `pod` must count as placed: of its priority or a higher one."""
+        priority, uid = pod.priority, pod.uid
+        return [i for i in self.on(node) if i.pod.priority >= priority and i.uid != uid]
+
     def nodes(self) -> tuple[str, ...]:
         """The nodes that have nominations."""
         return tuple(self._by_node)
+
+    @property
+    def generation(self) -> int:
+        """The number of changes so far."""
+        return self._n_forgotten + len(self._changed)
+
+    def since(self, generation: int) -> list[str] | None:
+        """Nodes whose nominations changed since `generation`; None when it is no longer known."""
+        if generation < self._n_forgotten:
+            return None
+        return list(dict.fromkeys(self._changed[generation - self._n_forgotten :]))
+
+    def _note(self, node: str) -> None:
+        # Every refused pod is nominated to "", which is no node.
+        if not node:
+            return
+        self._changed.append(node)
+        if len(self._changed) > 2 * CHANGES_KEPT:
+            self._n_forgotten += len(self._changed) - CHANGES_KEPT
+            del self._changed[:-CHANGES_KEPT]
 
 
 class Snapshot:

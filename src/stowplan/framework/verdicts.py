@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -46,16 +47,19 @@ class Verdicts:
         self.by: NDArray[np.int16] = np.full(rows.shape[0], PASSED, dtype=np.int16)
         self.codes: NDArray[np.int64] = np.zeros(rows.shape[0], dtype=np.int64)
         self._explain: dict[int, Callable[[int], Status]] = {}
-        self._special: dict[int, Status] = {}
+        # Where a verdict has been replaced its code is the number of the status given.
+        self._overruled: NDArray[np.bool_] | None = None
+        self._given: dict[Status, int] = {}
         self._kept: dict[tuple[int, int], Status] = {}
         self._may_err = False
+        self._refusals: list[tuple[Status, NDArray[np.int64]]] | None = None
 
     @classmethod
     def given(cls, rows: NDArray[np.int64], statuses: Sequence[Status]) -> Verdicts:
         """Verdicts that were found one by one: a status per row."""
         verdicts = cls(rows, tuple(dict.fromkeys(status.plugin for status in statuses)))
-        for place, status in enumerate(statuses):
-            verdicts.overrule(place, status)
+        everywhere = np.arange(rows.shape[0])
+        verdicts.overrule_all(everywhere, everywhere, statuses)
         return verdicts
 
     def record(self, plugin: int, verdicts: PluginVerdicts, places: NDArray[np.int64]) -> None:
@@ -64,23 +68,42 @@ class Verdicts:
         if not refused.any():
             return
         refused &= self.by[places] == PASSED
+        self._refusals = None
         where = places[refused]
         codes = verdicts.codes[refused]
         self.by[where] = plugin
         self.codes[where] = codes
         self._explain[plugin] = verdicts.explain
         if not verdicts.certain:
-            statuses = (self._status(plugin, code) for code in np.unique(codes).tolist())
+            statuses = (self._status(plugin, code) for code in _distinct(codes))
             self._may_err |= not all(status.is_rejected for status in statuses)
 
     def overrule(self, place: int, status: Status) -> None:
         """Replace the verdict at a place (a position in `rows`) with one found another way."""
-        self._special[place] = status
-        self._may_err |= not (status.is_success or status.is_rejected)
+        self.overrule_all(np.array([place]), np.zeros(1, dtype=np.int64), (status,))
+
+    def overrule_all(
+        self, places: NDArray[np.int64], which: NDArray[np.int64], statuses: Sequence[Status]
+    ) -> None:
+        """Replace the verdicts at `places`. which: int64, of each the index of its status."""
+        self._refusals = None
+        if self._overruled is None:
+            self._overruled = np.zeros(self.rows.shape[0], dtype=np.bool_)
+        self._overruled[places] = True
+        numbers = [self._given.setdefault(status, len(self._given)) for status in statuses]
+        self.codes[places] = np.array(numbers, dtype=np.int64)[which]
+        refusers = [self._refuser(status) for status in statuses]
+        self.by[places] = np.array(refusers, dtype=np.int16)[which]
+
+    def _refuser(self, status: Status) -> int:
+        """The index of the plugin that has given a status from outside, PASSED for Success."""
+        if status.is_success:
+            return PASSED
+        self._may_err |= not status.is_rejected
         # A nominated pod can make a plugin fail that does not filter itself.
-        if not status.is_success and status.plugin not in self.plugins:
+        if status.plugin not in self.plugins:
             self.plugins += (status.plugin,)
-        self.by[place] = PASSED if status.is_success else self.plugins.index(status.plugin)
+        return self.plugins.index(status.plugin)
 
     @property
     def errors(self) -> list[Status]:
@@ -97,9 +120,8 @@ class Verdicts:
 
     def at(self, place: int) -> Status:
         """The verdict at a place in `rows`; OK where the node passed."""
-        special = self._special.get(place)
-        if special is not None:
-            return special
+        if self._overruled is not None and self._overruled[place]:
+            return tuple(self._given)[int(self.codes[place])]
         plugin = int(self.by[place])
         return OK if plugin == PASSED else self._status(plugin, int(self.codes[place]))
 
@@ -110,20 +132,24 @@ class Verdicts:
             raise LookupError(f"row {row} was not evaluated")
         return self.at(int(places[0]))
 
-    def refusals(self) -> Iterator[tuple[Status, NDArray[np.int64]]]:
+    def refusals(self) -> Sequence[tuple[Status, NDArray[np.int64]]]:
         """Each distinct refusal with the rows it holds for: int64, at least one."""
+        if self._refusals is None:
+            self._refusals = list(self._grouped())
+        return self._refusals
+
+    def _grouped(self) -> Iterator[tuple[Status, NDArray[np.int64]]]:
         usual = self.by != PASSED
-        for place, status in self._special.items():
-            usual[place] = False
-            if not status.is_success:
-                yield status, self.rows[place : place + 1]
-        for plugin in range(len(self.plugins)):
-            places = np.flatnonzero(usual & (self.by == plugin))
-            if places.size == 0:
-                continue
-            codes = self.codes[places]
-            for code in np.unique(codes).tolist():
-                yield self._status(plugin, code), self.rows[places[codes == code]]
+        if self._overruled is not None:
+            special = np.flatnonzero(usual & self._overruled)
+            usual &= ~self._overruled
+            given = tuple(self._given)
+            for code, places in _apart(special, self.codes[special]):
+                yield given[code], self.rows[places]
+        by = self.by[usual]
+        for plugin, some in _apart(np.flatnonzero(usual), by):
+            for code, places in _apart(some, self.codes[some]):
+                yield self._status(plugin, code), self.rows[places]
 
     def _status(self, plugin: int, code: int) -> Status:
         status = self._kept.get((plugin, code))
@@ -131,3 +157,19 @@ class Verdicts:
             status = refusal_of(self._explain[plugin](code).by(self.plugins[plugin]))
             self._kept[plugin, code] = status
         return status
+
+
+def _apart(
+    places: NDArray[np.int64], codes: NDArray[Any]
+) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """The different codes, ascending, each with the places that have it; codes: one per place."""
+    distinct = _distinct(codes)
+    for code in distinct:
+        yield code, places if len(distinct) == 1 else places[codes == code]
+
+
+def _distinct(codes: NDArray[Any]) -> list[int]:
+    """The different codes, ascending. Mostly all are the same, which is seen in one glance."""
+    are_alike = codes.shape[0] == 0 or (codes == codes[0]).all()
+    distinct: list[int] = (codes[:1] if are_alike else np.unique(codes)).tolist()
+    return distinct

@@ -8,7 +8,11 @@ exactly one outcome, where its kind has any.
 
 from __future__ import annotations
 
+from typing import Any
+
 from stowplan.messages.events import Message
+from stowplan.objects.extender import Question
+from stowplan.objects.meta import Object
 
 
 class Numbered(Message, frozen=True):
@@ -73,7 +77,8 @@ class RecordEvent(Numbered, frozen=True):
 class Evict(Numbered, frozen=True):
     """Make room: set the DisruptionTarget condition on a victim, then delete it.
 
-    message: of the condition. Ends: EvictDone when the deletion was taken, EvictFailed.
+    The condition's status is True, its reason PreemptionByScheduler, its message `message`; where
+    it cannot be set nothing is deleted. Ends: EvictDone when the deletion was taken, EvictFailed.
     """
 
     uid: str
@@ -98,9 +103,35 @@ class Prepare(Numbered, frozen=True):
     timeout_s: float
 
 
+class Write(Numbered, frozen=True):
+    """Change an object for a pod's sake, on condition that it still has the version of `value`.
+
+    value: the object as it is to be. patch: what that takes, as a JSON merge patch; whoever sends
+    it adds the version and the kind. Ends: WriteDone, WriteFailed.
+    """
+
+    uid: str
+    value: Object
+    patch: dict[str, Any]
+
+
+class CallExtender(Numbered, frozen=True):
+    """Ask an extender, within timeout_s seconds for the whole call. Ends: ExtenderReplied,
+    ExtenderFailed.
+
+    The body of the POST is `objects.extender.encoded(question.body)`, the address
+    `question.extender.url(question.verb)`; the configuration says how that is trusted, at
+    `extenders[question.extender.place]`. To bind is a write, the other verbs are not.
+    """
+
+    uid: str
+    question: Question
+    timeout_s: float
+
+
 class Cancel(Numbered, frozen=True):
-    """Stop the Prepare of number `prepare`: nobody waits for it any more. Has no outcome, nor has
-    the Prepare now. As it writes nothing it is done in any term."""
+    """Stop the Prepare or CallExtender of number `prepare`: nobody waits for it any more. Has no
+    outcome, nor has that effect now. As it writes nothing it is done in any term."""
 
     uid: str
     prepare: int
@@ -115,4 +146,15 @@ class Wake(Numbered, frozen=True):
     at: int
 
 
-Effect = Bind | ReadPod | PatchStatus | RecordEvent | Evict | Prepare | Cancel | Wake
+Effect = (
+    Bind
+    | ReadPod
+    | PatchStatus
+    | RecordEvent
+    | Evict
+    | Prepare
+    | Write
+    | CallExtender
+    | Cancel
+    | Wake
+)

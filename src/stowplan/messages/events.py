@@ -139,6 +139,48 @@ class PrepareFailed(Message, frozen=True):
     reason: str = ""
 
 
+class WriteDone(Message, frozen=True):
+    """The API took a change of an object; the watch will show it.
+
+    version: of the object from now on, where the caller knows; a change that changed nothing
+    leaves it.
+    """
+
+    effect: int
+    uid: str
+    version: str = ""
+
+
+class WriteFailed(Message, frozen=True):
+    """The API did not take the change, or nobody knows."""
+
+    effect: int
+    uid: str
+    code: int
+    reason: str = ""
+
+
+class ExtenderReplied(Message, frozen=True):
+    """An extender has answered. code: the HTTP status. body: of the answer, unpacked."""
+
+    effect: int
+    uid: str
+    code: int
+    body: bytes = b""
+
+
+class ExtenderFailed(Message, frozen=True):
+    """An extender could not be asked, or has not answered, or not in time.
+
+    reason: in the words of Go's HTTP client, for those who compare:
+    `Post "URL": dial tcp HOST:PORT: connect: connection refused`.
+    """
+
+    effect: int
+    uid: str
+    reason: str
+
+
 class Allowed(Message, frozen=True):
     """A pod that waits at Permit was allowed by a plugin."""
 
@@ -186,6 +228,10 @@ Event = (
     | EvictFailed
     | PrepareDone
     | PrepareFailed
+    | WriteDone
+    | WriteFailed
+    | ExtenderReplied
+    | ExtenderFailed
     | Allowed
     | Rejected
     | LeaderElected

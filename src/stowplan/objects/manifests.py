@@ -20,7 +20,9 @@ from stowplan.objects.device import DeviceClass, ResourceClaim, ResourceSlice
 from stowplan.objects.meta import NamespacedObject, Object, Value
 from stowplan.objects.node import Node
 from stowplan.objects.pod import ContainerStatus, Pod, PodCondition, PodSpec
+from stowplan.objects.podgroup import GROUP_API_VERSIONS, PodGroup, Queue
 from stowplan.objects.quantity import Quantity, QuantityError, value
+from stowplan.objects.scv import Scv
 from stowplan.objects.storage import (
     CSIDriver,
     CSINode,
@@ -96,6 +98,7 @@ class Kind(NamedTuple):
 _APPS = ("apps", "extensions")
 _STORAGE = ("storage.k8s.io",)
 _DEVICES = ("resource.k8s.io",)
+_GANGS = tuple(version.partition("/")[0] for version in GROUP_API_VERSIONS)
 
 KINDS: Mapping[str, Kind] = {
     "Pod": Kind(("",), Pod),
@@ -120,6 +123,9 @@ KINDS: Mapping[str, Kind] = {
     "ResourceSlice": Kind(_DEVICES, ResourceSlice),
     "DeviceClass": Kind(_DEVICES, DeviceClass),
     "PriorityClass": Kind(("scheduling.k8s.io",), PriorityClass),
+    "Scv": Kind(("core.run-linux.com",), Scv),
+    "PodGroup": Kind(_GANGS, PodGroup),
+    "Queue": Kind(_GANGS, Queue),
 }
 """Kind -> how it is read. Other kinds, and these names in other groups, are ignored."""
 
@@ -378,6 +384,8 @@ def _quantities(found: Object) -> Iterator[Named]:
         case CSIStorageCapacity():
             sizes = {"capacity": found.capacity, "maximumVolumeSize": found.maximum_volume_size}
             yield from _each("", {name: q for name, q in sizes.items() if q is not None})
+        case Queue():
+            yield from _each("spec.capability", found.spec.capability)
 
 
 def _each(path: str, amounts: Mapping[str, Quantity]) -> Iterator[Named]:

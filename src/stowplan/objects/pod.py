@@ -181,12 +181,25 @@ class PodCondition(Value, frozen=True):
     message: str = ""
 
 
+class ContainerRunning(Value, frozen=True):
+    """`running` of a container's state."""
+
+    started_at: Time | None = None
+
+
+class ContainerState(Value, frozen=True):
+    """`state` of a container; other states than running are not read."""
+
+    running: ContainerRunning | None = None
+
+
 class ContainerStatus(Value, frozen=True):
-    """What the kubelet reports of a container, as far as in-place resize needs it."""
+    """What the kubelet reports of a container: since when it runs, and what resize needs."""
 
     name: str = ""
     resources: ResourceRequirements | None = None
     allocated_resources: dict[str, Quantity] = {}
+    state: ContainerState | None = None
 
 
 class PodResourceClaimStatus(Value, frozen=True):

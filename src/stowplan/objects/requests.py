@@ -44,6 +44,8 @@ _NONZERO_NANOS: Mapping[str, int] = {
     "memory": NONZERO_MEMORY_BYTES * NANOS_PER_UNIT,
 }
 
+_KEPT = "requests"
+
 _NATIVE = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 # What amounts are counted in: billionths as plain integers, or `Exact` for amounts below zero or
@@ -158,10 +160,10 @@ def is_extended(resource: str) -> bool:
 def _amounts(
     pod: Pod, use_status: bool, pod_level: bool, defaults: Mapping[str, int]
 ) -> dict[str, int]:
-    """`pod_requests`, with the defaults in billionths."""
+    """`pod_requests`, with the defaults in billionths; read only, as it may be kept."""
     try:
         if _is_plain(pod, use_status):
-            return _rounded(_plain_totals(pod, defaults))
+            return _plain_amounts(pod, defaults)
         return _rounded(_totals(pod, nanos, defaults, use_status, pod_level))
     except OutOfRangeError:
         in_form = {
@@ -181,6 +183,16 @@ def _is_plain(pod: Pod, use_status: bool) -> bool:
     if spec.init_containers or spec.overhead or spec.resources:
         return False
     return not use_status or not (status.container_statuses or status.init_container_statuses)
+
+
+def _plain_amounts(pod: Pod, defaults: Mapping[str, int]) -> dict[str, int]:
+    """The amounts of a plain pod; found out once per spec and defaults."""
+    kept: dict[object, dict[str, int]] = pod.spec.__dict__.setdefault(_KEPT, {})
+    key = tuple(defaults.items())
+    amounts = kept.get(key)
+    if amounts is None:
+        amounts = kept[key] = _rounded(_plain_totals(pod, defaults))
+    return amounts
 
 
 def _plain_totals(pod: Pod, defaults: Mapping[str, int]) -> dict[str, int]:

@@ -107,6 +107,7 @@ class PodDisruptionBudgetSpec(Value, frozen=True):
     """`spec` of a PodDisruptionBudget."""
 
     selector: LabelSelector | None = None
+    min_available: int | str | None = None
 
 
 class PodDisruptionBudgetStatus(Value, frozen=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.framework import SCORE_MAX, Rows
+from stowplan.framework import SCORE_MAX, Rows, priorities
 
 Ints = NDArray[np.int64]
 
@@ -36,13 +36,9 @@ def percentages(parts: Ints, wholes: Ints) -> Ints:
 
 def normalized(scores: Ints) -> Ints:
     """int64 (n_rows,): scores as percentages of the highest; as they are when none is above 0."""
-    highest = int(scores.max(initial=0))
-    return scores if highest == 0 else quotient(scores * SCORE_MAX, highest)
+    return priorities.normalized(scores, SCORE_MAX)
 
 
 def normalized_reversed(scores: Ints) -> Ints:
     """int64 (n_rows,): as `normalized`, but the lowest score is worth most."""
-    highest = int(scores.max(initial=0))
-    if highest == 0:
-        return np.full(scores.shape, SCORE_MAX, dtype=np.int64)
-    return SCORE_MAX - quotient(scores * SCORE_MAX, highest)
+    return priorities.normalized(scores, SCORE_MAX, reverse=True)

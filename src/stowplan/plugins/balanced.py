@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from stowplan.columns.podinfo import reports_resources
 from stowplan.framework import OK, SCORE_MAX, SKIP, NodeInfo, NodeTable, Problem, Rows, Status
+from stowplan.framework.parts import Even, Part
 from stowplan.objects.pod import Pod
 from stowplan.objects.requests import balanced_requests
 from stowplan.plugins.arithmetic import quotient
@@ -24,6 +25,7 @@ from stowplan.plugins.resource_scorer import (
     ResourceSpec,
     Source,
     Stock,
+    counted,
     scored,
     stocks,
 )
@@ -92,6 +94,14 @@ class NodeResourcesBalancedAllocation:
     def _counted(self, pod: Pod) -> dict[str, int]:
         amounts = balanced_requests(pod, self._names)
         return {name: amounts[name] for name in self._names if name in amounts}
+
+    def parts(self, pod: Pod) -> tuple[Part, ...] | None:
+        """The resources to be balanced; none for a pod that asks for none of them."""
+        requests = self.requests(pod)
+        if not any(requests.values()):
+            return ()
+        held = counted(self.args.resources, requests)
+        return (Even(tuple((resource.name, request) for resource, request in held)),)
 
     def _scores(self, pod: Pod, source: Source) -> Ints:
         requests = self.requests(pod)

@@ -12,6 +12,7 @@ class DefaultBinder:
     """Takes every pod that no binder before it took."""
 
     name = "DefaultBinder"
+    binds_all = True
 
     def bind(self) -> Status:
         """Success: the pod is this binder's. The engine asks for the binding itself."""

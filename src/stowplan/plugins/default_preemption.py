@@ -11,18 +11,17 @@ Source: kube-scheduler v1.36, plugins/defaultpreemption and framework/preemption
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from stowplan.framework import (
     OK,
     Code,
     CycleState,
     Handle,
-    NodeInfo,
-    PodInfo,
     PostFilterResult,
     Problem,
     Snapshot,
@@ -33,22 +32,36 @@ from stowplan.framework import (
 )
 from stowplan.framework.clusterevents import POD, SKIP_POD, Action, EventWithHint, on
 from stowplan.framework.diagnosis import Diagnosis
-from stowplan.framework.verdicts import Verdicts
+from stowplan.framework.review import Candidate, Review
 from stowplan.objects.pod import Pod
-from stowplan.objects.selectors import SelectorError, label_selector_matches
 from stowplan.objects.workload import PodDisruptionBudget
+from stowplan.plugins.preemption_arithmetic import Arithmetic
+from stowplan.plugins.preemption_kept import KeptDryRuns
+from stowplan.plugins.preemption_pods import RankedPods
+from stowplan.plugins.preemption_runs import NO_VICTIMS, DryRuns, PreemptionReport, costs_of
+from stowplan.plugins.preemption_trial import Trial
+
+__all__ = [
+    "NO_VICTIMS",
+    "Candidate",
+    "DefaultPreemption",
+    "DefaultPreemptionArgs",
+    "PreemptionReport",
+]
 
 NEVER = "not eligible due to preemptionPolicy=Never."
 TERMINATING = "not eligible due to a terminating pod on the nominated node."
-NO_VICTIMS = unresolvable("No preemption victims found for incoming pod")
 RUNNING = unresolvable("waiting for the preemption for this pod to be finished")
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
+NO_CANDIDATE = "no candidate node for preemption"
 MESSAGE_PREFIX = "preemption: "
 
 PERCENTAGE_DEFAULT = 10
 ABSOLUTE_DEFAULT = 100
-_PRIORITY_OFFSET = 2**31
-_NOT_STARTED = float("inf")
+MANY = 6
+"""From so many rows on, dry runs by arithmetic cost less than one by one."""
+
+Ints = NDArray[np.int64]
 
 
 class DefaultPreemptionArgs(
@@ -93,26 +106,6 @@ class DefaultPreemptionArgs(
         return min(n_nodes, max(share, ABSOLUTE_DEFAULT if absolute is None else absolute))
 
 
-class Candidate(msgspec.Struct, frozen=True):
-    """A node where eviction helps. victims: the most important first."""
-
-    node_name: str
-    victims: tuple[PodInfo, ...]
-    pdb_violations: int
-
-
-class PreemptionReport(msgspec.Struct, frozen=True):
-    """What the dry runs found, for explain and bulk answers.
-
-    statuses: node -> why eviction does not help there. best: the candidates left after all
-    criteria, in the order of the snapshot; the first of them is nominated.
-    """
-
-    candidates: tuple[Candidate, ...]
-    statuses: dict[str, Status]
-    best: tuple[Candidate, ...]
-
-
 class DefaultPreemption:
     """PostFilter: make room by evicting pods of lower priority."""
 
@@ -134,99 +127,119 @@ class DefaultPreemption:
     def post_filter(
         self, pod: Pod, snapshot: Snapshot, diagnosis: Diagnosis, state: CycleState
     ) -> PostFilterResult:
-        """Nominate the node where evicting least makes room for `pod`."""
+        """Nominate the node where evicting least makes room for `pod`.
+
+        Where extenders have a say in that, they are offered the candidates first.
+        """
+        review = Review.of(state)
+        if review is not None and review.answer is not None:
+            return self._reviewed(review.answer, snapshot)
         refusal = ineligible(pod, snapshot, diagnosis)
         if refusal:
             return PostFilterResult(unschedulable(MESSAGE_PREFIX + refusal))
-        rows = in_snapshot_order(diagnosis.rows_with(Code.UNSCHEDULABLE), snapshot)
-        report = self.dry_runs(pod, snapshot, rows, state)
-        state.write(self.name, report)
-        failures = [s for s in report.statuses.values() if s.code == Code.ERROR]
-        # Differs: of several dry runs that fail, the first is told; the original joins them.
-        if failures and not report.candidates:
-            return PostFilterResult(error(MESSAGE_PREFIX + failures[0].message))
-        if not report.candidates:
-            text = no_candidate_text(report.statuses, snapshot)
-            return PostFilterResult(unschedulable(MESSAGE_PREFIX + text), nominated_node="")
+        rows = diagnosis.rows_with(Code.UNSCHEDULABLE)
+        runs, tried = self.dry_runs(pod, snapshot, rows, state)
+        state.write(self.name, PreemptionReport(runs, tried, snapshot))
+        helped = runs.candidates_in(tried)
+        if helped.shape[0] == 0:
+            return self._no_help(runs, tried, snapshot)
+        if review is not None:
+            names, rank = snapshot.nodes.names, snapshot.nodes.rank
+            rows = helped[np.argsort(rank[helped])]
+            review.offered = tuple(runs.candidate_of(row, names[row]) for row in rows.tolist())
+            return PostFilterResult(Status(Code.WAIT))
+        best = runs.cheapest(helped)
         # Differs: the original draws among equally good nodes by the order of a Go map.
-        chosen = report.best[0]
+        row = int(best[np.argmin(snapshot.nodes.rank[best])])
+        chosen = runs.candidate_of(row, snapshot.nodes.names[row])
         return PostFilterResult(OK, chosen.node_name, chosen.victims)
 
+    def _reviewed(
+        self, answer: tuple[Candidate, ...] | Status, snapshot: Snapshot
+    ) -> PostFilterResult:
+        """The best of the candidates that extenders have left."""
+        if isinstance(answer, Status):
+            return PostFilterResult(error(MESSAGE_PREFIX + answer.message))
+        if not answer:
+            return PostFilterResult(unschedulable(MESSAGE_PREFIX + NO_CANDIDATE))
+        nodes = snapshot.nodes
+        rank = {one.node_name: int(nodes.rank[nodes.row(one.node_name)]) for one in answer}
+        best = min(answer, key=lambda one: (*costs_of(one), rank[one.node_name]))
+        return PostFilterResult(OK, best.node_name, best.victims)
+
+    def _no_help(self, runs: DryRuns, rows: Ints, snapshot: Snapshot) -> PostFilterResult:
+        """The refusal when eviction helps nowhere: the dry runs' refusals, node by node."""
+        diagnosis = Diagnosis(snapshot.nodes.n_nodes, unresolvable(NOT_HELPFUL))
+        diagnosis.verdicts = verdicts = runs.refusals(rows)
+        if verdicts.errors:
+            # Differs: in the snapshot's order; the original's is that of its workers.
+            ordered = rows[np.argsort(snapshot.nodes.rank[rows])].tolist()
+            statuses = dict.fromkeys(runs.status_of(row) for row in ordered)
+            texts = [status.message for status in statuses if not status.is_rejected]
+            text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+            return PostFilterResult(error(MESSAGE_PREFIX + text))
+        text = diagnosis.text()
+        return PostFilterResult(unschedulable(MESSAGE_PREFIX + text), nominated_node="")
+
     def dry_runs(
-        self, pod: Pod, snapshot: Snapshot, rows: Sequence[int], state: CycleState
-    ) -> PreemptionReport:
-        """Try eviction on each of `rows` until enough candidates are found."""
-        wanted = self.args.candidates_wanted(len(rows))
-        start = zlib.crc32(pod.uid.encode()) % len(rows) if wanted < len(rows) else 0
+        self, pod: Pod, snapshot: Snapshot, rows: Ints, state: CycleState
+    ) -> tuple[DryRuns, Ints]:
+        """Try eviction on each of `rows` until enough candidates are found: (outcomes, tried)."""
+        wanted = self.args.candidates_wanted(rows.shape[0])
+        if wanted < rows.shape[0]:
+            ordered = rows[np.argsort(snapshot.nodes.rank[rows])]
+            start = zlib.crc32(pod.uid.encode()) % rows.shape[0]
+            rows = np.roll(ordered, -start)
+        key = self.handle.framework.row_key(pod, state)
+        if key is None:
+            return self._tried_one_by_one(pod, snapshot, rows, state, wanted)
+        if wanted == rows.shape[0]:
+            return self._kept_runs(key, pod, snapshot, rows, state), rows
+        runs = self._kept_runs(key, pod, snapshot, np.sort(rows), state)
+        return runs, runs.enough(rows, wanted)
+
+    def _tried_one_by_one(
+        self, pod: Pod, snapshot: Snapshot, rows: Ints, state: CycleState, wanted: int
+    ) -> tuple[DryRuns, Ints]:
+        """Dry runs that hold for this attempt only."""
         budgets = list(snapshot.world.all(PodDisruptionBudget))
-        kind: dict[bool, list[Candidate]] = {False: [], True: []}
-        statuses: dict[str, Status] = {}
-        for row in [*rows[start:], *rows[:start]]:
-            node = snapshot.nodes.info(row).copy()
-            found = self.dry_run(pod, node, snapshot, state.clone(), budgets)
-            if isinstance(found, Status):
-                statuses[node.name] = found
-                continue
-            kind[found.pdb_violations > 0].append(found)
-            if kind[False] and len(kind[False]) + len(kind[True]) >= wanted:
-                break
-        candidates = (*kind[False], *kind[True])
-        return PreemptionReport(candidates, statuses, best_of(candidates, snapshot))
+        trial = Trial(pod, snapshot, state, self.handle.framework, budgets)
+        runs = DryRuns(RankedPods())
+        runs.make_room(snapshot.nodes.n_nodes)
+        n_candidates = n_free = 0
+        for n_tried, row in enumerate(rows.tolist(), 1):
+            found = trial.at(row)
+            runs.put(row, found)
+            if isinstance(found, Candidate):
+                n_candidates += 1
+                n_free += found.pdb_violations == 0
+                if n_free and n_candidates >= wanted:
+                    return runs, rows[:n_tried]
+        return runs, rows
 
-    def dry_run(
-        self,
-        pod: Pod,
-        node: NodeInfo,
-        snapshot: Snapshot,
-        state: CycleState,
-        budgets: Sequence[PodDisruptionBudget],
-    ) -> Candidate | Status:
-        """The smallest set of victims on one node, or why there is none. Changes node and state."""
-        framework = self.handle.framework
-        evictable = [info for info in node.pods if info.pod.priority < pod.priority]
-        if not evictable:
-            return NO_VICTIMS
-        for info in evictable:
-            node.remove_pod(info.uid)
-            status = framework.run_remove_pod(pod, info, node, state)
-            if not status.is_success:
-                return status
-        status = framework.filter_with_nominated(pod, node, snapshot, state)
-        if not status.is_success:
-            return status
-        return self._reprieve(pod, node, snapshot, state, split(evictable, budgets))
-
-    def _reprieve(
-        self,
-        pod: Pod,
-        node: NodeInfo,
-        snapshot: Snapshot,
-        state: CycleState,
-        groups: tuple[list[PodInfo], list[PodInfo]],
-    ) -> Candidate | Status:
-        """Give back as many of the two groups (protected, free) as the pod leaves room for."""
-        framework = self.handle.framework
-        protected, free = groups
-        victims: list[PodInfo] = []
-        violations = 0
-        for index, info in enumerate([*protected, *free]):
-            node.add_pod(info)
-            status = framework.run_add_pod(pod, info, node, state)
-            if not status.is_success:
-                return status
-            if framework.filter_with_nominated(pod, node, snapshot, state).is_success:
-                continue
-            node.remove_pod(info.uid)
-            status = framework.run_remove_pod(pod, info, node, state)
-            if not status.is_success:
-                return status
-            victims.append(info)
-            violations += index < len(protected)
-        if not victims:
-            return error(f'expected at least one victim pod on node "{node.name}"')
-        if protected and free:
-            victims.sort(key=importance)
-        return Candidate(node.name, tuple(victims), violations)
+    def _kept_runs(
+        self, key: Hashable, pod: Pod, snapshot: Snapshot, rows: Ints, state: CycleState
+    ) -> DryRuns:
+        """Dry runs that are kept per class, true of `rows` (ascending) for this pod."""
+        store = KeptDryRuns.of(snapshot.nodes)
+        kept = store.of_class(key, snapshot, rows)
+        # A pod does not count itself where it is nominated.
+        own = snapshot.nodes.row(snapshot.nominations.node_of(pod.uid))
+        stale = kept.stale(rows, snapshot, store.budgets, own)
+        trial = Trial(pod, snapshot, state, self.handle.framework, store.budgets.budgets)
+        is_by_room = trial.is_by_room(stale)
+        for row in stale[~is_by_room].tolist():
+            kept.runs.put(row, trial.at(row))
+        by_room = stale[is_by_room]
+        if by_room.shape[0] >= MANY:
+            arithmetic, others = Arithmetic(trial, store.budgets), by_room[by_room != own]
+            if arithmetic.can_do(others, kept.runs.ranked):
+                arithmetic.run(others, kept.runs)
+                by_room = by_room[by_room == own]
+        for row in by_room.tolist():
+            kept.runs.put(row, trial.by_room_at(row))
+        kept.settle(stale, own)
+        return kept.runs
 
 
 def ineligible(pod: Pod, snapshot: Snapshot, diagnosis: Diagnosis) -> str:
@@ -250,95 +263,3 @@ def is_being_preempted(pod: Pod) -> bool:
     if condition is None:
         return False
     return condition.status == "True" and condition.reason == "PreemptionByScheduler"
-
-
-def started(pod: Pod) -> float:
-    """Seconds since the epoch; a pod that has not started counts as the youngest of all."""
-    start = pod.status.start_time
-    return _NOT_STARTED if start is None else start.timestamp()
-
-
-def importance(info: PodInfo) -> tuple[int, float]:
-    """Sort key, the most important first: higher priority, then the earlier start."""
-    return -info.pod.priority, started(info.pod)
-
-
-def split(
-    evictable: Sequence[PodInfo], budgets: Sequence[PodDisruptionBudget]
-) -> tuple[list[PodInfo], list[PodInfo]]:
-    """(protected, free), each the most important first.
-
-    Protected are those whose eviction takes a budget below zero, when all are evicted in order.
-    """
-    allowed = [budget.status.disruptions_allowed for budget in budgets]
-    protected: list[PodInfo] = []
-    free: list[PodInfo] = []
-    for info in sorted(evictable, key=importance):
-        violates = False
-        for index, budget in enumerate(budgets):
-            if covers(budget, info.pod):
-                allowed[index] -= 1
-                violates |= allowed[index] < 0
-        (protected if violates else free).append(info)
-    return protected, free
-
-
-def covers(budget: PodDisruptionBudget, pod: Pod) -> bool:
-    """True when evicting `pod` counts against `budget`.
-
-    An empty selector covers nothing, nor does one that cannot be read; a pod that the API server
-    has already counted as disrupted does not count again.
-    """
-    selector = budget.spec.selector
-    if budget.namespace != pod.namespace or not pod.labels or selector is None:
-        return False
-    if not (selector.match_labels or selector.match_expressions):
-        return False
-    if pod.name in budget.status.disrupted_pods:
-        return False
-    try:
-        return label_selector_matches(selector, pod.labels)
-    except SelectorError:
-        return False
-
-
-def best_of(candidates: Sequence[Candidate], snapshot: Snapshot) -> tuple[Candidate, ...]:
-    """The candidates that evict least, by the original's five criteria, in snapshot order."""
-    if not candidates:
-        return ()
-    rank, nodes = snapshot.nodes.rank, snapshot.nodes
-    least = min(cost(candidate) for candidate in candidates)
-    best = [c for c in candidates if cost(c) == least]
-    return tuple(sorted(best, key=lambda c: int(rank[nodes.row(c.node_name)])))
-
-
-def cost(candidate: Candidate) -> tuple[int, int, int, int, float]:
-    """Smaller is better: violations, highest priority, sum of priorities, number, start time.
-
-    The start time is the earliest among the victims of highest priority; later is better. The
-    sum counts priorities from the lowest possible, so that fewer victims beat more of them.
-    """
-    pods = [info.pod for info in candidate.victims]
-    highest = max(pod.priority for pod in pods)
-    earliest = min(started(pod) for pod in pods if pod.priority == highest)
-    return (
-        candidate.pdb_violations,
-        pods[0].priority,
-        sum(pod.priority + _PRIORITY_OFFSET for pod in pods),
-        len(pods),
-        -earliest,
-    )
-
-
-def in_snapshot_order(rows: np.ndarray, snapshot: Snapshot) -> list[int]:
-    """The same rows as a list, in the order of the snapshot."""
-    ordered: list[int] = rows[np.argsort(snapshot.nodes.rank[rows])].tolist()
-    return ordered
-
-
-def no_candidate_text(statuses: dict[str, Status], snapshot: Snapshot) -> str:
-    """The message when eviction helps nowhere: the dry runs' refusals, node by node."""
-    diagnosis = Diagnosis(snapshot.nodes.n_nodes, unresolvable(NOT_HELPFUL))
-    rows = np.array([snapshot.nodes.row(name) for name in statuses], dtype=np.int64)
-    diagnosis.verdicts = Verdicts.given(rows, list(statuses.values()))
-    return diagnosis.text()

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 from stowplan.columns.podcounts import LabelIndex
 from stowplan.framework import World
+from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
 from stowplan.objects.selectors import LabelSelectorRequirement, SelectorError
 from stowplan.objects.workload import ReplicaSet, ReplicationController, Service, StatefulSet
@@ -17,11 +18,15 @@ Pairs = tuple[tuple[str, str], ...]
 Requirements = tuple[LabelSelectorRequirement, ...]
 
 
+READS: tuple[type[Object], ...] = (Service, ReplicationController, ReplicaSet, StatefulSet)
+"""The kinds of objects that are looked at here."""
+
+
 class ServiceIndex:
     """The selectors of a world's services, by namespace and first label."""
 
     def __init__(self, world: World) -> None:
-        self.version = world.version
+        self.version = world.version_of((Service,))
         self._by_namespace: dict[str, LabelIndex[Pairs]] = {}
         for service in world.all(Service):
             # A service without a selector selects nothing, and an empty one adds nothing.
@@ -50,7 +55,7 @@ _INDEX: WeakKeyDictionary[World, ServiceIndex] = WeakKeyDictionary()
 def services_of(world: World) -> ServiceIndex:
     """The index of a world as it is now."""
     index = _INDEX.get(world)
-    if index is None or index.version != world.version:
+    if index is None or index.version != world.version_of((Service,)):
         index = _INDEX[world] = ServiceIndex(world)
     return index
 

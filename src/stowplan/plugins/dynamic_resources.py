@@ -94,6 +94,10 @@ class DynamicResources:
         shared = self.handle.shared
         return dynamic_resources_events(lambda pod: claims_of(pod, shared.world))
 
+    def concerns(self, pod: Pod) -> bool:
+        """False for a pod without claims."""
+        return bool(pod.spec.resource_claims)
+
     def pre_filter(self, pod: Pod, state: CycleState) -> Status:
         """Skip for a pod without claims. Refuses one whose claims are not made yet."""
         if not self._is_enabled:

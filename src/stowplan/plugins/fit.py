@@ -23,13 +23,23 @@ from stowplan.framework import (
     unresolvable,
 )
 from stowplan.framework.clusterevents import EventWithHint
+from stowplan.framework.parts import Part, Room, Strategy, Use, Used
 from stowplan.objects.pod import Pod
 from stowplan.objects.quantity import format_quantity
 from stowplan.objects.requests import fit_requests, fit_score_requests, is_extended
 from stowplan.objects.selectors import label_key_errors
 from stowplan.plugins.hints.fit import fit_events
-from stowplan.plugins.resource_scorer import OfNode, OfRows, Source, scored, stocks
-from stowplan.plugins.scoring_strategy import LEAST, ScoringStrategy
+from stowplan.plugins.resource_scorer import (
+    NONZERO_RESOURCES,
+    OfNode,
+    OfRows,
+    Source,
+    counted,
+    scored,
+    stocks,
+)
+from stowplan.plugins.scoring_strategy import LEAST, RATIO, ScoringStrategy
+from stowplan.plugins.utilization_shape import broken_line
 
 _KEPT = "NodeResourcesFit"
 _KEPT_FOR_SCORE = "NodeResourcesFit.score"
@@ -77,6 +87,7 @@ class NodeResourcesFit:
 
     name = "NodeResourcesFit"
     row_local = True
+    by_amounts = True
     Args = NodeResourcesFitArgs
     TOO_MANY_PODS = "Too many pods"
     SIDECARS_DISABLED = unresolvable(
@@ -183,6 +194,24 @@ class NodeResourcesFit:
         resources = self.args.scoring_strategy.resources
         held = stocks(source, resources, _score_requests(pod), fill_in=True)
         return scored(held, source.n_rows, self._rule)
+
+    def parts(self, pod: Pod) -> tuple[Part, ...] | None:
+        """The room that the pod needs and the utilisation that it scores by."""
+        if self.pre_filter(pod) is not OK:
+            return None
+        return Room(self.wanted(pod)), self._use(pod)
+
+    def _use(self, pod: Pod) -> Use:
+        strategy, requests = self.args.scoring_strategy, _score_requests(pod)
+        resources = tuple(
+            Used(one.name, one.weight, request, one.name in NONZERO_RESOURCES)
+            for one, request in counted(strategy.resources, requests)
+        )
+        ratio = strategy.requested_to_capacity_ratio
+        if strategy.type != RATIO or ratio is None:
+            kind = Strategy.LEAST if strategy.type == LEAST else Strategy.MOST
+            return Use(kind, resources)
+        return Use(Strategy.RATIO, resources, tuple(broken_line(ratio.shape).tolist()))
 
     def events_to_register(self) -> tuple[EventWithHint, ...]:
         """Room is made: by a pod that goes or shrinks, by a node, by a class of devices."""

@@ -40,9 +40,11 @@ from stowplan.framework import (
     unschedulable,
 )
 from stowplan.framework.clusterevents import EventWithHint
+from stowplan.framework.parts import Kind, Part, Peers, Terms
 from stowplan.objects.pod import Pod
 from stowplan.objects.selectors import Requirement
 from stowplan.objects.workload import Namespace
+from stowplan.plugins.affinity_parts import Sides, own_terms, preferences, terms_of_others
 from stowplan.plugins.arithmetic import count
 from stowplan.plugins.hints.affinity import inter_pod_affinity_events
 
@@ -184,6 +186,7 @@ class InterPodAffinity:
     """Filter on required, score on preferred affinity and anti-affinity between pods."""
 
     name = "InterPodAffinity"
+    reads_objects = (Namespace,)
     weight = 2
     Args = InterPodAffinityArgs
     # Unresolvable: evicting pods brings no pod near.
@@ -361,6 +364,27 @@ class InterPodAffinity:
         normal: NDArray[np.int64] = (SCORE_MAX * share).astype(np.int64)
         return normal
 
+    def parts(self, pod: Pod, snapshot: Snapshot, peers: Peers) -> tuple[Part, ...] | None:
+        """A term per topology key and kind; None where a selector cannot be read."""
+        terms = terms_of(pod)
+        if terms.faults:
+            return None
+        if not (terms.all or peers.have_terms or HeldTerms.of(snapshot.nodes).all()):
+            return ()
+        required = required_terms(pod, snapshot.world)
+        sides = Sides(pod, dict(required.namespace_labels), snapshot.nodes, peers)
+        near = [(key, required.near) for key in required.affinity]
+        found = [*own_terms(sides, Kind.APART, required.anti)]
+        found += own_terms(sides, Kind.NEAR, near, int(required.near.takes(pod)))
+        found += terms_of_others(sides)
+        if terms.preferred or not self._ignores_existing:
+            own: dict[str, list[tuple[int, PodSelection]]] = {}
+            for one in terms.preferred:
+                selection = resolved(one.term, snapshot.world)
+                own.setdefault(one.term.topology_key, []).append((one.weight, selection))
+            found += preferences(sides, own, self._hard_weight)
+        return (Terms(tuple(found)),) if found else ()
+
     def events_to_register(self) -> tuple[EventWithHint, ...]:
         """Pods come near or leave, or nodes change domains."""
         return inter_pod_affinity_events()
@@ -462,7 +486,7 @@ class NamespaceIndex:
     """The names of a world's namespaces by the selectors that have been asked for."""
 
     def __init__(self, world: World) -> None:
-        self.version = world.version
+        self.version = world.version_of((Namespace,))
         self._namespaces = tuple(world.all(Namespace))
         self._admitted: dict[tuple[Requirement, ...], frozenset[str]] = {}
 
@@ -484,6 +508,6 @@ _NAMESPACES: WeakKeyDictionary[World, NamespaceIndex] = WeakKeyDictionary()
 def namespaces_of(world: World) -> NamespaceIndex:
     """The index of a world as it is now."""
     index = _NAMESPACES.get(world)
-    if index is None or index.version != world.version:
+    if index is None or index.version != world.version_of((Namespace,)):
         index = _NAMESPACES[world] = NamespaceIndex(world)
     return index

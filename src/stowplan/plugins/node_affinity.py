@@ -84,6 +84,8 @@ class NodeAffinity:
     """Filter on `nodeSelector` and required node affinity, score on preferred node affinity."""
 
     name = "NodeAffinity"
+    node_only = True
+    normalizes = "highest"
     row_local = True
     weight = 2
     Args = NodeAffinityArgs

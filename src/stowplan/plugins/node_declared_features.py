@@ -22,6 +22,7 @@ class NodeDeclaredFeatures:
     """Filter on `status.declaredFeatures` of nodes."""
 
     name = "NodeDeclaredFeatures"
+    node_only = True
     row_local = True
     # Unresolvable: a feature comes with the kubelet, not with room on the node.
     REJECTED = unresolvable("node(s) didn't match Pod's required features")

@@ -19,6 +19,8 @@ class NodeName:
     """Filter on `spec.nodeName`."""
 
     name = "NodeName"
+    node_only = True
+    row_local = True
     # Unresolvable: no eviction renames a node.
     REJECTED = unresolvable("node(s) didn't match the requested node name")
 

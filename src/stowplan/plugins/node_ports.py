@@ -25,6 +25,10 @@ class NodePorts:
     # Resolvable: the pod that holds the port may be evicted.
     REJECTED = unschedulable("node(s) didn't have free ports for the requested pod ports")
 
+    def concerns(self, pod: Pod) -> bool:
+        """False for a pod without host ports."""
+        return bool(wanted_ports(pod))
+
     def pre_filter(self, pod: Pod) -> Status:
         """Skip for pods without host ports."""
         return OK if wanted_ports(pod) else SKIP

@@ -19,6 +19,8 @@ class NodeUnschedulable:
     """Filter on `spec.unschedulable` of nodes."""
 
     name = "NodeUnschedulable"
+    node_only = True
+    row_local = True
     # Unresolvable: no eviction uncordons a node.
     REJECTED = unresolvable("node(s) were unschedulable")
 

@@ -42,7 +42,7 @@ from stowplan.plugins.attached_volumes import (
     volumes_of,
 )
 from stowplan.plugins.hints.volumes import node_volume_limits_events
-from stowplan.plugins.volume_claims import claims_signature, uses_of
+from stowplan.plugins.volume_claims import claims_signature, has_storage, uses_of
 from stowplan.plugins.volume_index import VolumeIndex, volume_limits
 
 NO_STATE = error("not found")
@@ -85,6 +85,10 @@ class NodeVolumeLimits:
 
     def __init__(self, handle: Handle) -> None:
         self._asks_for_driver = handle.gates.volume_limit_scaling
+
+    def concerns(self, pod: Pod) -> bool:
+        """False for a pod without claims and disks."""
+        return has_storage(pod)
 
     def pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
         """Skip for a pod without volumes that a CSI driver may have to attach."""

@@ -39,12 +39,13 @@ from stowplan.framework import (
     unschedulable,
 )
 from stowplan.framework.clusterevents import EventWithHint
+from stowplan.framework.parts import Kind, Part, Term, Terms
 from stowplan.objects.node import HOSTNAME_LABEL, Node, Taint
 from stowplan.objects.pod import Pod
 from stowplan.objects.selectors import SelectorError
 from stowplan.objects.taints import HARD_EFFECTS, is_tolerated
 from stowplan.plugins.arithmetic import count, quotient
-from stowplan.plugins.default_selector import default_requirements
+from stowplan.plugins.default_selector import READS, default_requirements
 from stowplan.plugins.hints.spread import pod_topology_spread_events
 from stowplan.plugins.node_selection import is_selected, selected_column
 from stowplan.plugins.spread_constraint import (
@@ -173,6 +174,7 @@ class PodTopologySpread:
     """Filter by hard, score by soft topology spread constraints."""
 
     name = "PodTopologySpread"
+    reads_objects = READS
     weight = 2
     Args = PodTopologySpreadArgs
     REJECTED = unschedulable("node(s) didn't match pod topology spread constraints")
@@ -412,6 +414,38 @@ class PodTopologySpread:
         return None if has_keys.all() else ~has_keys
 
     # The rest.
+
+    def parts(self, pod: Pod, snapshot: Snapshot) -> tuple[Part, ...] | None:
+        """A term per constraint; None where a selector cannot be read."""
+        nodes = snapshot.nodes
+        try:
+            hard = self.constraints(pod, HARD, snapshot.world)
+            soft = self.constraints(pod, SOFT, snapshot.world)
+        except SelectorError:
+            return None
+        requires_all = bool(pod.spec.topology_spread_constraints) or not self._is_system
+        has_keys = rows_with_keys(hard, nodes) if len(hard) > 1 else None
+        terms = [self._term(Kind.EVEN_HARD, one, pod, nodes, has_keys) for one in hard]
+        has_keys = rows_with_keys(soft, nodes) if soft and requires_all else None
+        terms += [self._term(Kind.EVEN_SOFT, one, pod, nodes, has_keys) for one in soft]
+        return (Terms(tuple(terms), requires_all),) if terms else ()
+
+    def _term(
+        self, kind: Kind, constraint: Constraint, pod: Pod, nodes: NodeTable, keys: Bools | None
+    ) -> Term:
+        selection = constraint.selection
+        # Of host names the scores count all pods of a node that is scored.
+        by_host = kind is Kind.EVEN_SOFT and constraint.topology_key == HOSTNAME_LABEL
+        return Term(
+            kind,
+            constraint.topology_key,
+            lambda: constraint.counts(nodes),
+            lambda other: int(selection is not None and selection.takes(other)),
+            None if by_host else self._included(constraint, pod, nodes, keys),
+            constraint.max_skew,
+            constraint.min_domains,
+            int(constraint.matches(pod.labels)),
+        )
 
     def events_to_register(self) -> tuple[EventWithHint, ...]:
         """Pods that count come, change or go, or nodes that are domains do."""

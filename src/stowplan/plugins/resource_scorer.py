@@ -129,6 +129,20 @@ def _one(amount: int) -> Ints:
     return np.array([amount % 2**64], dtype=np.uint64).view(np.int64)
 
 
+def counted(
+    resources: Sequence[ResourceSpec], requests: Mapping[str, int]
+) -> Iterator[tuple[ResourceSpec, int]]:
+    """The resources that are scored for the pod that makes `requests`, with what it asks for.
+
+    Left out are resources that the scheduler does not count, and those counted by name of which
+    the pod asks for nothing.
+    """
+    for resource in resources:
+        request = requests.get(resource.name, 0)
+        if is_tracked(resource.name) and (request != 0 or not is_scalar(resource.name)):
+            yield resource, request
+
+
 def stocks(
     source: Source,
     resources: Sequence[ResourceSpec],
@@ -138,14 +152,11 @@ def stocks(
 ) -> list[Stock]:
     """The stocks for the pod that makes `requests`, in the order of `resources`.
 
-    Left out are resources that the scheduler does not count, and those counted by name of which
-    the pod asks for nothing. fill_in: whether cpu and memory that pods do not name have defaults.
+    fill_in: whether cpu and memory that pods do not name have defaults.
     """
     found = []
-    for resource in resources:
-        name, request = resource.name, requests.get(resource.name, 0)
-        if not is_tracked(name) or (request == 0 and is_scalar(name)):
-            continue
+    for resource, request in counted(resources, requests):
+        name = resource.name
         use_defaults = fill_in and name in NONZERO_RESOURCES
         before = source.nonzero_requested(name) if use_defaults else source.requested(name)
         found.append(Stock(resource.weight, source.allocatable(name), before, request))

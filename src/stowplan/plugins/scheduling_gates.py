@@ -16,6 +16,10 @@ class SchedulingGates:
 
     name = "SchedulingGates"
 
+    def concerns(self, pod: Pod) -> bool:
+        """False for a pod without gates."""
+        return bool(pod.spec.scheduling_gates)
+
     def pre_enqueue(self, pod: Pod) -> Status:
         """Lets pods without gates in; the refusal lists the gates."""
         gates = pod.spec.scheduling_gates

@@ -21,6 +21,8 @@ class TaintToleration:
     """Filter on hard taints, score on soft ones."""
 
     name = "TaintToleration"
+    node_only = True
+    normalizes = "reversed"
     row_local = True
     weight = 3
     # Unresolvable: evicting pods from a node cannot remove its taints.

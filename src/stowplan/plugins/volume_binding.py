@@ -1,7 +1,8 @@
 """VolumeBinding: a pod goes where its claims' volumes can be reached or made.
 
 PreFilter sorts the claims out, Filter looks for volumes node by node or for all nodes at once
-(`volume_search`), Reserve settles what is to be bound and provisioned (`volume_reservation`).
+(`volume_search`), Reserve settles what is to be bound and provisioned (`volume_reservation`), and
+PreBind has that written and waits until the claims are bound.
 
 Source: kube-scheduler v1.36, plugins/volumebinding.
 """
@@ -23,6 +24,7 @@ from stowplan.framework import (
     Handle,
     NodeInfo,
     NodeTable,
+    PreBindWait,
     Problem,
     Rows,
     Snapshot,
@@ -48,6 +50,7 @@ from stowplan.plugins.volume_claims import (
     claims_signature,
     class_name,
     find_claim,
+    has_storage,
     is_fully_bound,
     mode_missing,
     not_found,
@@ -57,7 +60,7 @@ from stowplan.plugins.volume_claims import (
     waits_for_consumer,
 )
 from stowplan.plugins.volume_index import VolumeIndex
-from stowplan.plugins.volume_reservation import Reservation, reservation
+from stowplan.plugins.volume_reservation import Reservation, failed, progress, reservation
 from stowplan.plugins.volume_search import (
     FAULT,
     NO_SPACE,
@@ -77,7 +80,7 @@ REASONS = {
 }
 IMMEDIATE = unresolvable("pod has unbound immediate PersistentVolumeClaims")
 NO_STATE = error("not found")
-
+TOO_LATE = failed("context deadline exceeded")
 
 DEFAULT_SHAPE = (
     UtilizationShapePoint(0, POINT_SCORE_MAX),
@@ -131,10 +134,12 @@ class VolumeBinding:
     Args = VolumeBindingArgs
     RESERVED = "VolumeBinding/reserved"
     rests_when_skipped = True
+    perform_in_parallel = True
 
     def __init__(self, args: VolumeBindingArgs, handle: Handle) -> None:
         """Raises ConfigError for a shape without the gate that makes use of it."""
         self.args = args
+        self._shared = handle.shared
         self._scores = handle.gates.storage_capacity_scoring
         if args.shape is not None and not self._scores:
             wanted = "nothing, or the feature gate StorageCapacityScoring turned on"
@@ -142,6 +147,10 @@ class VolumeBinding:
         self._line = broken_line(args.shape or DEFAULT_SHAPE)
 
     # Before any node.
+
+    def concerns(self, pod: Pod) -> bool:
+        """False for a pod without claims and disks."""
+        return has_storage(pod)
 
     def pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
         """Sort the claims out. Refuses a pod with a claim that is missing, lost, being deleted or
@@ -223,28 +232,47 @@ class VolumeBinding:
     # After the choice.
 
     def reserve(self, pod: Pod, node_name: str, state: CycleState) -> Status:
-        """Settle what is to be bound and provisioned: `reserved` gives it to whoever binds."""
+        """Settle what is to be bound and provisioned, and let the next pods see it so."""
         volumes: PodVolumes | None = state.find(self.name)
         if volumes is None:
             return NO_STATE
-        state.write(self.RESERVED, reservation(volumes.found(node_name), node_name))
+        reserved = reservation(volumes.found(node_name), node_name)
+        reserved.apply(self._shared.world)
+        state.write(self.RESERVED, reserved)
         return OK
 
     def unreserve(self, pod: Pod, node_name: str, state: CycleState) -> None:
-        """Forget what was settled. Whoever applied it to a world reverts it there."""
-        state.write(self.RESERVED, None)
+        """Take that back. What has been written by then stays."""
+        reserved = self.reserved(state)
+        if reserved is not None:
+            reserved.revert(self._shared.world)
+            state.write(self.RESERVED, None)
 
-    def pre_bind(self, pod: Pod, node_name: str, state: CycleState) -> Status:
-        """Success: what has to be done is in `reserved`.
-
-        Differs: the original sends the updates from here and waits, for `bindTimeoutSeconds` at
-        most. A plugin does no I/O here: whoever binds carries out `reserved` first and then asks
-        `volume_reservation.progress`.
-        """
+    def pre_bind_pre_flight(self, pod: Pod, node_name: str, state: CycleState) -> Status:
+        """Success where something has to be bound or provisioned."""
         reserved = self.reserved(state)
         if reserved is None or reserved.node_name != node_name:
             return error(f'no pod volume found for node "{node_name}"')
-        return OK
+        return SKIP if reserved.is_empty else OK
+
+    def pre_bind(self, pod: Pod, node_name: str, state: CycleState) -> Status | PreBindWait:
+        """Have the changes written, and wait until the claims are bound."""
+        reserved = self.reserved(state)
+        if reserved is None or reserved.node_name != node_name:
+            return error(f'no pod volume found for node "{node_name}"')
+        if reserved.is_empty:
+            return OK
+        return PreBindWait(reserved.changes, self.args.bind_timeout_seconds, TOO_LATE.message)
+
+    def pre_bind_progress(
+        self, pod: Pod, node_name: str, snapshot: Snapshot, state: CycleState
+    ) -> Status:
+        """Success when every claim is bound, Wait until then, an error when that cannot be."""
+        row = snapshot.nodes.row(node_name)
+        if row < 0:
+            return failed(f'failed to get node "{node_name}": {not_found("node", node_name)}')
+        reserved = state.read(self.RESERVED, Reservation)
+        return progress(reserved, snapshot.world, snapshot.nodes.nodes[row])
 
     def reserved(self, state: CycleState) -> Reservation | None:
         """What Reserve settled; None before it, and after Unreserve."""

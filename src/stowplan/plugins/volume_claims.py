@@ -77,6 +77,12 @@ def uses_of(spec: PodSpec) -> VolumeUses:
     return kept
 
 
+def has_storage(pod: Pod) -> bool:
+    """True for a pod with volumes that some volume rule reads."""
+    uses = uses_of(pod.spec)
+    return bool(uses.claims or uses.disks or uses.attachable)
+
+
 def _uses(spec: PodSpec) -> VolumeUses:
     attachable: list[ClaimUse | Volume] = []
     disks: list[Volume] = []

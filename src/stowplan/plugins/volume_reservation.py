@@ -1,9 +1,9 @@
-"""What binding a pod's volumes changes in the cluster: kept as values until somebody does it.
+"""What binding a pod's volumes changes in the cluster, as values.
 
-Reserve decides which volumes name which claims from now on and which claims get a node selected.
-Whoever runs the cycle puts these objects into its world at once, so that the next pod sees them,
-and sends the differences to the API server before the pod is bound; then the volume controller and
-the drivers do the rest, and the pod waits until `progress` says that all is done.
+Reserve decides which volumes name which claims from now on and which claims get a node selected,
+and lets the world be seen so at once, for the next pod's sake. PreBind has the changes written;
+then the volume controller and the drivers do the rest, and the pod waits until `progress` says that
+all is done.
 
 Unproved: recorded answers end where a node is chosen; this was read off the source.
 
@@ -13,14 +13,21 @@ bindAPIUpdate and checkBindings.
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
-from stowplan.framework import OK, Code, Status, World, error
+from stowplan.framework import OK, Code, ObjectChange, Status, World, error
 from stowplan.objects.node import Node
 from stowplan.objects.selectors import node_selector_error
 from stowplan.objects.storage import CSINode, PersistentVolume, PersistentVolumeClaim
 from stowplan.plugins.csi_translation import TranslationError, plugin_of, translated
-from stowplan.plugins.volume_claims import SELECTED_NODE, is_fully_bound, not_found
+from stowplan.plugins.volume_claims import (
+    BOUND_BY_CONTROLLER,
+    SELECTED_NODE,
+    is_fully_bound,
+    not_found,
+)
 from stowplan.plugins.volume_index import migrated_plugins
 from stowplan.plugins.volume_matching import bound_to, selected_for
 from stowplan.plugins.volume_reach import is_reached, reach_of_volume
@@ -30,11 +37,22 @@ WAIT = Status(Code.WAIT)
 
 
 class VolumeUpdate(msgspec.Struct, frozen=True):
-    """A volume that is to name a claim. `after` is `before` where it names it already."""
+    """A volume that is to name a claim. `after` is `before` where it is seen to name it already."""
 
     claim: PersistentVolumeClaim
     before: PersistentVolume
     after: PersistentVolume
+
+    @property
+    def change(self) -> ObjectChange:
+        """What is to be written: also where another pod has decided on it, who may not do it."""
+        patch: dict[str, Any] = {
+            "spec": {"claimRef": msgspec.to_builtins(self.after.spec.claim_ref)}
+        }
+        mark = self.after.metadata.annotations.get(BOUND_BY_CONTROLLER)
+        if mark is not None:
+            patch["metadata"] = {"annotations": {BOUND_BY_CONTROLLER: mark}}
+        return ObjectChange(self.after, patch)
 
 
 class ClaimUpdate(msgspec.Struct, frozen=True):
@@ -42,6 +60,12 @@ class ClaimUpdate(msgspec.Struct, frozen=True):
 
     before: PersistentVolumeClaim
     after: PersistentVolumeClaim
+
+    @property
+    def change(self) -> ObjectChange:
+        """What is to be written."""
+        node = self.after.metadata.annotations[SELECTED_NODE]
+        return ObjectChange(self.after, {"metadata": {"annotations": {SELECTED_NODE: node}}})
 
 
 class Reservation(msgspec.Struct, frozen=True):
@@ -56,22 +80,31 @@ class Reservation(msgspec.Struct, frozen=True):
         """True when nothing has to be done before the pod is bound."""
         return not self.volumes and not self.claims
 
+    @property
+    def changes(self) -> tuple[ObjectChange, ...]:
+        """What is to be written, in this order."""
+        of_claims = tuple(update.change for update in self.claims)
+        return tuple(update.change for update in self.volumes) + of_claims
+
     def apply(self, world: World) -> None:
         """Make the world look as if the updates had been made: other pods must see them."""
         for volume in self.volumes:
             if volume.after is not volume.before:
-                world.put(volume.after)
+                world.assume(volume.after)
         for claim in self.claims:
-            world.put(claim.after)
+            world.assume(claim.after)
 
     def revert(self, world: World) -> None:
-        """Take the updates back where nothing newer has arrived; harmless when done twice."""
+        """Take the updates back where nothing newer has arrived; harmless when done twice.
+
+        Differs: where two pods share a claim, the original also takes back what the other of them
+        had decided on for a volume.
+        """
         for volume in self.volumes:
-            if world.find(PersistentVolume, volume.after.name) is volume.after:
-                world.put(volume.before)
+            if volume.after is not volume.before:
+                world.restore(volume.after)
         for claim in self.claims:
-            if world.find(PersistentVolumeClaim, claim.after.key) is claim.after:
-                world.put(claim.before)
+            world.restore(claim.after)
 
 
 def reservation(found: Found, node_name: str) -> Reservation:
@@ -86,10 +119,11 @@ def reservation(found: Found, node_name: str) -> Reservation:
 
 
 def progress(reserved: Reservation, world: World, node: Node) -> Status:
-    """How far the binding has come once the updates are sent, as the world shows it.
+    """How far the binding has come, as the cluster shows it.
 
     Success: every claim is bound. Wait: not yet. Error: it cannot end well, the pod must be tried
-    again. The node and the pod must still be there; that and the time limit are the caller's.
+    again. The cluster must show what was written; that, the time limit, and that the pod is still
+    there, are the caller's.
     """
     for volume in reserved.volumes:
         status = _volume_progress(volume, world, node)
@@ -104,55 +138,44 @@ def progress(reserved: Reservation, world: World, node: Node) -> Status:
 
 def _volume_progress(update: VolumeUpdate, world: World, node: Node) -> Status:
     name, key = update.after.name, update.claim.key
-    volume = world.find(PersistentVolume, name)
-    claim = world.find(PersistentVolumeClaim, key)
+    volume = world.observed(PersistentVolume, name)
+    claim = world.observed(PersistentVolumeClaim, key)
     if volume is None:
-        return _failed(f"failed to check binding: {not_found('persistentvolumes', name)}")
+        return failed(f"failed to check binding: {not_found('persistentvolumes', name)}")
     if claim is None:
-        return _failed(f"failed to check binding: {not_found('persistentvolumeclaims', key)}")
-    if _is_unseen(update, volume):
-        return WAIT
+        return failed(f"failed to check binding: {not_found('persistentvolumeclaims', key)}")
     try:
         mismatch = _mismatch(volume, world, node)
     except TranslationError as fault:
-        return _failed(f"failed to translate pv to csi: could not translate pv: {fault}")
+        return failed(f"failed to translate pv to csi: could not translate pv: {fault}")
     if mismatch:
-        return _failed(mismatch)
+        return failed(mismatch)
     if volume.spec.claim_ref is None or not volume.spec.claim_ref.uid:
-        return _failed(f'ClaimRef got reset for pv "{name}"')
+        return failed(f'ClaimRef got reset for pv "{name}"')
     return OK if is_fully_bound(claim) else WAIT
 
 
 def _claim_progress(update: ClaimUpdate, world: World, node: Node) -> Status:
     key = update.after.key
-    claim = world.find(PersistentVolumeClaim, key)
+    claim = world.observed(PersistentVolumeClaim, key)
     if claim is None:
         missing = not_found("persistentvolumeclaims", key)
-        return _failed(f"failed to check provisioning pvc: {missing}")
-    if _is_unseen(update, claim):
-        return WAIT
+        return failed(f"failed to check provisioning pvc: {missing}")
     if not claim.metadata.annotations:
-        return _failed(f'selectedNode annotation reset for PVC "{claim.name}"')
+        return failed(f'selectedNode annotation reset for PVC "{claim.name}"')
     if claim.metadata.annotations.get(SELECTED_NODE) != node.name:
-        return _failed(f'provisioning failed for PVC "{claim.name}"')
+        return failed(f'provisioning failed for PVC "{claim.name}"')
     if claim.spec.volume_name:
-        volume = world.find(PersistentVolume, claim.spec.volume_name)
+        volume = world.observed(PersistentVolume, claim.spec.volume_name)
         if volume is None:
             return WAIT
         try:
             mismatch = _mismatch(volume, world, node)
         except TranslationError as fault:
-            return _failed(f"could not translate pv: {fault}")
+            return failed(f"could not translate pv: {fault}")
         if mismatch:
-            return _failed(mismatch)
+            return failed(mismatch)
     return OK if is_fully_bound(claim) else WAIT
-
-
-def _is_unseen(
-    update: VolumeUpdate | ClaimUpdate, now: PersistentVolume | PersistentVolumeClaim
-) -> bool:
-    """True while the world still holds our own idea of the object, or what was there before."""
-    return update.after is not update.before and (now is update.after or now is update.before)
 
 
 def _mismatch(volume: PersistentVolume, world: World, node: Node) -> str:
@@ -170,5 +193,6 @@ def _mismatch(volume: PersistentVolume, world: World, node: Node) -> str:
     return f'pv "{volume.name}" node affinity doesn\'t match node "{node.name}": {why}'
 
 
-def _failed(text: str) -> Status:
+def failed(text: str) -> Status:
+    """Binding the volumes cannot end well."""
     return error(f"binding volumes: {text}")

@@ -29,7 +29,7 @@ from stowplan.framework.clusterevents import EventWithHint
 from stowplan.objects.pod import Pod
 from stowplan.objects.volume import Volume
 from stowplan.plugins.hints.volumes import volume_restrictions_events
-from stowplan.plugins.volume_claims import find_claim, not_found, uses_of
+from stowplan.plugins.volume_claims import find_claim, has_storage, not_found, uses_of
 from stowplan.plugins.volume_use import VolumeUse, disk_keys
 
 READ_WRITE_ONCE_POD = "ReadWriteOncePod"
@@ -82,6 +82,10 @@ class VolumeRestrictions:
         return any(self.conflicts(volume, other) for other in uses_of(pod.spec).disks)
 
     # Before any node.
+
+    def concerns(self, pod: Pod) -> bool:
+        """False for a pod without claims and disks."""
+        return has_storage(pod)
 
     def pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
         """Count the uses of the pod's ReadWriteOncePod claims. Refuses a pod whose claim is not

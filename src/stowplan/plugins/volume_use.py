@@ -47,6 +47,8 @@ class VolumeUse:
     volumes that may turn out not to be countable.
     """
 
+    counts_alike = True
+
     @classmethod
     def of(cls, nodes: NodeTable) -> VolumeUse:
         """What is kept for a table: from the first time that somebody asks."""

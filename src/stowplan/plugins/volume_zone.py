@@ -39,6 +39,7 @@ from stowplan.plugins.volume_claims import (
     WAIT_FOR_FIRST_CONSUMER,
     class_name,
     find_claim,
+    has_storage,
     mode_missing,
     not_found,
     uses_of,
@@ -74,6 +75,10 @@ class VolumeZone:
     CLAIM_UNNAMED = unresolvable("PersistentVolumeClaim had no name")
     CLASS_UNNAMED = unresolvable("PersistentVolumeClaim had no pv name and storageClass name")
     VOLUME_UNNAMED = unresolvable("PersistentVolume had no name")
+
+    def concerns(self, pod: Pod) -> bool:
+        """False for a pod without claims and disks."""
+        return has_storage(pod)
 
     def pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
         """Read the volumes' labels. Refuses a claim without a volume, unless it waits for the

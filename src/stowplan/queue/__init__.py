@@ -2,12 +2,10 @@
 
 from stowplan.queue.entry import SECOND, QueueEntry
 from stowplan.queue.hints import Hints, Worth
-from stowplan.queue.options import FLUSH_BACKOFF_S, FLUSH_LEFTOVER_S, QueueOptions, in_ns
+from stowplan.queue.options import QueueOptions, in_ns
 from stowplan.queue.queue import Place, SchedulingQueue
 
 __all__ = [
-    "FLUSH_BACKOFF_S",
-    "FLUSH_LEFTOVER_S",
     "SECOND",
     "Hints",
     "Place",

@@ -25,8 +25,8 @@ class Backoff:
 
     def __init__(self, options: QueueOptions, rank: Rank) -> None:
         """rank: the order of the active queue."""
-        self._initial = in_ns(options.initial_backoff_s)
-        self._max = in_ns(options.max_backoff_s)
+        self._initial = in_ns(options.initial_s)
+        self._max = in_ns(options.max_s)
         self._windows = options.pops_early
         self._tells_apart = options.hints
         # Before hints a wait was over at the very moment at which it ends.
@@ -42,7 +42,7 @@ class Backoff:
         return len(self.refused) + len(self.failed)
 
     def __contains__(self, key: str) -> bool:
-        return key in self.refused or key in self.failed
+        return key in self.refused.live or key in self.failed.live
 
     def __iter__(self) -> Iterator[QueueEntry]:
         yield from self.refused

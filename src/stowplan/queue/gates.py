@@ -9,29 +9,72 @@ from collections.abc import Callable, Mapping, Sequence
 
 from stowplan.framework.runtime import Framework
 from stowplan.framework.status import OK, Status
-from stowplan.objects.pod import Pod
+from stowplan.objects.pod import Pod, PodSpec
 from stowplan.queue.entry import QueueEntry
 
 Gate = Callable[[Pod], Status]
 
 
-class Gates:
-    """The gates of each profile, in the order in which they are asked."""
+NamedGates = tuple[tuple[str, Gate], ...]
 
-    def __init__(self, by_profile: Mapping[str, Sequence[tuple[str, Gate]]]) -> None:
-        """by_profile: scheduler name -> (plugin, its `pre_enqueue`)."""
+SPECS_MAX = 4096
+
+
+class Gates:
+    """The gates of each profile, in the order in which they are asked.
+
+    Those that do not concern pods of a spec are not asked about them: `concerns` holds for all pods
+    of a template, and is asked once.
+    """
+
+    def __init__(
+        self,
+        by_profile: Mapping[str, Sequence[tuple[str, Gate]]],
+        concerns: Mapping[str, Callable[[Pod], bool]] | None = None,
+    ) -> None:
+        """by_profile: scheduler name -> (plugin, its `pre_enqueue`). concerns: plugin -> whether it
+        concerns a pod at all, where it says so."""
         self._by_profile = {name: tuple(gates) for name, gates in by_profile.items()}
+        self._by_name = {
+            (profile, name): ask for profile, gates in by_profile.items() for name, ask in gates
+        }
+        self._concerns = dict(concerns or {})
+        # A spec is kept with its gates, so that no other object can get its identity.
+        self._by_spec: dict[int, tuple[PodSpec, NamedGates]] = {}
 
     @classmethod
     def of(cls, frameworks: Mapping[str, Framework]) -> Gates:
         """The PreEnqueue plugins of the profiles."""
         found: dict[str, list[tuple[str, Gate]]] = {name: [] for name in frameworks}
+        concerns: dict[str, Callable[[Pod], bool]] = {}
         for name, framework in frameworks.items():
             for member in framework.at("preEnqueue"):
                 call = member.calls["pre_enqueue"]
                 if call is not None:
                     found[name].append((member.name, call))
-        return cls(found)
+                    if member.calls["concerns"] is not None:
+                        concerns[member.name] = member.calls["concerns"]
+        return cls(found, concerns)
+
+    def _of_spec(self, pod: Pod) -> NamedGates:
+        spec = pod.spec
+        gates = tuple(
+            gate
+            for gate in self._by_profile.get(spec.scheduler_name, ())
+            if gate[0] not in self._concerns or self._concerns[gate[0]](pod)
+        )
+        if len(self._by_spec) >= SPECS_MAX:
+            self._by_spec.clear()
+        self._by_spec[id(spec)] = spec, gates
+        return gates
+
+    def holds(self, entry: QueueEntry) -> bool:
+        """True when the gate that has kept an entry out so far still does; nothing is written."""
+        ask = self._by_name.get((entry.pod.spec.scheduler_name, entry.gated_by))
+        if ask is None:
+            return False
+        status = ask(entry.pod)
+        return status is not OK and not status.is_success
 
     def lets_in(self, entry: QueueEntry) -> bool:
         """Ask the gates and write into the entry which one keeps it out, if any.
@@ -40,7 +83,8 @@ class Gates:
         that refused the pod, and stays among them when it opens.
         """
         pod = entry.pod
-        gates = self._by_profile.get(pod.spec.scheduler_name, ())
+        known = self._by_spec.get(id(pod.spec))
+        gates = self._of_spec(pod) if known is None else known[1]
         if entry.gated_by:
             gates = tuple(sorted(gates, key=lambda gate: gate[0] != entry.gated_by))
         for name, ask in gates:

@@ -6,7 +6,7 @@ isEventOfInterest; framework/runtime fillEnqueueExtensions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -52,8 +52,11 @@ class Hints:
         self._listeners: dict[ClusterEvent, tuple[str, ...]] = {}
 
     @classmethod
-    def of(cls, frameworks: Mapping[str, Framework]) -> Hints:
-        """What the plugins of the profiles register; who cannot refuse a pod has no say."""
+    def of(cls, frameworks: Mapping[str, Framework], others: Iterable[str] = ()) -> Hints:
+        """What the plugins of the profiles register; who cannot refuse a pod has no say.
+
+        others: who refuses pods and is no plugin; such a one hears every event.
+        """
         found: dict[str, dict[str, Sequence[EventWithHint]]] = {}
         for profile, framework in frameworks.items():
             refusing = {m.name: m for point in REFUSING_POINTS for m in framework.at(point)}
@@ -62,7 +65,7 @@ class Hints:
                 if member.calls["events_to_register"] is None
                 else member.call("events_to_register")
                 for name, member in refusing.items()
-            }
+            } | dict.fromkeys(others, EVERY_EVENT)
         return cls(found)
 
     def always(self) -> Hints:

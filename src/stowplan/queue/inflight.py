@@ -52,6 +52,11 @@ class InFlight:
     def __contains__(self, uid: str) -> bool:
         return uid in self._place
 
+    @property
+    def moment(self) -> int:
+        """The present place in time."""
+        return self._now
+
     def start(self, uid: str) -> bool:
         """A pod has been popped; False, and nothing done, when it is in flight already."""
         if uid in self._place:

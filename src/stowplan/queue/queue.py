@@ -27,7 +27,7 @@ Source: kube-scheduler v1.36, backend/queue/scheduling_queue.go; without hints: 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -114,15 +114,18 @@ class SchedulingQueue:
         listed: Listed,
         world: World | None = None,
         options: QueueOptions | None = None,
+        others: Iterable[str] = (),
     ) -> SchedulingQueue:
         """The queue of the given profiles, which all sort alike.
 
-        world: the live one; the gates and hints of their plugins read it from now on.
+        world: the live one; the gates and hints of their plugins read it from now on. others: who
+        refuses pods beside plugins.
         """
         for framework in frameworks.values():
             framework.shared.world = framework.shared.world if world is None else world
         rank = rank_of(next(iter(frameworks.values())))
-        return cls(rank, Gates.of(frameworks), Hints.of(frameworks), listed, world, options)
+        hints = Hints.of(frameworks, others)
+        return cls(rank, Gates.of(frameworks), hints, listed, world, options)
 
     # Looking.
 
@@ -159,7 +162,11 @@ class SchedulingQueue:
         An entry of the same key is replaced. But where the new one is gated and the old one is
         not parked, the old one stays as it is.
         """
-        ready = self._activate(QueueEntry(pod, now, pod.key), now)
+        return self.enter(pod, pod.key, now)
+
+    def enter(self, pod: Pod, key: str, now: int) -> bool:
+        """As `add`, by somebody who has the pod's key at hand."""
+        ready = self._activate(QueueEntry(pod, now, key), now)
         if ready and (pod.status.nominated_node_name or len(self.nominator)):
             self.nominator.nominate(pod)
         return ready
@@ -217,6 +224,23 @@ class SchedulingQueue:
             entry.cycle = self.cycle
             return entry
         return None
+
+    def take_back(self, entries: Sequence[QueueEntry]) -> None:
+        """Pods that were popped last from the active ones, in this order, and have not been tried:
+        as if they had not been popped."""
+        for entry in reversed(entries):
+            entry.attempts -= 1
+            self.cycle -= 1
+            if self._tracks:
+                self.in_flight.done(entry.uid)
+            self.active.put_first(entry)
+        self.move_cycle = min(self.move_cycle, self.cycle)
+
+    @property
+    def stirs(self) -> tuple[int, int, int]:
+        """Another one, while no pod is popped, after whatever may change which pod comes next, or
+        what becomes of one in flight."""
+        return self.active.arrivals, self.in_flight.moment, self.move_cycle
 
     def done(self, uid: str) -> None:
         """The attempt needs the queue no more: the pod will not come back as refused."""
@@ -312,12 +336,12 @@ class SchedulingQueue:
     # What time brings.
 
     def flush_backoff(self, now: int) -> None:
-        """Pods that have waited out their backoff become active; to be called every second."""
+        """Pods that have waited out their backoff become active; see `flush_backoff_s`."""
         for entry in self.backoff.pop_over(now):
             self._activate(entry, now, ask_gates=not self.options.pops_early)
 
     def flush_leftover(self, now: int) -> None:
-        """Pods parked for too long are tried again; to be called every 30 seconds."""
+        """Pods parked for too long are tried again; see `flush_leftover_s`."""
         entries = self.parked.older_than(now - self._max_parked)
         for entry in entries:
             entry.flushed = True
@@ -366,8 +390,10 @@ class SchedulingQueue:
     def _move(
         self, entries: Iterable[QueueEntry], event: ClusterEvent, old: Any, new: Any, now: int
     ) -> None:
+        opened = set(self.hints.listeners(event))
         for entry in entries:
-            if entry.gated_by and not self.hints.opens(entry.gated_by, event):
+            gate = entry.gated_by
+            if gate and (gate not in opened or self._gates.holds(entry)):
                 continue
             worth = self.hints.worth(entry, event, old, new)
             if worth is not Worth.NOTHING:

@@ -8,17 +8,18 @@ from stowplan.framework.status import OK
 from stowplan.objects.pod import Pod
 from stowplan.scheduler.binding import Bindings
 from stowplan.scheduler.context import Context
+from stowplan.scheduler.extending import AWAITING, Extending
 from stowplan.scheduler.journey import Stage
 
 
-def check_pods(context: Context, bindings: Bindings) -> None:
+def check_pods(context: Context, bindings: Bindings, extending: Extending) -> None:
     """Every known pod is where it belongs, and nothing else is anywhere; raises InvariantBroken.
 
-    A pending pod of ours is in the queue or on a journey; one that is being deleted may be in
-    neither. A bound pod is on its node, and no other is but one on a journey.
+    A pending pod of ours is in the queue, on a journey or waiting for extenders; one that is being
+    deleted may be nowhere. A bound pod is on its node, and no other is but one on a journey.
     """
     for key, pod in context.known.items():
-        found = list(_places(context, bindings, key, pod))
+        found = list(_places(context, bindings, extending, key, pod))
         wanted = _wanted(context, pod)
         if found not in wanted:
             raise context.broken(f"pod {key} is in {found}, wanted one of {wanted}", pod.uid)
@@ -27,18 +28,23 @@ def check_pods(context: Context, bindings: Bindings) -> None:
         ("the queue", {entry.uid for entry in context.queue} - uids),
         ("flight", set(context.queue.in_flight.pods()) - uids),
         ("a journey", {uid for uid, _ in bindings} - uids),
+        ("an attempt", {uid for uid, _ in extending} - uids),
         ("the cache", {info.uid for pods in context.cache.nodes.pods for info in pods} - uids),
     ):
         for uid in sorted(strays):
             raise context.broken(f"a pod that is not known is in {place}", uid)
 
 
-def _places(context: Context, bindings: Bindings, key: str, pod: Pod) -> Iterator[str]:
+def _places(
+    context: Context, bindings: Bindings, extending: Extending, key: str, pod: Pod
+) -> Iterator[str]:
     entry = context.queue.get(key)
     if entry is not None:
         yield "queue" if entry.uid == pod.uid else "another pod's entry"
     if pod.uid in bindings:
         yield "journey"
+    if pod.uid in extending:
+        yield AWAITING
     if context.cache.nodes.knows_pod(pod.uid) and not context.cache.is_assumed(pod.uid):
         yield "node"
 
@@ -50,11 +56,12 @@ def _wanted(context: Context, pod: Pod) -> tuple[list[str], ...]:
         return ([],)
     if pod.metadata.deletion_timestamp is not None:
         return (["queue"], ["journey"], [])
-    return (["queue"], ["journey"])
+    return (["queue"], ["journey"], [AWAITING])
 
 
-def check_waiting(context: Context, bindings: Bindings) -> None:
-    """Journeys agree with what cache, queue and plugins know of them; raises InvariantBroken."""
+def check_waiting(context: Context, bindings: Bindings, extending: Extending) -> None:
+    """Journeys and attempts under way agree with what cache, queue and plugins know of them;
+    raises InvariantBroken."""
     shared, in_flight = context.shared, context.queue.in_flight
     assumed = context.cache.assumed()
     for uid, journey in bindings:
@@ -66,11 +73,18 @@ def check_waiting(context: Context, bindings: Bindings) -> None:
         leaves = context.known[journey.entry.key].metadata.deletion_timestamp is not None
         if uid not in assumed and not leaves:
             raise context.broken(f"{journey.stage}: no room is held", uid)
-        if (not journey.awaits) != (journey.stage in (Stage.WAITING, Stage.BOUND)):
+        if journey.is_busy == (journey.stage in (Stage.WAITING, Stage.BOUND)):
             raise context.broken(f"{journey.stage}: awaits {journey.awaits}", uid)
+        if journey.waits and journey.stage is not Stage.PREPARING:
+            raise context.broken(f"{journey.stage}: waits for {journey.waits}", uid)
     for uid in sorted(assumed - {uid for uid, _ in bindings}):
         raise context.broken("room is held for no journey", uid)
-    if len(in_flight) > len(shared.waiting):
+    for uid, attempt in extending:
+        if context.queue.options.hints and uid not in in_flight:
+            raise context.broken(f"{AWAITING}: not in flight", uid)
+        if not attempt.calls:
+            raise context.broken(f"{AWAITING}: nothing is under way", uid)
+    if len(in_flight) > len(shared.waiting) + len(extending):
         raise context.broken(f"in flight between calls: {in_flight.pods()[:5]}", "")
     for waiting in shared.waiting:
         if waiting.verdict not in (None, OK) or not waiting.pending:

@@ -10,21 +10,28 @@ from datetime import timedelta
 
 from stowplan.framework import Code, ContractError, CycleState, Framework, PermitWait
 from stowplan.framework.clusterevents import ASSIGNED_POD_DELETE
-from stowplan.framework.decider import Decision
+from stowplan.framework.decider import Decision, PodClass
 from stowplan.framework.status import Status, error
 from stowplan.messages.events import BindDone, BindFailed, PodRead, PrepareDone, PrepareFailed
 from stowplan.objects.duration import render
+from stowplan.objects.extender import (
+    EXTENDER,
+    ExtenderBindingArgs,
+    Question,
+    Reply,
+    Verb,
+    bound,
+)
 from stowplan.objects.pod import Pod
-from stowplan.queue import SECOND, QueueEntry
+from stowplan.queue import QueueEntry
 from stowplan.queue.options import in_ns
+from stowplan.scheduler.calls import Call, Calls
 from stowplan.scheduler.context import Context
 from stowplan.scheduler.deadlines import Deadlines
 from stowplan.scheduler.failures import Failures
 from stowplan.scheduler.journey import Journey, Stage
+from stowplan.scheduler.preparing import Preparing
 from stowplan.scheduler.works import Works
-
-READ_AGAIN = 10 * SECOND
-"""How long a read may go unanswered before it is asked for again."""
 
 _ASKED = (Stage.BINDING, Stage.DOUBTFUL, Stage.BOUND)
 
@@ -32,10 +39,13 @@ _ASKED = (Stage.BINDING, Stage.DOUBTFUL, Stage.BOUND)
 class Bindings:
     """The pods between choice and confirmation, by uid."""
 
-    def __init__(self, context: Context, failures: Failures, works: Works) -> None:
+    def __init__(self, context: Context, failures: Failures, works: Works, calls: Calls) -> None:
         self._context = context
         self._failures = failures
         self._works = works
+        self._calls = calls
+        self.preparing = Preparing(context, works, self._bind, self._fail, self._fault)
+        self._read_again = in_ns(context.options.read_again_s)
         self._journeys: dict[str, Journey] = {}
         self._deadlines: Deadlines[str] = Deadlines()
 
@@ -69,6 +79,30 @@ class Bindings:
                 self._reserve(uid, journey)
         except ContractError as fault:
             self._fault(uid, journey, fault)
+
+    def begin_run(
+        self, entries: list[QueueEntry], classes: list[PodClass], start: int, rows: list[int]
+    ) -> None:
+        """As `begin`, for the pods from `start` on: the columns count them on these rows already,
+        and no plugin has anything to do with them before Bind."""
+        context = self._context
+        names, journeys = context.cache.nodes.names, self._journeys
+        done, bind = context.queue.in_flight.done, context.outbox.bind
+        context.cache.note_assumed([entry.pod.uid for entry in entries[start : start + len(rows)]])
+        for i, row in enumerate(rows, start):
+            entry, one = entries[i], classes[i]
+            pod, node, framework = entry.pod, names[row], one.framework
+            uid = pod.uid
+            journeys[uid] = journey = Journey(entry, node, framework, one.state)
+            done(uid)
+            if framework.sure_binder:
+                journey.stage, journey.binder = Stage.BINDING, framework.sure_binder
+                journey.awaits = (bind(pod, uid, node),)
+                continue
+            try:
+                self._bind(uid, journey)
+            except ContractError as fault:
+                self._fault(uid, journey, fault)
 
     def _reserve(self, uid: str, journey: Journey) -> None:
         """The rest of the scheduling cycle, and the binding cycle after it."""
@@ -137,41 +171,20 @@ class Bindings:
         """From here on no refusal parks the pod, so what happens elsewhere need not be kept."""
         self._context.queue.done(uid)
         journey.stage = Stage.PREPARING
-        if journey.framework.performs_before_bind:
-            self._advance(uid, journey)
-            return
-        status = journey.framework.run_pre_bind(journey.pod, journey.node, journey.state)
-        if status.is_success:
-            self._bind(uid, journey)
-        else:
-            self._fail(uid, journey, status)
-
-    def _advance(self, uid: str, journey: Journey) -> None:
-        """Ask the PreBind plugins that are left, until one has work outside; then Bind.
-
-        Works of neighbours that both allow it run side by side.
-        """
-        framework, state = journey.framework, journey.state
-        members = framework.at("preBind")
-        while journey.step < len(members):
-            member = members[journey.step]
-            side_by_side = member.in_parallel and members[journey.step - 1].in_parallel
-            if journey.awaits and not side_by_side:
-                return
-            journey.step += 1
-            if member.name in state.skip_pre_bind:
-                continue
-            status = framework.run_pre_bind_of(member, journey.pod, journey.node, state)
-            if not status.is_success:
-                self._fail(uid, journey, status)
-                return
-            if member.performs:
-                work = self._works.start(member, "preBind", journey.pod, journey.node, state)
-                journey.awaits += (work,)
-        if not journey.awaits:
-            self._bind(uid, journey)
+        self.preparing.advance(uid, journey)
 
     def _bind(self, uid: str, journey: Journey) -> None:
+        extender = self._context.extenders.binder_of(journey.pod)
+        if extender is None:
+            self._bind_by_plugin(uid, journey)
+            return
+        pod = journey.pod
+        body = ExtenderBindingArgs(pod.name, pod.namespace, pod.metadata.uid, journey.node)
+        question = Question(extender, Verb.BIND, body)
+        journey.stage, journey.binder = Stage.BINDING, EXTENDER
+        journey.awaits = (self._calls.ask(uid, question, self._extender_answered),)
+
+    def _bind_by_plugin(self, uid: str, journey: Journey) -> None:
         framework, pod, node, state = journey.framework, journey.pod, journey.node, journey.state
         status = framework.run_bind(pod, node, state)
         if status.code is not Code.SUCCESS:
@@ -202,7 +215,7 @@ class Bindings:
             self._bound(uid, journey)
             return
         try:
-            self._advance(uid, journey)
+            self.preparing.advance(uid, journey)
         except ContractError as fault:
             self._fault(uid, journey, fault)
 
@@ -243,12 +256,33 @@ class Bindings:
         else:
             self._doubt(uid, journey, text)
 
+    def _extender_answered(self, call: Call, reply: Reply) -> None:
+        """An extender has bound the pod, or says that it has not, or says nothing.
+
+        Differs: the original takes a failure for what it says, and puts the pod back unless the
+        watch has shown it bound by then; of a bound one it tells users that it could not be.
+        """
+        uid = call.uid
+        journey = self._awaiting(uid, call.effect)
+        if journey is None or journey.stage is not Stage.BINDING:
+            return
+        fault = bound(call.question, reply)
+        if fault is None:
+            self._bound(uid, journey)
+        elif not call.question.extender.ignorable:
+            self._doubt(uid, journey, fault.text)
+        else:
+            try:
+                self._bind_by_plugin(uid, journey)
+            except ContractError as broken:
+                self._fault(uid, journey, broken)
+
     def _doubt(self, uid: str, journey: Journey, text: str) -> None:
         """Keep the room, and ask the API until it says."""
         journey.stage = Stage.DOUBTFUL
         journey.doubt = text
         journey.awaits = (self._context.outbox.read(journey.pod),)
-        self._deadlines.set(uid, self._context.now + READ_AGAIN)
+        self._deadlines.set(uid, self._context.now + self._read_again)
 
     def pod_read(self, event: PodRead) -> None:
         """What became of a binding of which nobody knew."""
@@ -356,9 +390,8 @@ class Bindings:
             waiting = self._context.shared.waiting.get(uid)
             return waiting is not None and waiting.preempt(plugin, "preempted")
         if journey.stage is Stage.PREPARING:
-            work = self._works.get(journey.awaits[0])
-            assert work is not None
-            text = f'running PreBind plugin "{work.name}": preempted by {plugin}'
+            busy = self.preparing.busy(journey)
+            text = f'running PreBind plugin "{busy}": preempted by {plugin}'
             self._fail(uid, journey, error(text))
             return True
         return False
@@ -371,8 +404,7 @@ class Bindings:
         """
         for uid, journey in tuple(self._journeys.items()):
             if journey.stage is Stage.BINDING:
-                for number in journey.awaits:
-                    self._works.cancel(number)
+                self._hang_up(journey)
                 self._doubt(uid, journey, "another scheduler leads")
             elif journey.stage in (Stage.WAITING, Stage.PREPARING):
                 self._fail(uid, journey, error("another scheduler leads"))
@@ -385,9 +417,10 @@ class Bindings:
             journey = self._journeys[uid]
             if journey.stage is Stage.DOUBTFUL:
                 self._context.outbox.read(journey.pod)
-                self._deadlines.set(uid, self._context.now + READ_AGAIN)
+                self._deadlines.set(uid, self._context.now + self._read_again)
             else:
                 self._wait_over(uid)
+        self.preparing.serve_due()
         for effect in self._works.overdue():
             work = self._works.get(effect)
             # The end of one work may have cancelled others.
@@ -418,6 +451,7 @@ class Bindings:
         times = (
             self._deadlines.next(),
             self._works.next_deadline(),
+            self.preparing.next_deadline(),
             self._context.cache.next_expiry(),
         )
         return min((at for at in times if at is not None), default=None)
@@ -479,11 +513,16 @@ class Bindings:
 
     def _undo(self, uid: str, journey: Journey) -> None:
         """Stop the work outside, give back what was reserved and the room, end the journey."""
-        for number in journey.awaits:
-            self._works.cancel(number)
+        self._hang_up(journey)
+        self.preparing.stop(journey)
         self._tell(journey, "FailedUnreserve", journey.framework.run_unreserve)
         self._context.cache.forget(uid)
         self._end(uid, journey)
+
+    def _hang_up(self, journey: Journey) -> None:
+        for number in journey.awaits:
+            self._works.cancel(number)
+            self._calls.cancel(number)
 
     def _end(self, uid: str, journey: Journey) -> None:
         if journey.stage is Stage.WAITING:

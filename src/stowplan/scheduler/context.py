@@ -11,8 +11,11 @@ from stowplan.framework import Framework
 from stowplan.framework.shared import Shared
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
+from stowplan.objects.extender import EXTENDER, Extender
 from stowplan.objects.pod import Pod
-from stowplan.queue import QueueOptions, SchedulingQueue
+from stowplan.queue import SchedulingQueue
+from stowplan.scheduler.extenders import Extenders
+from stowplan.scheduler.options import MachineOptions
 from stowplan.scheduler.outbox import Outbox
 
 STORY_LENGTH = 2000
@@ -28,18 +31,22 @@ class Context:
         self,
         frameworks: Mapping[str, Framework],
         cache: Cache,
-        options: QueueOptions | None = None,
-        *,
-        leads: bool = True,
+        options: MachineOptions,
+        extenders: Iterable[Extender] = (),
     ) -> None:
         self.frameworks = dict(frameworks)
+        self.extenders = Extenders(extenders)
         self.cache = cache
         self.known: dict[str, Pod] = {}
-        self.queue = SchedulingQueue.of(self.frameworks, self.known.get, cache.world, options)
+        self.options = options
+        others = (EXTENDER,) if len(self.extenders) else ()
+        self.queue = SchedulingQueue.of(
+            self.frameworks, self.known.get, cache.world, options.queue, others
+        )
         cache.nominate_by(self.queue.nominator)
         self.shared: Shared = next(iter(self.frameworks.values())).shared
         self.now = 0
-        self.outbox = Outbox(leads=leads)
+        self.outbox = Outbox(leads=options.leads, term=options.term)
         # The latest messages; a number is the time of those that come after it.
         self._story: deque[int | Event | Effect] = deque(maxlen=STORY_LENGTH)
 
@@ -58,6 +65,11 @@ class Context:
             elif _about(message, uid):
                 lines.append(f"{at} {message}")
         return InvariantBroken("\n".join([f"{name}: pod {uid}", *lines[-TOLD_MAX:]]))
+
+    def skip_leaving(self, pod: Pod) -> None:
+        """Tell that a pod is not attempted, since it is being deleted."""
+        note = f"skip schedule deleting pod: {pod.key}"
+        self.outbox.record(pod, "Warning", "FailedScheduling", "Scheduling", note)
 
     def is_ours(self, pod: Pod) -> bool:
         """True for a pod that one of our profiles decides."""

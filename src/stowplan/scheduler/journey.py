@@ -3,7 +3,8 @@
 It is in one of these stages, each with what ends it:
 
     waiting      at Permit, for plugins to allow it    all allow; one rejects; a wait is over
-    preparing    plugins work outside before Bind      PrepareDone, PrepareFailed; time is up
+    preparing    plugins work outside before Bind,     PrepareDone, PrepareFailed; time is up
+                 or have objects changed               WriteDone, WriteFailed; the watch; time is up
     binding      somebody has been asked to bind it    BindDone, BindFailed, PrepareDone; the watch
     doubtful     nobody knows what became of it        PodRead; the watch
     bound        the API said yes                      the watch
@@ -38,9 +39,10 @@ class Journey(msgspec.Struct, gc=False):
     """A pod on its way to a node.
 
     awaits: the numbers of the effects whose outcomes it waits for; when doubtful, of the first
-    read. announced: the node is in the pod's nomination, or soon will be. step: how many PreBind
-    plugins have been asked. binder: the plugin that took the pod. doubt: what went wrong with the
-    binding, should it turn out not to have taken place.
+    read. waits: those plugins that wait for what they have had changed (see `preparing`).
+    announced: the node is in the pod's nomination, or soon will be. step: how many PreBind plugins
+    have been asked. binder: the plugin that took the pod. doubt: what went wrong with the binding,
+    should it turn out not to have taken place.
     """
 
     entry: QueueEntry
@@ -49,6 +51,7 @@ class Journey(msgspec.Struct, gc=False):
     state: CycleState
     stage: Stage = Stage.PREPARING
     awaits: tuple[int, ...] = ()
+    waits: tuple[str, ...] = ()
     announced: bool = False
     step: int = 0
     binder: str = ""
@@ -58,6 +61,11 @@ class Journey(msgspec.Struct, gc=False):
     def pod(self) -> Pod:
         """The pod as it was when its node was chosen."""
         return self.entry.pod
+
+    @property
+    def is_busy(self) -> bool:
+        """True while it waits for anything but Permit and the watch's last word."""
+        return bool(self.awaits or self.waits)
 
     @property
     def placed(self) -> Pod:

@@ -14,41 +14,32 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from stowplan.cache import Cache
+from stowplan.columns.engine.lots import Dice
 from stowplan.framework import ContractError, Framework
-from stowplan.framework.decider import Decider, Decision
+from stowplan.framework.decider import Consultation, Decider, Decision
 from stowplan.framework.status import error
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
-from stowplan.queue import SECOND, QueueEntry, QueueOptions
-from stowplan.queue.options import FLUSH_BACKOFF_S, FLUSH_LEFTOVER_S
+from stowplan.objects.extender import Extender
+from stowplan.queue import QueueEntry
+from stowplan.queue.options import in_ns
 from stowplan.scheduler import audit
 from stowplan.scheduler.binding import Bindings
+from stowplan.scheduler.calls import Calls
 from stowplan.scheduler.context import Context
 from stowplan.scheduler.evictions import Evictions
+from stowplan.scheduler.extending import Extending
 from stowplan.scheduler.failures import SCHEDULER_ERROR, UNSCHEDULABLE, Failures
+from stowplan.scheduler.options import MachineOptions
+from stowplan.scheduler.runs import Runs
 from stowplan.scheduler.watching import Watching
 from stowplan.scheduler.works import Work, Works
 
-HEADS_MAX = 1000
-
-_BACKOFF = FLUSH_BACKOFF_S * SECOND
-_LEFTOVER = FLUSH_LEFTOVER_S * SECOND
-
-
-class MachineOptions(msgspec.Struct, frozen=True):
-    """queue: durations and rules of the queue. assume_limit_s: how long the watch may take to
-    confirm a binding; None, as in 1.36, for ever. leads: whether it decides from the start, else
-    LeaderElected makes it.
-    """
-
-    queue: QueueOptions = QueueOptions()
-    assume_limit_s: float | None = None
-    leads: bool = True
+HEADS_MAX = MachineOptions().heads_max
 
 
 class Machine:
@@ -60,29 +51,35 @@ class Machine:
         decider: Decider,
         options: MachineOptions | None = None,
         dice: np.random.Generator | None = None,
+        extenders: Iterable[Extender] = (),
     ) -> None:
         """frameworks: by scheduler name; they must share one `Shared`. decider: chooses nodes.
-        dice: breaks ties."""
+        dice: breaks ties. extenders: in the configuration's order."""
         self.options = options or MachineOptions()
         self.cache = Cache(self.options.assume_limit_s)
-        self._context = Context(
-            frameworks, self.cache, self.options.queue, leads=self.options.leads
-        )
+        self._context = Context(frameworks, self.cache, self.options, extenders)
         self.queue = self._context.queue
         self._failures = Failures(self._context)
         self._works = Works(self._context)
-        self.bindings = Bindings(self._context, self._failures, self._works)
+        self._calls = Calls(self._context)
+        self.extending = Extending(self._context, self._calls, self._failures)
+        self.bindings = Bindings(self._context, self._failures, self._works, self._calls)
         self.evictions = Evictions(self._context, self.bindings)
-        self._watching = Watching(self._context, self.bindings, self.evictions)
+        self._watching = Watching(self._context, self.bindings, self.evictions, self.extending)
+        self._runs = Runs(self._context, self.bindings, self._attempt_and_react)
         self._dice = dice
         self._decider = decider
         self._more_heads = False
+        self._backoff_period = in_ns(self.options.queue.flush_backoff_s)
+        self._leftover_period = in_ns(self.options.queue.flush_leftover_s)
         self._flushed = -1
         self._swept = -1
         self._alarm: int | None = None
         self._takers = self._table()
 
-    def handle(self, events: Iterable[Event], now: int, heads_max: int = HEADS_MAX) -> list[Effect]:
+    def handle(
+        self, events: Iterable[Event], now: int, heads_max: int | None = None
+    ) -> list[Effect]:
         """Take in what happened and answer with what is to be done.
 
         now: whole nanoseconds from a beginning that is a whole second, never less than before. A
@@ -101,8 +98,11 @@ class Machine:
             takers[type(event)](event)
             if shared.is_stirred:
                 self._react()
+        self.bindings.preparing.look()
         self._serve_due()
-        self._decide(heads_max)
+        if shared.is_stirred:
+            self._react()
+        self._decide(self.options.heads_max if heads_max is None else heads_max)
         self._set_alarm()
         effects = context.outbox.take()
         context.note(now, effects)
@@ -133,6 +133,10 @@ class Machine:
             happened.EvictFailed: self.evictions.failed,
             happened.PrepareDone: bindings.prepare_done,
             happened.PrepareFailed: bindings.prepare_failed,
+            happened.WriteDone: bindings.preparing.write_done,
+            happened.WriteFailed: bindings.preparing.write_failed,
+            happened.ExtenderReplied: self._calls.replied,
+            happened.ExtenderFailed: self._calls.failed,
             happened.Allowed: self._allowed,
             happened.Rejected: self._rejected,
             happened.LeaderElected: self._elected,
@@ -164,6 +168,7 @@ class Machine:
         outbox = self._context.outbox
         if outbox.leads:
             outbox.leads = False
+            self.extending.step_down()
             self.bindings.step_down()
             self.evictions.step_down()
 
@@ -172,13 +177,14 @@ class Machine:
     def _serve_due(self) -> None:
         """What time brings: the queue's flushes, ends of waits, assumptions that expire."""
         now = self._context.now
-        if now // _BACKOFF > self._flushed:
-            self._flushed = now // _BACKOFF
+        if now // self._backoff_period > self._flushed:
+            self._flushed = now // self._backoff_period
             self.queue.flush_backoff(now)
-        if now // _LEFTOVER > self._swept:
-            self._swept = now // _LEFTOVER
+        if now // self._leftover_period > self._swept:
+            self._swept = now // self._leftover_period
             self.queue.flush_leftover(now)
         self.bindings.serve_due()
+        self._calls.serve_due()
 
     def _set_alarm(self) -> None:
         """Ask to be called at the next time at which something is due."""
@@ -186,14 +192,13 @@ class Machine:
         due: list[int] = []
         if self._more_heads:
             due.append(context.now)
-        deadline = self.bindings.next_deadline()
-        if deadline is not None:
-            due.append(deadline)
+        deadlines = (self.bindings.next_deadline(), self._calls.next_deadline())
+        due.extend(deadline for deadline in deadlines if deadline is not None)
         over = self.queue.backoff.next_over()
         if over is not None:
-            due.append(max(over, (self._flushed + 1) * _BACKOFF))
+            due.append(max(over, (self._flushed + 1) * self._backoff_period))
         if len(self.queue.parked):
-            due.append((self._swept + 1) * _LEFTOVER)
+            due.append((self._swept + 1) * self._leftover_period)
         earliest = min(due, default=None)
         asked = self._alarm
         if earliest is not None and (asked is None or earliest != asked or asked <= context.now):
@@ -206,31 +211,70 @@ class Machine:
         self._more_heads = False
         if not self._context.outbox.leads:
             return
-        queue, shared = self.queue, self._context.shared
-        for _ in range(heads_max):
-            entry = queue.pop()
-            if entry is None:
-                return
-            self._attempt(entry)
-            if shared.is_stirred:
+        for waiting in self.extending.take_ready():
+            self._go_on(waiting.entry, waiting.consultation)
+            if self._context.shared.is_stirred:
                 self._react()
+        queue, left = self.queue, heads_max
+        while left > 0:
+            if self.extending.is_full:
+                return
+            engine = self._decider.engine()
+            if engine is None:
+                odd, left = queue.pop(), left - 1
+            else:
+                entries, classes, odd = self._runs.take(engine, left)
+                if entries:
+                    snapshot = self.cache.snapshot
+                    left -= self._runs.place(engine, entries, classes, snapshot, self._dice)
+                elif odd is None:
+                    return
+                left -= odd is not None
+            if odd is not None:
+                self._attempt_and_react(odd, self._dice)
+            elif engine is None:
+                return
         early = queue.options.pops_early and len(queue.backoff.refused) > 0
-        self._more_heads = early or len(queue.active) > 0
+        ready = early or len(queue.active) > 0
+        self._more_heads = ready and not self.extending.is_full
 
-    def _attempt(self, entry: QueueEntry) -> None:
+    def _attempt_and_react(self, entry: QueueEntry, dice: Dice) -> None:
+        self._attempt(entry, dice)
+        if self._context.shared.is_stirred:
+            self._react()
+
+    def _attempt(self, entry: QueueEntry, dice: Dice) -> None:
         context, pod = self._context, entry.pod
         framework = context.frameworks[pod.spec.scheduler_name]
         if pod.metadata.deletion_timestamp is not None:
-            note = f"skip schedule deleting pod: {pod.key}"
-            context.outbox.record(pod, "Warning", "FailedScheduling", "Scheduling", note)
+            context.skip_leaving(pod)
             self.queue.done(pod.uid)
             return
+        extenders = context.extenders.asked_about(pod) if len(context.extenders) else ()
+        if extenders:
+            consultation = self._decider.consult(pod, framework, dice, extenders)
+            self._go_on(entry, consultation)
+            return
         try:
-            decision = self._decider.decide(pod, self.cache.snapshot(), framework, self._dice)
+            decision = self._decider.decide(pod, self.cache.snapshot(), framework, dice)
         except ContractError as fault:
-            refusal = error(str(fault))
-            decision = Decision(refusal=refusal, message=str(fault), nominated_node="")
+            decision = _broken(fault)
+        self._decided(entry, decision)
+
+    def _go_on(self, entry: QueueEntry, consultation: Consultation) -> None:
+        """Decide a pod by what extenders have said, or let it wait for more."""
+        try:
+            decision = consultation.go_on(self.cache.snapshot())
+        except ContractError as fault:
+            decision = _broken(fault)
+        if decision is None:
+            self.extending.wait(entry, consultation)
+        else:
+            self._decided(entry, decision)
+
+    def _decided(self, entry: QueueEntry, decision: Decision) -> None:
         if decision.node_name:
+            framework = self._context.frameworks[entry.pod.spec.scheduler_name]
             self.bindings.begin(entry, decision, framework)
         else:
             self._refused(entry, decision)
@@ -261,5 +305,10 @@ class Machine:
     def validate(self) -> None:
         """Check what must hold between calls; raises InvariantBroken with the pod's story."""
         self.cache.validate()
-        audit.check_pods(self._context, self.bindings)
-        audit.check_waiting(self._context, self.bindings)
+        audit.check_pods(self._context, self.bindings, self.extending)
+        audit.check_waiting(self._context, self.bindings, self.extending)
+
+
+def _broken(fault: ContractError) -> Decision:
+    """The decision where a plugin breaks its contract."""
+    return Decision(refusal=error(str(fault)), message=str(fault), nominated_node="")

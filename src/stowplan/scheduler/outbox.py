@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from stowplan.framework import ObjectChange
 from stowplan.framework.member import Member
 from stowplan.messages.effects import (
     Bind,
+    CallExtender,
     Cancel,
     Effect,
     Evict,
@@ -13,7 +15,9 @@ from stowplan.messages.effects import (
     ReadPod,
     RecordEvent,
     Wake,
+    Write,
 )
+from stowplan.objects.extender import Question
 from stowplan.objects.pod import Pod
 
 NOTE_BYTES_MAX = 1024
@@ -28,8 +32,8 @@ class Outbox:
 
     __slots__ = ("_effects", "_last", "leads", "term")
 
-    def __init__(self, *, leads: bool = True) -> None:
-        self.term = 1
+    def __init__(self, *, leads: bool = True, term: int = 1) -> None:
+        self.term = term
         self.leads = leads
         self._last = 0
         self._effects: list[Effect] = []
@@ -128,8 +132,20 @@ class Outbox:
         )
         return number
 
+    def write(self, uid: str, change: ObjectChange) -> int:
+        """Ask the API to change an object for a pod's sake."""
+        number = self._next()
+        self._effects.append(Write(number, self.term, uid, change.value, change.patch))
+        return number
+
+    def call_extender(self, uid: str, question: Question, timeout_s: float) -> int:
+        """Ask an extender for a pod's sake."""
+        number = self._next()
+        self._effects.append(CallExtender(number, self.term, uid, question, timeout_s))
+        return number
+
     def cancel(self, uid: str, prepare: int) -> None:
-        """Stop a plugin's work outside."""
+        """Stop a plugin's work outside, or a call."""
         self._effects.append(Cancel(self._next(), self.term, uid, prepare))
 
     def wake(self, at: int) -> None:

@@ -22,6 +22,7 @@ from stowplan.objects.pod import Pod
 from stowplan.scheduler.binding import Bindings
 from stowplan.scheduler.context import Context
 from stowplan.scheduler.evictions import Evictions
+from stowplan.scheduler.extending import Extending
 
 NODE_ADD = ClusterEvent(NODE, Action.ADD)
 NODE_DELETE = ClusterEvent(NODE, Action.DELETE)
@@ -34,12 +35,19 @@ class Watching:
     admit; here all of them are tried again.
     """
 
-    def __init__(self, context: Context, bindings: Bindings, evictions: Evictions) -> None:
+    def __init__(
+        self,
+        context: Context,
+        bindings: Bindings,
+        evictions: Evictions,
+        extending: Extending,
+    ) -> None:
         self._context = context
         self._cache = context.cache
         self._queue = context.queue
         self._bindings = bindings
         self._evictions = evictions
+        self._extending = extending
 
     # Pods.
 
@@ -62,7 +70,10 @@ class Watching:
         if pod.spec.node_name:
             self._bound(pod, before)
         elif pod.spec.scheduler_name in self._context.frameworks:
-            self._pending(pod, before)
+            if before is None:
+                self._queue.enter(pod, key, self._context.now)
+            else:
+                self._pending(pod, before)
 
     def pod_gone(self, pod: Pod) -> None:
         """A pod is no more. What a pod of another uid under its name has become stays as it is."""
@@ -77,6 +88,7 @@ class Watching:
         del self._context.known[before.key]
         self._evictions.victim_going(uid)
         self._evictions.preemptor_gone(uid)
+        self._extending.stop(uid)
         held = self._bindings.gone(last)
         self._cache.drop_pod(uid)
         if before.node_name:
@@ -110,14 +122,12 @@ class Watching:
         else:
             queue.assigned_pod_added(pod, now)
         if was_ours and not on_journey:
+            self._extending.stop(pod.uid)
             queue.delete(pod)
             self._evictions.preemptor_gone(pod.uid)
 
-    def _pending(self, pod: Pod, before: Pod | None) -> None:
+    def _pending(self, pod: Pod, before: Pod) -> None:
         now = self._context.now
-        if before is None:
-            self._queue.add(pod, now)
-            return
         leaving = pod.metadata.deletion_timestamp is not None
         if leaving and before.metadata.deletion_timestamp is None:
             self._evictions.victim_going(pod.uid)
@@ -126,10 +136,21 @@ class Watching:
                 return
         if pod.uid in self._bindings:
             return
+        if pod.uid in self._extending and self._stays_away(pod, is_leaving=leaving):
+            return
         self._queue.update(before, pod, now)
         nominated = before.status.nominated_node_name
         if nominated and nominated != pod.status.nominated_node_name:
             self._room_for_lower(before)
+
+    def _stays_away(self, pod: Pod, *, is_leaving: bool) -> bool:
+        """True when a change of a pod whose attempt waits is no matter for the queue."""
+        if is_leaving:
+            self._extending.stop(pod.uid)
+            self._context.skip_leaving(pod)
+            return True
+        # Without hints nothing is kept for pods in flight; it comes back in its newest version.
+        return not self._queue.options.hints
 
     def _room_for_lower(self, pod: Pod) -> None:
         """A nominated pod counted as placed for those of its priority and below; no more."""
@@ -161,7 +182,10 @@ class Watching:
 
     def object_seen(self, value: Object) -> None:
         """Something else that rules read is there or has changed."""
-        before = self._cache.world.find(type(value), key_of(value))
+        before = self._cache.world.observed(type(value), key_of(value))
+        if before is not None and is_same(before, value):
+            # What is assumed of it holds as well.
+            return
         self._cache.world.put(value)
         action = Action.ADD if before is None else Action.UPDATE
         self._tell(value, action, before, value)

@@ -13,9 +13,6 @@ from stowplan.queue.options import in_ns
 from stowplan.scheduler.context import Context
 from stowplan.scheduler.deadlines import Deadlines
 
-TIMEOUT_S = 600.0
-"""How long a plugin's work may take, unless its `perform_timeout_s` says otherwise."""
-
 
 class Work(msgspec.Struct, frozen=True):
     """All that a plugin's `perform` is told: what the driver's `ctx` is made of."""
@@ -47,7 +44,8 @@ class Works:
     def start(self, member: Member, point: str, pod: Pod, node_name: str, state: CycleState) -> int:
         """Ask for a plugin's work; returns its number."""
         context = self._context
-        timeout_s = float(getattr(member.plugin, "perform_timeout_s", TIMEOUT_S))
+        usual = context.options.work_timeout_s
+        timeout_s = float(getattr(member.plugin, "perform_timeout_s", usual))
         effect = context.outbox.prepare(member, point, pod, node_name, timeout_s)
         self._works[effect] = Work(
             member.plugin, member.name, point, pod, node_name, state, timeout_s

@@ -7,13 +7,14 @@ observed of one attempt of the original: verdicts, reasons, scores, preemption a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from stowplan import config
-from stowplan.assembly import DEFAULT_PLUGINS, registry
+from stowplan.assembly import registered
 from stowplan.columns.nodetable import table_of
 from stowplan.cycle.attempt import Attempt, filter_pod, score_pod
 from stowplan.cycle.decide import nominated_row, post_filter
@@ -23,6 +24,7 @@ from stowplan.objects.codec import decode
 from stowplan.objects.meta import Object, Value
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
+from stowplan.objects.scv import Scv
 from stowplan.objects.storage import (
     CSIDriver,
     CSINode,
@@ -68,6 +70,7 @@ class AttemptCase(Value, frozen=True, gc=True):
     csi_storage_capacities: tuple[CSIStorageCapacity, ...] = ()
     volume_attachments: tuple[VolumeAttachment, ...] = ()
     pdbs: tuple[PodDisruptionBudget, ...] = ()
+    scvs: tuple[Scv, ...] = ()
     profile: dict[str, Any] | None = None
     feature_gates: dict[str, bool] = {}
 
@@ -87,6 +90,7 @@ class AttemptCase(Value, frozen=True, gc=True):
             self.csi_storage_capacities,
             self.volume_attachments,
             self.pdbs,
+            self.scvs,
         )
         return World(value for kind in kinds for value in kind)
 
@@ -105,12 +109,13 @@ def read_case(line: bytes | str) -> AttemptCase:
     return decode(text, AttemptCase)
 
 
-def answer(case: AttemptCase, *, columns: bool = True) -> Answer:
+def answer(case: AttemptCase, *, columns: bool = True, plugins: Sequence[type[Any]] = ()) -> Answer:
     """The answer to one case; raises ConfigError and QuantityError for a bad one.
 
-    columns: False asks every rule node by node; the answer is the same.
+    columns: False asks every rule node by node; the answer is the same. plugins: take part beside
+    the default ones, unless the case's profile disables them.
     """
-    framework = framework_of(case, columns=columns)
+    framework = framework_of(case, columns=columns, plugins=plugins)
     gate = framework.run_pre_enqueue(case.pod)
     if not gate.is_success:
         return {"outcome": "gated", "preEnqueue": {"plugin": gate.plugin, **_status(gate)}}
@@ -119,13 +124,15 @@ def answer(case: AttemptCase, *, columns: bool = True) -> Answer:
     return answer_of(filter_pod(case.pod, snapshot, framework))
 
 
-def framework_of(case: AttemptCase, *, columns: bool = True) -> Framework:
+def framework_of(
+    case: AttemptCase, *, columns: bool = True, plugins: Sequence[type[Any]] = ()
+) -> Framework:
     """The framework that decides the case's pod; raises ConfigError."""
-    full = registry()
+    full, defaults = registered(plugins, "" if case.profile is None else str(case.profile))
     if case.profile is None:
-        configuration = config.default(full, DEFAULT_PLUGINS)
+        configuration = config.default(full, defaults)
     else:
-        configuration = config.from_tree(case.profile, case.id, full, DEFAULT_PLUGINS, body=True)
+        configuration = config.from_tree(case.profile, case.id, full, defaults, body=True)
     gates = FeatureGates.of(case.feature_gates, case.id)
     name = case.pod.spec.scheduler_name
     if name not in configuration.profiles:

@@ -6,6 +6,7 @@ import gc
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 
 import msgspec
@@ -32,7 +33,8 @@ class Cluster(msgspec.Struct):
 
     pods: bound, pending and finished, in the order of their files. objects: the other kinds.
     ignored: kind -> how many objects of it were passed over, as scheduling does not read it.
-    notes: what a user should know about the model.
+    notes: what a user should know about the model. inputs: file -> SHA-256 of its content,
+    unpacked.
     """
 
     nodes: list[Node]
@@ -40,6 +42,7 @@ class Cluster(msgspec.Struct):
     objects: list[Object] = []
     ignored: dict[str, int] = {}
     notes: list[str] = []
+    inputs: dict[str, str] = {}
 
     def table(self) -> NodeTable:
         """A fresh table of the nodes and the pods that are bound to them."""
@@ -107,9 +110,11 @@ class _Reading:
         self.inventory = Inventory()
         self.trace = OpenB()
         self.notes: list[str] = []
+        self.inputs: dict[str, str] = {}
 
     def take(self, file: File) -> None:
         """Take in a file; raises InputError."""
+        self.inputs[file.source] = sha256(file.data).hexdigest()
         if _is_csv(file):
             self._take_csv(file)
             return
@@ -152,6 +157,7 @@ class _Reading:
             objects=population.objects,
             ignored=dict(sorted(self.inventory.ignored.items())),
             notes=self.notes,
+            inputs=self.inputs,
         )
 
 

@@ -4,40 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-from stowplan.assembly import configuration_of, frameworks_for
+from stowplan.assembly import frameworks_for
+from stowplan.assembly.deciders import Deciders
 from stowplan.cycle.explanation import Explanation
 from stowplan.cycle.explanation import explain as explain_attempt
 from stowplan.framework import Framework, Nominations, Snapshot
 from stowplan.framework.problems import did_you_mean
 from stowplan.objects.pod import Pod
 from stowplan.sim.cluster import Cluster, read_cluster
-from stowplan.sim.files import read_text
+from stowplan.sim.deciders import ConfigSource, read_deciders
 from stowplan.sim.input_error import InputError
-from stowplan.sim.plugins import plugin_classes
+from stowplan.sim.plugins import PluginSource
 
 
 def explain(
     pod: str,
     cluster: Cluster | str | Path | Iterable[str | Path],
     *,
-    config: str | Path | None = None,
-    plugins: Iterable[type[Any] | str | Path] = (),
+    config: ConfigSource | Deciders | None = None,
+    plugins: Iterable[PluginSource] = (),
     profile: str | None = None,
 ) -> Explanation:
     """Explain a pod by `NAMESPACE/NAME`, node by node.
 
-    cluster: what `read_cluster` reads, or a Cluster. config: a configuration file. plugins:
+    cluster: what `read_cluster` reads, or a Cluster. config: configuration files. plugins:
     classes or files. profile: a scheduler name that decides instead of the pod's own. Pods that
     carry a nomination count as the original counts them. A placed pod is judged as if it were to
     be placed now. Raises InputError, ConfigError and ContractError.
     """
     world = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
-    found = _found(pod, world)
-    text = None if config is None else read_text(config)
-    configuration, full = configuration_of(text, str(config), plugin_classes(plugins))
-    built = frameworks_for(configuration, full)
+    found = found_pod(pod, world)
+    deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins)
+    built = frameworks_for(deciders.configuration, deciders.registry)
     framework = _framework(profile or found.spec.scheduler_name, built)
     table = world.table()
     if found.node_name and not found.is_finished:
@@ -47,7 +46,8 @@ def explain(
     return explain_attempt(found, snapshot, framework)
 
 
-def _found(key: str, cluster: Cluster) -> Pod:
+def found_pod(key: str, cluster: Cluster) -> Pod:
+    """The pod of a cluster by key; raises InputError."""
     pod = next((p for p in cluster.pods if p.key == key), None)
     if pod is None:
         hint = did_you_mean(key, (p.key for p in cluster.pods))
@@ -57,6 +57,9 @@ def _found(key: str, cluster: Cluster) -> Pod:
 
 
 def _framework(name: str, built: dict[str, Framework]) -> Framework:
+    if not built:
+        wanted = "a profile; what sessions decide is explained by explain_job()"
+        raise InputError("config", "", "actions and tiers only", wanted)
     if name not in built:
         raise InputError("profile", "", repr(name), f"one of {', '.join(sorted(built))}")
     return built[name]

@@ -3,7 +3,9 @@
 A pod asks for `stowplan.dev/gpu-milli`, thousandths of cards, and besides for `nvidia.com/gpu` when
 it takes whole cards; a node offers both. The model of a node's cards is its label
 `nvidia.com/gpu.product`, as NVIDIA's feature discovery sets it, and a pod that names models
-requires one of them by node affinity. Times become creation timestamps, counted from 1970.
+requires one of them by node affinity. Times become creation timestamps, counted from 1970, and an
+annotation that says how long a pod runs: from when it was scheduled, or, where it never was, from
+its creation, until it was deleted.
 
 Differs: which card of a node a pod gets is not modelled, so shares of several cards add up.
 
@@ -35,6 +37,7 @@ from stowplan.objects.selectors import (
     label_value_errors,
 )
 from stowplan.sim.input_error import InputError
+from stowplan.sim.world import RUN_ANNOTATION
 
 GPU_MILLI = "stowplan.dev/gpu-milli"
 GPU = "nvidia.com/gpu"
@@ -160,7 +163,15 @@ class OpenB:
         spec = self._specs.get(shape)
         if spec is None:
             spec = self._specs[shape] = _spec(*shape)
-        meta = ObjectMeta(name=row.text("name"), creation_timestamp=row.time("creation_time"))
+        created, deleted = row.time("creation_time"), row.time("deletion_time")
+        began = row.time("scheduled_time") or created
+        annotations = {}
+        if deleted is not None and began is not None:
+            runs = max(deleted - began, datetime.timedelta(0))
+            annotations[RUN_ANNOTATION] = str(runs.total_seconds()).removesuffix(".0")
+        meta = ObjectMeta(
+            name=row.text("name"), creation_timestamp=created, annotations=annotations
+        )
         return Pod(metadata=meta, spec=spec)
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
-from stowplan.assembly import DEFAULT_PLUGINS, registry
+from stowplan.assembly import registered
 from stowplan.columns.nodetable import NodeTable
 from stowplan.config import default, from_tree
 from stowplan.cycle.attempt import Attempt, filter_pod, score_pod
@@ -70,17 +71,22 @@ def read_case(line: bytes) -> SequenceCase:
     return decode(line, SequenceCase)
 
 
-def answer(case: SequenceCase, *, columns: bool = True) -> Answer:
-    """The answer to one case; raises ConfigError and QuantityError for a bad one."""
-    return Sequence(case, columns=columns).run()
+def answer(
+    case: SequenceCase, *, columns: bool = True, plugins: Iterable[type[Any]] = ()
+) -> Answer:
+    """The answer to one case; raises ConfigError and QuantityError for a bad one.
+
+    plugins: take part beside the default ones, unless the case's profile disables them.
+    """
+    return Sequence(case, columns=columns, plugins=plugins).run()
 
 
-def _framework(case: SequenceCase, *, columns: bool) -> Framework:
-    full = registry()
+def _framework(case: SequenceCase, *, columns: bool, plugins: Iterable[type[Any]]) -> Framework:
+    full, defaults = registered(plugins, "" if case.profile is None else str(case.profile))
     configuration = (
-        default(full, DEFAULT_PLUGINS)
+        default(full, defaults)
         if case.profile is None
-        else from_tree(case.profile, case.id, full, DEFAULT_PLUGINS, body=True)
+        else from_tree(case.profile, case.id, full, defaults, body=True)
     )
     (profile,) = configuration.profiles.values()
     return Framework(profile, full, FeatureGates(), columns=columns)
@@ -89,9 +95,11 @@ def _framework(case: SequenceCase, *, columns: bool) -> Framework:
 class Sequence:
     """The state between the steps of one case."""
 
-    def __init__(self, case: SequenceCase, *, columns: bool = True) -> None:
+    def __init__(
+        self, case: SequenceCase, *, columns: bool = True, plugins: Iterable[type[Any]] = ()
+    ) -> None:
         self.case = case
-        self.framework = _framework(case, columns=columns)
+        self.framework = _framework(case, columns=columns, plugins=plugins)
         self.table = NodeTable()
         for node in case.nodes:
             self.table.add_node(node)

@@ -1,125 +1,196 @@
-"""simulate(): places the waiting pods of a cluster, one after the other.
+"""simulate(): what a scheduler makes of the waiting pods of a cluster.
 
-Pods come in the order of their arrival; each is decided on all nodes, and a placed pod counts for
-the next one. Nobody leaves, so PostFilter (preemption) is left out: nobody would go.
-
-Differs: the original's queue sorts by priority first, tries refused pods again and preempts.
+Without a replay the pods come one after the other, each is tried once, and nobody leaves: a fill.
+With one they come and leave in virtual time, and the scheduler does all that it does.
 """
 
 from __future__ import annotations
 
-import platform
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from stowplan import config as configuration_files
-from stowplan._version import __version__
-from stowplan.assembly import configuration_of, frameworks_for
-from stowplan.columns import NodeTable
+from stowplan.assembly.build import machine_for
 from stowplan.config import Configuration
-from stowplan.cycle import Decision, Turn, decide
-from stowplan.framework import CycleState, Framework, Nominations, Snapshot, Status
+from stowplan.framework import Registry
 from stowplan.framework.problems import did_you_mean
-from stowplan.objects.pod import Pod
-from stowplan.plugins.volume_binding import VolumeBinding
+from stowplan.objects.pod import Pod, PodSpec
+from stowplan.sim.agenda import SECOND, in_seconds
 from stowplan.sim.cluster import Cluster, read_cluster
-from stowplan.sim.files import read_text
+from stowplan.sim.deciders import ConfigSource, config_files, read_deciders
+from stowplan.sim.files import read_bytes
+from stowplan.sim.fill import Fill
 from stowplan.sim.input_error import InputError
 from stowplan.sim.outputs import write_files
-from stowplan.sim.plugins import plugin_classes
+from stowplan.sim.placement import Placement
+from stowplan.sim.plugins import PluginSource
+from stowplan.sim.replay import Replay, ReplayOptions, last_arrival
+from stowplan.sim.resize import resized
+from stowplan.sim.series import Series, Sizes
+from stowplan.sim.stays import stayed
+from stowplan.sim.summary import ORDER_NOTE, TIMES_NOTE, VOLUMES_NOTE, replayed, sha256, summarised
 from stowplan.sim.workload import generate
+from stowplan.sim.world import RUN_ANNOTATION
 
 PLACEMENTS = "placements.jsonl"
 SUMMARY = "summary.json"
-WAITING = "waiting on permit, which is not simulated yet"
-ORDER_NOTE = "pods are tried once, in order of arrival; priority and preemption do not count yet"
-EXTENDERS_NOTE = "extenders are not simulated yet: nobody is asked"
-VOLUMES_NOTE = "volumes count as bound once a pod is placed; provisioning is not simulated"
+SERIES = "series.csv"
+WORTH_PODS = 2000
+"""With more pods a replay has compiled kernels decide from the first one on."""
+SAMPLES = 1000
+"""How often the state is written down while pods arrive, where nobody says."""
 
 Progress = Callable[[int, int], None]
-"""Called with (pods done, pods in all)."""
-
-_PROGRESS_EVERY = 50
-
-
-class Placement(msgspec.Struct, frozen=True):
-    """What became of a pod.
-
-    node: "" when it went nowhere. reason: why, without numbers, so that pods can be counted by
-    it. message: the text that users of a cluster read.
-    """
-
-    pod: str
-    node: str = ""
-    reason: str = ""
-    message: str = ""
+"""Called with (pods done, pods in all), of a fill."""
+Tick = Callable[[int, int, float], None]
+"""Called with (bindings, pods that wait, virtual seconds), of a replay."""
 
 
 class Simulation(msgspec.Struct):
     """What became of all pods, in the order of their arrival.
 
-    summary: see `summarised`; `pods_per_s` in it is the one figure that differs between two runs
-    with the same seed, and is not written to files.
+    summary: see `summarised` and `replayed`; `pods_per_s` in it is the one figure that differs
+    between two runs with the same seed, and is not written to files. series: of a replay, as CSV.
     """
 
     placements: list[Placement]
     summary: dict[str, Any]
+    series: bytes = b""
 
-    def write(self, directory: str | Path) -> None:
-        """Write placements.jsonl and summary.json; raises InputError when that cannot be done."""
+    def files(self) -> dict[str, bytes]:
+        """The result files by name."""
         lasting = {key: value for key, value in self.summary.items() if key != "pods_per_s"}
         lines = (msgspec.json.encode(placement) + b"\n" for placement in self.placements)
-        text = msgspec.json.format(msgspec.json.encode(lasting), indent=2) + b"\n"
-        write_files(directory, {PLACEMENTS: b"".join(lines), SUMMARY: text})
+        found = {PLACEMENTS: b"".join(lines), SUMMARY: as_json(lasting)}
+        return found | ({SERIES: self.series} if self.series else {})
+
+    def write(self, directory: str | Path) -> None:
+        """Write the files; raises InputError when that cannot be done."""
+        write_files(directory, self.files())
+
+
+def as_json(tree: dict[str, Any]) -> bytes:
+    """A tree as a file of JSON."""
+    return msgspec.json.format(msgspec.json.encode(tree), indent=2) + b"\n"
 
 
 def simulate(
     cluster: Cluster | str | Path | Iterable[str | Path] | None = None,
     *,
-    config: Configuration | str | Path | None = None,
-    plugins: Iterable[type[Any] | str | Path] = (),
+    config: Configuration | ConfigSource | None = None,
+    plugins: Iterable[PluginSource] = (),
     seed: int = 0,
     profile: str | None = None,
+    node_count: int | None = None,
+    replay: ReplayOptions | None = None,
     on_progress: Progress | None = None,
+    on_tick: Tick | None = None,
 ) -> Simulation:
     """Place the pending pods of a cluster and say what became of each.
 
     cluster: files and directories as for `--cluster`, or a Cluster; None: a generated
-    workload. config: a KubeSchedulerConfiguration, or its file. plugins: classes, or files that
-    define some. seed: of the generated workload and of ties between nodes. profile: let this
-    one decide every pod. Raises InputError, ConfigError and ContractError.
+    workload. config: a Configuration, or its files. plugins: classes, decorated
+    functions, or files that define some. seed: of the generated workload, of ties between nodes and
+    of all else that is drawn. profile: let this one decide every pod. node_count: shrink or grow
+    the cluster. replay: let pods come and leave by their times; None: fill. Raises InputError,
+    ConfigError and ContractError.
     """
     given: object = config
-    if not isinstance(given, Configuration | str | Path | None):
-        wanted = "a file name or a Configuration"
+    if not isinstance(given, Configuration | str | Path | list | tuple | None):
+        wanted = "file names or a Configuration"
         raise InputError("config", "", f"a {type(given).__name__}", wanted)
     if seed < 0:
         raise InputError("seed", "", str(seed), "a whole number from 0 up")
-    configuration, frameworks = _deciders(config, plugins)
+    sources: list[PluginSource] = [plugins] if isinstance(plugins, str | Path) else list(plugins)
+    configuration, registry = _deciders(config, sources)
     if profile is not None:
         _check_profile(profile, configuration)
     world = _cluster(cluster, seed)
-    run = _Run(world, frameworks, np.random.default_rng(seed), profile)
-    pending = world.pending()
-    placements = []
+    if node_count is not None:
+        world = resized(world, node_count)
+    digest = configuration_files.digest(configuration)
+    configuration = _asking_no_extender(configuration)
+    if profile is not None:
+        world = _all_by(profile, world)
+    dice = np.random.default_rng(seed)
     began = time.perf_counter()
-    for done, pod in enumerate(pending):
-        if on_progress is not None and done % _PROGRESS_EVERY == 0:
-            on_progress(done, len(pending))
-        placements.append(run.place(pod))
+    if replay is None:
+        result = _filled(world, configuration, registry, dice, on_progress)
+    else:
+        result = _replayed(world, configuration, registry, dice, replay, seed, on_tick)
     elapsed_s = time.perf_counter() - began
-    if on_progress is not None:
-        on_progress(len(pending), len(pending))
-    summary = summarised(world, placements, run.table, configuration, seed)
-    summary["notes"] += run.notes()
-    summary["pods_per_s"] = round(len(pending) / elapsed_s, 1) if elapsed_s and pending else 0.0
+    result.summary |= {"seed": seed, "configuration": digest}
+    files = [plugin for plugin in sources if isinstance(plugin, str | Path)]
+    result.summary["plugins"] = {str(file): sha256(read_bytes(file)) for file in files}
+    n_pods = len(result.placements)
+    result.summary["pods_per_s"] = round(n_pods / elapsed_s, 1) if elapsed_s and n_pods else 0.0
+    return result
+
+
+def _filled(
+    cluster: Cluster,
+    configuration: Configuration,
+    registry: Registry,
+    dice: np.random.Generator,
+    on_progress: Progress | None,
+) -> Simulation:
+    # Nobody leaves, so preemption is left out: nobody would go.
+    configuration = without_post_filter(configuration)
+    machine = machine_for(configuration, registry, dice=dice)
+    fill = Fill(cluster, machine)
+    placements = fill.place_all(cluster.pending(), on_progress)
+    summary = summarised(cluster, placements, machine.cache.nodes, configuration)
+    summary["notes"].append(ORDER_NOTE)
+    if any(RUN_ANNOTATION in pod.metadata.annotations for pod in cluster.pods):
+        summary["notes"].append(TIMES_NOTE)
+    if fill.volumes.has_served:
+        summary["notes"].append(VOLUMES_NOTE)
     return Simulation(placements, summary)
+
+
+def _replayed(
+    cluster: Cluster,
+    configuration: Configuration,
+    registry: Registry,
+    dice: np.random.Generator,
+    options: ReplayOptions,
+    seed: int,
+    on_tick: Tick | None,
+) -> Simulation:
+    engine = "compiled" if len(cluster.pending()) > WORTH_PODS else "auto"
+    machine = machine_for(configuration, registry, dice=dice, engine=engine)
+    run = Replay(cluster, machine, options, seed)
+    series = Series(Sizes(cluster.pending()))
+
+    def on_sample(now: int) -> None:
+        series.take(now, machine.queue, len(machine.bindings), machine.cache.nodes)
+        if on_tick is not None:
+            on_tick(run.binds, run.n_waiting, in_seconds(now))
+
+    run.run(on_sample, _sample_every(cluster, options))
+    placements = [stayed(stay, run) for stay in run.stays.values() if not stay.was_there]
+    summary = summarised(cluster, list(placements), machine.cache.nodes, configuration)
+    summary |= replayed(run, series, options)
+    if run.volumes.has_served:
+        summary["notes"].append(VOLUMES_NOTE)
+    return Simulation(list(placements), summary, series.csv())
+
+
+def _sample_every(cluster: Cluster, options: ReplayOptions) -> int:
+    """Nanoseconds between two samples, at least a millisecond."""
+    every_s = options.sample_s
+    if every_s is None:
+        over_s = last_arrival(cluster, options.speedup) or 3600.0
+        if options.until_s is not None:
+            over_s = min(over_s, options.until_s)
+        every_s = over_s / SAMPLES
+    return max(round(every_s * SECOND), SECOND // 1000)
 
 
 def _cluster(cluster: Cluster | str | Path | Iterable[str | Path] | None, seed: int) -> Cluster:
@@ -128,27 +199,49 @@ def _cluster(cluster: Cluster | str | Path | Iterable[str | Path] | None, seed: 
     return generate(seed=seed) if cluster is None else read_cluster(cluster)
 
 
+def _all_by(profile: str, cluster: Cluster) -> Cluster:
+    """The cluster, its pending pods decided by one profile; those of a template still share it."""
+    specs: dict[int, PodSpec] = {}
+    pods: list[Pod] = []
+    for pod in cluster.pods:
+        if not pod.node_name:
+            spec = specs.get(id(pod.spec))
+            if spec is None:
+                spec = specs[id(pod.spec)] = replace(pod.spec, scheduler_name=profile)
+            pod = replace(pod, spec=spec)
+        pods.append(pod)
+    return replace(cluster, pods=pods)
+
+
 def _deciders(
-    config: Configuration | str | Path | None, plugins: Iterable[type[Any] | str | Path]
-) -> tuple[Configuration, dict[str, Framework]]:
-    """The configuration, and a framework per scheduler name."""
-    classes = plugin_classes(plugins)
-    is_file = isinstance(config, str | Path)
-    text = read_text(config) if isinstance(config, str | Path) else None
-    source = str(config) if is_file else "default configuration"
-    configuration, registry = configuration_of(text, source, classes)
+    config: Configuration | ConfigSource | None, plugins: list[PluginSource]
+) -> tuple[Configuration, Registry]:
+    """The configuration, and the registry of its plugins."""
     if isinstance(config, Configuration):
-        configuration = config
-    return configuration, frameworks_for(without_post_filter(configuration), registry)
+        return config, read_deciders(None, plugins).registry
+    deciders = read_deciders(config, plugins)
+    if not deciders.configuration.profiles:
+        wanted = "profiles: sessions are not simulated yet"
+        raise InputError(", ".join(config_files(config)), "", "actions and tiers only", wanted)
+    return deciders.configuration, deciders.registry
+
+
+def _asking_no_extender(configuration: Configuration) -> Configuration:
+    """The configuration, its extenders still looking after their resources, but not asked."""
+    extenders = tuple(
+        replace(one, filter_verb="", prioritize_verb="", preempt_verb="", bind_verb="")
+        for one in configuration.extenders
+    )
+    return replace(configuration, extenders=extenders) if extenders else configuration
 
 
 def without_post_filter(configuration: Configuration) -> Configuration:
     """The configuration without preemption: nobody would evict its victims."""
     profiles = {
-        name: msgspec.structs.replace(profile, points={**profile.points, "postFilter": ()})
+        name: replace(profile, points={**profile.points, "postFilter": ()})
         for name, profile in configuration.profiles.items()
     }
-    return msgspec.structs.replace(configuration, profiles=profiles)
+    return replace(configuration, profiles=profiles)
 
 
 def _check_profile(profile: str, configuration: Configuration) -> None:
@@ -157,139 +250,3 @@ def _check_profile(profile: str, configuration: Configuration) -> None:
         hint = did_you_mean(profile, known)
         wanted = f"one of {', '.join(known)}" + (f" ({hint})" if hint else "")
         raise InputError(configuration.source, "profile", repr(profile), wanted)
-
-
-class _Run:
-    """A cluster that fills up."""
-
-    def __init__(
-        self,
-        cluster: Cluster,
-        frameworks: dict[str, Framework],
-        dice: np.random.Generator,
-        profile: str | None,
-    ) -> None:
-        self.frameworks = frameworks
-        self.profile = profile
-        self.dice = dice
-        self.turn = Turn()
-        self.table = cluster.table()
-        self.has_volumes = False
-        nominated = (pod for pod in cluster.pending() if pod.status.nominated_node_name)
-        self.snapshot = Snapshot(self.table, cluster.world(), Nominations(nominated))
-
-    def place(self, pod: Pod) -> Placement:
-        """Decide a pod and count it where it goes."""
-        name = self.profile or pod.spec.scheduler_name
-        framework = self.frameworks.get(name)
-        if framework is None:
-            return _nowhere(pod, f"no profile has the schedulerName {name!r}")
-        gate = framework.run_pre_enqueue(pod)
-        if not gate.is_success:
-            return _nowhere(pod, gate.message)
-        self.table.refresh()
-        decision = decide(pod, self.snapshot, framework, self.dice, self.turn)
-        if decision.node_name:
-            return self._bind(pod, decision, framework)
-        # Sorted by text: the counts of the message differ from pod to pod, the reasons do not.
-        reasons = decision.near_misses or tuple(decision.reasons)
-        return _nowhere(pod, "; ".join(reasons), decision.message)
-
-    def _bind(self, pod: Pod, decision: Decision, framework: Framework) -> Placement:
-        """Walk the points after the choice; a refusal takes the pod off the node again."""
-        node, state = decision.node_name, decision.state
-        assert state is not None, decision
-        self.table.add_pod(pod, node)
-        refusal = self._carry_out(pod, node, state, framework)
-        if refusal is None:
-            self.snapshot.nominations.drop(pod.uid)
-            framework.run_post_bind(pod, node, state)
-            return Placement(pod.key, node)
-        framework.run_unreserve(pod, node, state)
-        self.table.remove_pod(pod.uid)
-        return _nowhere(pod, refusal)
-
-    def _carry_out(
-        self, pod: Pod, node: str, state: CycleState, framework: Framework
-    ) -> str | None:
-        """Reserve, Permit, PreBind and Bind; returns why not, None when all went well."""
-        status = framework.run_reserve(pod, node, state)
-        if not status.is_success:
-            return status.message
-        permit = framework.run_permit(pod, node, state)
-        if not isinstance(permit, Status):
-            return f"{', '.join(permit)}: {WAITING}"
-        if not permit.is_success:
-            return permit.message
-        status = framework.run_pre_bind(pod, node, state)
-        if not status.is_success:
-            return status.message
-        status = framework.run_bind(pod, node, state)
-        if not status.is_success:
-            return status.message or "no Bind plugin took the pod"
-        self._bind_volumes(framework, state)
-        return None
-
-    def _bind_volumes(self, framework: Framework, state: CycleState) -> None:
-        """Let the next pods see which volumes and claims this one took."""
-        member = framework.members.get(VolumeBinding.name)
-        reserved = None if member is None else member.plugin.reserved(state)
-        if reserved is not None and not reserved.is_empty:
-            self.has_volumes = True
-            reserved.apply(self.snapshot.world)
-
-    def notes(self) -> list[str]:
-        """What a user should know of how it was done."""
-        return [ORDER_NOTE, VOLUMES_NOTE] if self.has_volumes else [ORDER_NOTE]
-
-
-def _nowhere(pod: Pod, reason: str, message: str = "") -> Placement:
-    return Placement(pod.key, "", reason, message or reason)
-
-
-def summarised(
-    cluster: Cluster,
-    placements: list[Placement],
-    table: NodeTable,
-    configuration: Configuration,
-    seed: int,
-) -> dict[str, Any]:
-    """The figures of a run.
-
-    failed: reason -> pods, the commonest first. bound: pods that had a node before. utilisation:
-    resource -> what is requested and offered after the run, base units (milli-CPU, bytes, counts),
-    and the share. ignored: kind -> objects of the files that were passed over.
-    """
-    failed = Counter(p.reason for p in placements if not p.node)
-    notes = list(cluster.notes)
-    if configuration.extenders:
-        notes.append(EXTENDERS_NOTE)
-    return {
-        "seed": seed,
-        "versions": {
-            "stowplan": __version__,
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-        },
-        "configuration": configuration_files.digest(configuration),
-        "nodes": table.n_nodes,
-        "bound": len(cluster.bound()),
-        "pods": len(placements),
-        "placed": sum(1 for p in placements if p.node),
-        "failed": dict(sorted(failed.items(), key=lambda item: (-item[1], item[0]))),
-        "utilisation": _utilisation(table),
-        "ignored": cluster.ignored,
-        "notes": notes,
-    }
-
-
-def _utilisation(table: NodeTable) -> dict[str, dict[str, float]]:
-    """What the nodes offer and what is requested of it, by resource."""
-    found = {}
-    for name in table.resources.values:
-        offered = int(table.allocatable(name).sum())
-        taken = table.pod_count if name == "pods" else table.requested(name)
-        requested = int(taken.sum())
-        share = round(requested / offered, 6) if offered else 0.0
-        found[name] = {"requested": requested, "allocatable": offered, "share": share}
-    return dict(sorted(found.items()))

@@ -3,15 +3,19 @@
 The shapes are made up after what such clusters report: a few large sizes of machines, GPU pools
 behind taints, services of many small replicas, batch jobs in bursts, training runs that take whole
 machines. The cluster is a little too small and some of the pods ask for what is not there, so that
-the outcome has something to say.
+the outcome has something to say. The groups arrive over a day, and what is no service runs for a
+while and ends.
 """
 
 from __future__ import annotations
 
+import datetime
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from stowplan.objects.codec import convert
 from stowplan.objects.meta import Object, ObjectMeta, OwnerReference
@@ -20,6 +24,7 @@ from stowplan.objects.pod import Pod, PodSpec
 from stowplan.objects.selectors import LabelSelector
 from stowplan.objects.workload import Namespace, ReplicaSet, Service, ServiceSpec, WorkloadSpec
 from stowplan.sim.cluster import Cluster
+from stowplan.sim.world import RUN_ANNOTATION
 
 ZONES = ("zone-a", "zone-b", "zone-c")
 ZONE_LABEL = "topology.kubernetes.io/zone"
@@ -27,6 +32,10 @@ POOL_LABEL = "stowplan.dev/pool"
 GPU = "nvidia.com/gpu"
 GPU_MODEL = "nvidia.com/gpu.product"
 MIB = 2**20
+DAY_S = 86_400
+RUN_S = 2_400
+"""Half of what is no service runs for less than this."""
+DAWN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 Tree = dict[str, Any]
 
@@ -89,6 +98,7 @@ def generate(n_nodes: int = 1000, n_pods: int = 5000, seed: int = 0) -> Cluster:
     dice = np.random.default_rng(seed)
     nodes = list(_nodes(n_nodes, dice))
     pods, objects = _pods(n_pods, dice)
+    pods = list(_timed(pods, np.random.default_rng([seed, 1])))
     notes = [f"generated workload: {n_nodes} nodes, {n_pods} pods, seed {seed}"]
     return Cluster(nodes=nodes, pods=pods, objects=objects, notes=notes)
 
@@ -288,6 +298,25 @@ def _pods(n_pods: int, dice: np.random.Generator) -> tuple[list[Pod], list[Objec
         pods += _replicas(made, specs[template.name], size)
         group += 1
     return pods, objects
+
+
+def _timed(pods: list[Pod], dice: np.random.Generator) -> Iterator[Pod]:
+    """The pods with the time of their arrival, and how long they run if they are no service."""
+    services = {template.name for template in TEMPLATES if template.is_service}
+    groups = [pod.name.rpartition("-")[0] for pod in pods]
+    gap_s = DAY_S / max(len(set(groups)), 1)
+    at_s, last = 0.0, ""
+    for pod, group in zip(pods, groups, strict=True):
+        if group != last:
+            at_s += dice.exponential(gap_s)
+            last = group
+        created = DAWN + datetime.timedelta(seconds=round(at_s))
+        annotations = {}
+        runs_s = round(dice.lognormal(math.log(RUN_S), 1.0))
+        if group.rpartition("-")[0] not in services:
+            annotations[RUN_ANNOTATION] = str(runs_s)
+        meta = replace(pod.metadata, creation_timestamp=created, annotations=annotations)
+        yield replace(pod, metadata=meta)
 
 
 def _group(name: str, namespace: str, labels: dict[str, str], size: int) -> ReplicaSet:

@@ -4,6 +4,7 @@ Needs nothing beyond what Stowplan itself does; only `stowplan.testing.strategie
 (`pip install 'stowplan[testing]'`).
 """
 
+from stowplan.testing.check_batch_policy import BatchCheck, batch_checks, check_batch_policy
 from stowplan.testing.check_plugin import Check, CheckFailed, check_plugin, checks
 from stowplan.testing.contents import contents, differences
 from stowplan.testing.draw import DrawError, Drawing, draw
@@ -11,6 +12,7 @@ from stowplan.testing.generate import Scene, scene
 from stowplan.testing.make import MakeError, affinity, container, node, pod, spread, term
 
 __all__ = [
+    "BatchCheck",
     "Check",
     "CheckFailed",
     "DrawError",
@@ -18,6 +20,8 @@ __all__ = [
     "MakeError",
     "Scene",
     "affinity",
+    "batch_checks",
+    "check_batch_policy",
     "check_plugin",
     "checks",
     "container",

@@ -9,8 +9,8 @@
     def test_my_plugin(check):
         check()
 
-Each check builds clusters by seeded dice and asks the plugin, alone, as the engine would. What is
-not checked: that the events which a plugin registers for can turn its refusals.
+Each check builds clusters by seeded dice and asks the plugin, alone, as the engine would. What a
+plugin keeps elsewhere than on nodes, pods and the objects that `Scene` has is not tried.
 """
 
 from __future__ import annotations
@@ -31,12 +31,19 @@ from stowplan.framework import (
     QueuedPod,
     Snapshot,
     World,
+    plugin_of,
 )
 from stowplan.framework.points import points_of
 from stowplan.objects.codec import encode
 from stowplan.objects.pod import Pod
+from stowplan.testing.after_choice import (
+    permit_answers_can_be_carried_out,
+    what_if_is_as_what_is,
+    what_is_reserved_can_be_given_back,
+)
 from stowplan.testing.contents import contents, differences
 from stowplan.testing.dice import number
+from stowplan.testing.heard_events import changes_that_help_are_heard
 from stowplan.testing.trial import Answers, Trial, answers, disagreement
 
 SEEDS = range(12)
@@ -87,7 +94,7 @@ class Check:
 
 
 def check_plugin(
-    plugin: type[Any],
+    plugin: Callable[..., Any],
     args: Any = None,
     *,
     seeds: Iterable[int] = SEEDS,
@@ -95,14 +102,15 @@ def check_plugin(
 ) -> None:
     """Run every check; raises CheckFailed at the first that fails.
 
-    args: what the plugin is configured with, None for its defaults.
+    plugin: a class, or a function under `@score`, `@filter` or `@priority`. args: what the plugin
+    is configured with, None for its defaults.
     """
     for check in checks(plugin, args, seeds=seeds, gates=gates):
         check()
 
 
 def checks(
-    plugin: type[Any],
+    plugin: Callable[..., Any],
     args: Any = None,
     *,
     seeds: Iterable[int] = SEEDS,
@@ -110,13 +118,14 @@ def checks(
 ) -> list[Check]:
     """The checks that concern a plugin, to run one by one: an argument of pytest's parametrize."""
     kept = tuple(seeds)
-    if not isinstance(getattr(plugin, "name", None), str) or not points_of(plugin):
-        story = "wanted a class with a `name` and a method of an extension point"
-        raise CheckFailed(plugin.__qualname__, "is_a_plugin", 0, story)
+    made = plugin_of(plugin)
+    if not isinstance(getattr(made, "name", None), str) or not points_of(made):
+        story = "wanted a class with a `name` and a method of an extension point, or a rule"
+        raise CheckFailed(getattr(made, "__qualname__", repr(made)), "is_a_plugin", 0, story)
     return [
-        Check(name, plugin, args, kept, gates or FeatureGates())
+        Check(name, made, args, kept, gates or FeatureGates())
         for name in CHECKS
-        if any(hasattr(plugin, method) for method in CONCERNS.get(name, ("name",)))
+        if any(hasattr(made, method) for method in CONCERNS.get(name, ("name",)))
     ]
 
 
@@ -325,6 +334,10 @@ CHECKS: dict[str, Callable[[Trial], Iterator[str]]] = {
         nothing_is_kept_between_pods,
         equal_signatures_mean_equal_answers,
         queue_order_is_strict,
+        what_if_is_as_what_is,
+        what_is_reserved_can_be_given_back,
+        permit_answers_can_be_carried_out,
+        changes_that_help_are_heard,
     )
 }
 """Every check by name, in the order in which they run."""
@@ -335,5 +348,9 @@ CONCERNS: dict[str, tuple[str, ...]] = {
     "scores_are_in_range": ("score",),
     "equal_signatures_mean_equal_answers": ("signature",),
     "queue_order_is_strict": ("less",),
+    "what_if_is_as_what_is": ("add_pod",),
+    "what_is_reserved_can_be_given_back": ("reserve",),
+    "permit_answers_can_be_carried_out": ("permit",),
+    "changes_that_help_are_heard": ("events_to_register",),
 }
 """Check -> the methods of which a plugin must have one; the others concern every plugin."""

@@ -1,0 +1,28 @@
+"""Which mends explain where sessions differ from kube-batch v0.5: a table of cases by switches.
+
+    python bench/session_switches.py FILE.jsonl.gz... [--cases]
+
+FILE: session cases. --cases: a line per case before the table.
+"""
+
+import sys
+
+from stowplan.sim.files import read_lines
+from stowplan.sim.session_cases import read_case
+from stowplan.sim.session_switches import explained, table
+
+
+def main(arguments: list[str]) -> None:
+    files = [a for a in arguments if not a.startswith("--")]
+    found = []
+    for file in files:
+        for line in read_lines(file):
+            entry = explained(read_case(line))
+            found.append(entry)
+            if "--cases" in arguments:
+                print(entry.id, *entry.switches, flush=True)
+    print(*table(found), sep="\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

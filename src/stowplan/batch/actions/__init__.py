@@ -1,0 +1,1 @@
+"""The actions that ship: what a session does, step by step."""

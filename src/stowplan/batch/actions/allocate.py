@@ -1,0 +1,165 @@
+"""allocate: give free room to pending tasks, queue by queue, job by job.
+
+A queue takes its turn once for each of its jobs, and a job gives way as soon as it is ready: what
+it has beyond its minimum it gets in later turns. What a job was given that did not become ready is
+taken back, so that it blocks nobody; what waits for room that is being freed stays promised.
+
+Source: kube-batch v0.5, actions/allocate.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stowplan.batch.amounts import Amount
+from stowplan.batch.heap import Heap
+from stowplan.batch.jobs import Job, Task, TaskStatus
+from stowplan.batch.policy import Action
+from stowplan.batch.queues import QueueInfo
+from stowplan.batch.rules import Unanswerable
+from stowplan.batch.session import Session
+from stowplan.batch.statement import Statement
+from stowplan.batch.tiers import TaskTurns
+from stowplan.batch.unfit import complaint
+
+
+class Allocate(Action):
+    """Place what fits."""
+
+    name = "allocate"
+
+    def run(self, session: Session) -> None:
+        """Serve queues until each has had its turns."""
+        as_ever = session.compat.keeps_unready
+        queues: Heap[QueueInfo] = Heap(session.hooks.queue_less)
+        jobs: dict[str, Heap[Job]] = {}
+        for job in session.jobs.values():
+            queue = session.queues.get(job.queue)
+            if queue is None or not (as_ever or TaskStatus.PENDING in job.by_status):
+                continue
+            queues.push(queue)
+            if job.queue not in jobs:
+                jobs[job.queue] = Heap(session.hooks.job_less)
+            jobs[job.queue].push(job)
+        tasks: dict[str, TaskTurns] = {}
+        while queues:
+            queue = queues.pop()
+            if session.hooks.overused(queue):
+                continue
+            waiting = jobs[queue.name]
+            if not waiting:
+                continue
+            job = waiting.pop()
+            if job.uid not in tasks:
+                tasks[job.uid] = _asking(session, job)
+            serve = _serve_as_ever if as_ever else _serve
+            if serve(session, job, tasks[job.uid]):
+                waiting.push(job)
+            queues.push(queue)
+
+
+def _asking(session: Session, job: Job) -> TaskTurns:
+    """The job's pending tasks that ask for something."""
+    as_ever = session.compat.init_only_waits
+    is_empty = session.arithmetic.is_empty
+    return session.hooks.task_turns(
+        task
+        for task in job.of(TaskStatus.PENDING).values()
+        if not (is_empty(task.ask.running) if as_ever else task.ask.is_best_effort)
+    )
+
+
+def _serve_as_ever(session: Session, job: Job, tasks: TaskTurns) -> bool:
+    """One turn of a job without a way back; True when the job is ready and may have another."""
+    while tasks:
+        task = tasks.pop()
+        job.short_by = {}
+        row = _place(session, None, job, task)
+        if row < 0:
+            if session.compat.unfit_task_ends_job:
+                return False
+            continue
+        if session.hooks.job_ready(job):
+            return True
+    return False
+
+
+def _serve(session: Session, job: Job, tasks: TaskTurns) -> bool:
+    """One turn of a job; True when the job is ready and may have another."""
+    statement = session.statement()
+    unfit: set[int] = set()
+    job.complaint, job.short_by = "", {}
+    while tasks:
+        task = tasks.pop()
+        if id(task.pod.spec) in unfit or _place(session, statement, job, task) < 0:
+            if session.compat.unfit_task_ends_job:
+                break
+            if _is_out_of_reach(session, job, len(tasks)):
+                break
+            # Tasks of the same spec would fit nowhere either.
+            unfit.add(id(task.pod.spec))
+            continue
+        if session.hooks.job_ready(job):
+            statement.commit()
+            return True
+    if session.hooks.job_ready(job):
+        statement.commit()
+    elif not session.hooks.job_pipelined(job):
+        statement.rollback()
+    return False
+
+
+def _is_out_of_reach(session: Session, job: Job, n_left: int) -> bool:
+    """True when the job will not be ready even if all its other tasks find a node."""
+    reached = job.ready_count + len(job.of(TaskStatus.PIPELINED)) + n_left
+    return reached < job.min_available and not session.hooks.job_ready(job)
+
+
+def _place(session: Session, statement: Statement | None, job: Job, task: Task) -> int:
+    """Find a node for a task and put it there; -1 when there is none."""
+    if session.compat.releasing_competes:
+        return _place_as_ever(session, statement, job, task)
+    to = session if statement is None else statement
+    row = session.choices.best(task)
+    if row >= 0:
+        to.allocate(task, row)
+        return row
+    nodes = session.working.nodes
+    row = session.choices.best(task, later=True) if nodes.has_releases else -1
+    if row >= 0:
+        job.short_by[nodes.names[row]] = _shortage(session, row, task)
+        to.pipeline(task, row)
+    elif not session.compat.fit_error_of_choice:
+        job.complaint = complaint(session, task)
+    return row
+
+
+def _place_as_ever(session: Session, statement: Statement | None, job: Job, task: Task) -> int:
+    """A node that has to free room first is as good as one that is free."""
+    nodes = session.working.nodes
+    free, later = nodes.fits(nodes.idle, task), nodes.fits(nodes.releasing, task)
+    candidates = free | later
+    if candidates.any():
+        candidates &= session.passing(task)
+    rows = np.flatnonzero(candidates)
+    try:
+        row = session.best(task, rows) if rows.shape[0] else -1
+    except Unanswerable:
+        row = -1
+    if row < 0:
+        if not session.compat.fit_error_of_choice:
+            job.complaint = complaint(session, task)
+        return -1
+    to = session if statement is None else statement
+    if free[row]:
+        to.allocate(task, row)
+        return row
+    job.short_by[nodes.names[row]] = _shortage(session, row, task)
+    if later[row]:
+        to.pipeline(task, row)
+    return row
+
+
+def _shortage(session: Session, row: int, task: Task) -> Amount:
+    idle = session.working.nodes.idle.amount(row)
+    return session.arithmetic.shortage(idle, task.ask.launching)

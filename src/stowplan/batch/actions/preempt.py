@@ -1,0 +1,167 @@
+"""preempt: within a queue, room for what is more important is made by what is less.
+
+First between jobs: a job that cannot start takes from jobs of lower priority, all in one statement,
+so that nobody is evicted for a gang that does not become complete. Then within jobs: a pending task
+takes from tasks of lower priority of its own job.
+
+Source: kube-batch v0.5, actions/preempt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+import numpy as np
+
+from stowplan.batch.actions.turns import Turns
+from stowplan.batch.actions.victims import Search, enough, held_victims, running
+from stowplan.batch.amounts import Amount
+from stowplan.batch.heap import Heap
+from stowplan.batch.jobs import Job, Task, TaskStatus
+from stowplan.batch.policy import Action
+from stowplan.batch.rules import Unanswerable
+from stowplan.batch.session import Session
+from stowplan.batch.statement import Statement
+
+REASON = "preempt"
+
+
+class Preempt(Action):
+    """Make room within queues."""
+
+    name = "preempt"
+
+    def run(self, session: Session) -> None:
+        """Between the jobs of each queue, then within jobs."""
+        turns = Turns(session)
+        self._search = Search(session)
+        self._givers = partial(self._search.givers, "preemptable")
+        queues = dict.fromkeys(
+            job.queue for job in session.jobs.values() if job.queue in session.queues
+        )
+        order = list(queues)
+        if not session.compat.intra_job_in_queue_loop:
+            heap = Heap(session.hooks.queue_less, (session.queues[name] for name in queues))
+            order = [heap.pop().name for _ in queues]
+        for name in order:
+            self._between_jobs(session, turns, name)
+            if session.compat.intra_job_in_queue_loop:
+                self._within_jobs(session, turns)
+        if not session.compat.intra_job_in_queue_loop:
+            self._within_jobs(session, turns)
+
+    def _between_jobs(self, session: Session, turns: Turns, queue: str) -> None:
+        jobs = turns.jobs.get(queue)
+        while jobs:
+            job = jobs.pop()
+            statement = session.statement()
+            assigned = False
+            tasks = turns.tasks(job)
+            while tasks:
+                if self._serve(session, statement, tasks.pop(), job, within=False):
+                    assigned = True
+                if session.hooks.job_pipelined(job) and self._is_worth(session, statement):
+                    statement.commit()
+                    break
+            if not session.hooks.job_pipelined(job) or len(statement):
+                statement.rollback()
+                continue
+            if assigned:
+                jobs.push(job)
+
+    def _within_jobs(self, session: Session, turns: Turns) -> None:
+        for job in turns.waiting:
+            tasks = turns.tasks(job)
+            while tasks:
+                statement = session.statement()
+                assigned = self._serve(session, statement, tasks.pop(), job, within=True)
+                if not self._is_worth(session, statement):
+                    statement.rollback()
+                    break
+                statement.commit()
+                if not assigned:
+                    break
+
+    def _is_worth(self, session: Session, statement: Statement) -> bool:
+        """Where nobody had to go it is for allocate to find the room."""
+        return session.compat.ignores_free_room or statement.evicts
+
+    def _serve(
+        self, session: Session, statement: Statement, task: Task, job: Job, *, within: bool
+    ) -> bool:
+        """Find a node where a task gets room; True when it did."""
+        try:
+            if session.compat.ignores_free_room:
+                return _serve_as_ever(session, statement, task, job, within=within)
+            return self._make_room(session, statement, task, job, within=within)
+        except Unanswerable:
+            return False
+
+    def _make_room(
+        self, session: Session, statement: Statement, task: Task, job: Job, *, within: bool
+    ) -> bool:
+        """With what is free, few victims: of the job itself, or of others of its queue."""
+        if task.status is not TaskStatus.PENDING:
+            return False
+        rank = task.priority if within else job.priority
+        key = (job.uid if within else job.queue, rank, within)
+        if session.compat.ignores_priority:
+            key = (job.uid, 0, within)
+
+        def rivals() -> Iterable[Task]:
+            jobs = (j for j in self._givers() if j.queue == job.queue and j is not job)
+            return (
+                other
+                for other in running((job,) if within else jobs)
+                if _may_be_taken(session, other, task, within=within)
+            )
+
+        candidates = self._search.candidates(key, rivals)
+        victims = partial(session.hooks.victims, "preemptable")
+        return self._search.place(statement, task, candidates, key, victims, REASON)
+
+
+def _serve_as_ever(
+    session: Session, statement: Statement, task: Task, job: Job, *, within: bool
+) -> bool:
+    """Make room for a task by victims alone; what was evicted in vain stays in the statement."""
+    nodes, jobs = session.working.nodes, session.jobs
+    passing = np.flatnonzero(session.passing(task))
+    wanted = task.ask.launching
+    for row in session.ranked(task, passing).tolist():
+        candidates = [
+            other
+            for other in held_victims(nodes, row)
+            if (other.job == task.job if within else _is_rival(jobs, other, task, job))
+            and _may_be_taken(session, other, task, within=within)
+        ]
+        victims = session.hooks.victims("preemptable", task, candidates)
+        if not victims or not enough(session, victims, wanted):
+            continue
+        freed = Amount()
+        order = Heap(lambda a, b: not session.hooks.task_less(a, b), victims)
+        while order:
+            victim = order.pop()
+            statement.evict(victim, REASON)
+            freed.add(victim.ask.running)
+            if session.arithmetic.less_equal(wanted, freed):
+                break
+        if session.arithmetic.less_equal(wanted, freed):
+            statement.pipeline(task, row)
+            return True
+    return False
+
+
+def _is_rival(jobs: dict[str, Job], other: Task, task: Task, job: Job) -> bool:
+    theirs = jobs.get(other.job)
+    return theirs is not None and theirs.queue == job.queue and task.job != other.job
+
+
+def _may_be_taken(session: Session, other: Task, task: Task, *, within: bool) -> bool:
+    """True when the task is important enough to take from the other."""
+    if session.compat.ignores_priority:
+        return True
+    if within:
+        return other.priority < task.priority
+    return session.jobs[other.job].priority < session.jobs[task.job].priority

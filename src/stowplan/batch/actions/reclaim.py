@@ -1,0 +1,117 @@
+"""reclaim: a queue that has less than it deserves takes from queues that have more.
+
+Source: kube-batch v0.5, actions/reclaim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+from stowplan.batch.actions.turns import Turns
+from stowplan.batch.actions.victims import Search, enough, held_victims, running
+from stowplan.batch.amounts import Amount
+from stowplan.batch.heap import Heap
+from stowplan.batch.jobs import Job, Task, TaskStatus
+from stowplan.batch.policy import Action
+from stowplan.batch.queues import QueueInfo
+from stowplan.batch.rules import Unanswerable
+from stowplan.batch.session import Session
+from stowplan.batch.statement import Statement
+from stowplan.batch.tiers import TaskTurns
+
+REASON = "reclaim"
+
+
+class Reclaim(Action):
+    """Make room across queues."""
+
+    name = "reclaim"
+
+    def run(self, session: Session) -> None:
+        """Serve queues that are not overused, one task a turn."""
+        turns = Turns(session)
+        self._search = Search(session)
+        queues: Heap[QueueInfo] = Heap(session.hooks.queue_less)
+        for name in dict.fromkeys(job.queue for job in session.jobs.values()):
+            if name in session.queues:
+                queues.push(session.queues[name])
+        while queues:
+            queue = queues.pop()
+            if session.hooks.overused(queue):
+                continue
+            jobs = turns.jobs.get(queue.name)
+            if not jobs:
+                continue
+            job = jobs.pop()
+            tasks = turns.tasks(job)
+            if not tasks:
+                continue
+            if session.compat.reclaims_at_once:
+                assigned = _serve_as_ever(session, job, tasks.pop())
+            else:
+                assigned = self._serve(session, job, tasks)
+            if assigned:
+                if not session.compat.reclaims_once_per_job:
+                    jobs.push(job)
+                queues.push(queue)
+            elif not session.compat.reclaims_at_once:
+                # The next job of the queue may be smaller.
+                queues.push(queue)
+
+    def _serve(self, session: Session, job: Job, tasks: TaskTurns) -> bool:
+        """One turn of a job: tasks until it could start, all or none; one more if it can."""
+        statement = session.statement()
+        while tasks:
+            task = tasks.pop()
+            if task.status is not TaskStatus.PENDING:
+                continue
+            if not self._make_room(session, statement, job, task):
+                break
+            # Where nobody had to go it is for allocate to find the room.
+            if session.hooks.job_pipelined(job) and statement.evicts:
+                statement.commit()
+                return True
+        statement.rollback()
+        return False
+
+    def _make_room(self, session: Session, statement: Statement, job: Job, task: Task) -> bool:
+        """With what is free, few victims of other queues."""
+
+        def others() -> Iterable[Task]:
+            givers = self._search.givers("reclaimable")
+            return running(j for j in givers if j.queue != job.queue)
+
+        candidates = self._search.candidates(job.queue, others)
+        victims = partial(session.hooks.victims, "reclaimable")
+        try:
+            return self._search.place(statement, task, candidates, job.queue, victims, REASON)
+        except Unanswerable:
+            return False
+
+
+def _serve_as_ever(session: Session, job: Job, task: Task) -> bool:
+    """Evict on the first nodes that could do, at once, and place the task where that is enough."""
+    nodes, wanted = session.working.nodes, task.ask.launching
+    for row in range(nodes.n_nodes):
+        if not session.passing(task)[row]:
+            continue
+        candidates = [
+            other
+            for other in held_victims(nodes, row)
+            if other.job in session.jobs and session.jobs[other.job].queue != job.queue
+        ]
+        victims = session.hooks.victims("reclaimable", task, candidates)
+        if not victims or not enough(session, victims, wanted):
+            continue
+        freed = Amount()
+        for victim in victims:
+            if session.evict(victim, REASON):
+                continue
+            freed.add(victim.ask.running)
+            if session.arithmetic.less_equal(wanted, freed):
+                break
+        if session.arithmetic.less_equal(wanted, freed):
+            session.pipeline(task, row)
+            return True
+    return False

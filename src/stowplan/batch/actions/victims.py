@@ -1,0 +1,225 @@
+"""Victims: who could go from where, and whether that is enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.batch.amounts import Amount
+from stowplan.batch.jobs import Job, Task, TaskStatus
+from stowplan.batch.nodes import NodeLedger
+from stowplan.batch.session import Session
+from stowplan.batch.statement import Statement
+
+Victims = Callable[[Task, Sequence[Task]], list[Task]]
+
+
+def held_victims(nodes: NodeLedger, row: int) -> list[Task]:
+    """The tasks that run on a node as the node knows them, each to go its own way."""
+    found = []
+    for held in nodes.tasks_on(row):
+        if held.status is TaskStatus.RUNNING:
+            task = held.task.copy()
+            task.status, task.node = TaskStatus.RUNNING, nodes.names[row]
+            found.append(task)
+    return found
+
+
+def enough(session: Session, victims: Sequence[Task], wanted: Amount) -> bool:
+    """True when the room of all these together is worth going on with."""
+    together = Amount()
+    for victim in victims:
+        together.add(victim.ask.running)
+    if session.compat.any_sum_suffices:
+        return not session.arithmetic.less(together, wanted)
+    return session.arithmetic.less_equal(wanted, together)
+
+
+class Candidates:
+    """The running tasks of some jobs, by row, the one to go first in front.
+
+    That is: the lowest priority of job, then of task, then the one that would be served last.
+    """
+
+    def __init__(self, session: Session, tasks: Iterable[Task]) -> None:
+        self._nodes = session.working.nodes
+        self._jobs = session.jobs
+        self._epsilon = session.arithmetic.milli_epsilon
+        self.by_row: dict[int, list[Task]] = {}
+        for task in tasks:
+            row = self._nodes.row(task.node)
+            if row >= 0:
+                self.by_row.setdefault(row, []).append(task)
+        self._rows = np.fromiter(self.by_row, dtype=np.int64, count=len(self.by_row))
+        self._sums: dict[str, NDArray[np.float64]] = {}
+        self._sorted: set[int] = set()
+
+    def could_fit(self, task: Task) -> NDArray[np.bool_]:
+        """bool (n_nodes,): nodes with candidates where the task would fit if all of them went."""
+        nodes, rows = self._nodes, self._rows
+        result = np.zeros(nodes.n_nodes, dtype=np.bool_)
+        fits = np.ones(rows.shape[0], dtype=np.bool_)
+        for name, wanted in task.ask.wants:
+            idle = nodes.idle.get(name, nodes.n_nodes)
+            later = nodes.releasing.get(name, nodes.n_nodes)
+            fits &= idle[rows] + later[rows] + self._sum(name) > wanted - self._epsilon
+        result[rows[fits]] = True
+        return result
+
+    def on(self, row: int) -> list[Task]:
+        """The candidates on a row."""
+        tasks = self.by_row.get(row)
+        if tasks is None:
+            return []
+        if row not in self._sorted:
+            self._sorted.add(row)
+            tasks.sort(
+                key=lambda t: (-self._jobs[t.job].priority, -t.priority, t.created, t.uid),
+                reverse=True,
+            )
+        return tasks
+
+    def _sum(self, name: str) -> NDArray[np.float64]:
+        found = self._sums.get(name)
+        if found is None:
+            sums = (sum(t.ask.running.get(name) for t in tasks) for tasks in self.by_row.values())
+            found = self._sums[name] = np.fromiter(sums, dtype=np.float64, count=len(self.by_row))
+        return found
+
+
+class Search:
+    """Candidates and hopeless cases of one action, kept until an eviction changes them."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._kept: dict[Hashable, Candidates] = {}
+        self._givers: dict[str, list[Job]] = {}
+        self._hopeless: set[Hashable] = set()
+        self._seen = -1
+
+    def candidates(self, key: Hashable, tasks: Callable[[], Iterable[Task]]) -> Candidates:
+        """The candidates under a key, found anew when somebody was evicted since."""
+        self._follow()
+        if key not in self._kept:
+            self._kept[key] = Candidates(self._session, tasks())
+        return self._kept[key]
+
+    def givers(self, kind: Literal["preemptable", "reclaimable"]) -> list[Job]:
+        """The jobs with running tasks of which some policy might let one go."""
+        self._follow()
+        found = self._givers.get(kind)
+        if found is None:
+            hooks = self._session.hooks
+            found = self._givers[kind] = [
+                job
+                for job in self._session.jobs.values()
+                if TaskStatus.RUNNING in job.by_status and not hooks.spares(kind, job)
+            ]
+        return found
+
+    def place(
+        self,
+        statement: Statement,
+        task: Task,
+        candidates: Candidates,
+        key: Hashable,
+        victims: Victims,
+        reason: str,
+    ) -> bool:
+        """Put a task where there is room, else where room is being freed, else where victims help.
+
+        key: of the candidates. False, and nothing done, where there is no such node.
+        """
+        if not candidates.by_row and not statement.evicts:
+            # Where nobody can go it is for allocate to find the room.
+            return False
+        self._follow()
+        session = self._session
+        nodes = session.working.nodes
+        # Without candidates all tasks that want the same are in the same case.
+        hopeless = (key if candidates.by_row else None, task.ask.wants, nodes.freed)
+        if hopeless in self._hopeless:
+            return False
+        later = nodes.fits_future(task)
+        wanted = later | candidates.could_fit(task)
+        if not wanted.any():
+            self._hopeless.add(hopeless)
+            return False
+        rows = np.flatnonzero(wanted)
+        rows = rows[session.hooks.passing(task, rows)]
+        # Where it fits without a victim nobody has to go.
+        without = rows[later[rows]]
+        if without.shape[0]:
+            now = without[nodes.fits_idle(task, without)]
+            if now.shape[0]:
+                statement.allocate(task, session.best(task, now))
+            else:
+                statement.pipeline(task, session.best(task, without))
+            return True
+        for row in session.ranked(task, rows).tolist() if rows.shape[0] else ():
+            allowed = victims(task, candidates.on(row))
+            if _evict_until(session, statement, task, row, allowed, reason):
+                statement.pipeline(task, row)
+                return True
+        return False
+
+    def _follow(self) -> None:
+        seen = self._session.working.evictions_seen
+        if seen != self._seen:
+            self._seen = seen
+            self._kept.clear()
+            self._givers.clear()
+            self._hopeless.clear()
+
+
+def running(jobs: Iterable[Job]) -> Iterable[Task]:
+    """The running tasks of these jobs."""
+    for job in jobs:
+        yield from job.of(TaskStatus.RUNNING).values()
+
+
+def _evict_until(
+    session: Session,
+    statement: Statement,
+    task: Task,
+    row: int,
+    victims: Sequence[Task],
+    reason: str,
+) -> bool:
+    """Evict the first of `victims` until the task fits on the row, and only if they do help.
+
+    Nobody goes without whom the task would fit as well.
+    """
+    nodes = session.working.nodes
+    n_nodes, epsilon = nodes.n_nodes, session.arithmetic.milli_epsilon
+    missing = {
+        name: wanted
+        - float(nodes.idle.get(name, n_nodes)[row])
+        - float(nodes.releasing.get(name, n_nodes)[row])
+        for name, wanted in task.ask.wants
+    }
+
+    def helps(chosen: Sequence[Task]) -> bool:
+        return all(
+            short - sum(v.ask.running.get(name) for v in chosen) < epsilon
+            for name, short in missing.items()
+        )
+
+    chosen: list[Task] = []
+    for victim in victims:
+        if helps(chosen):
+            break
+        chosen.append(victim)
+    if not helps(chosen):
+        return False
+    # The first go the easiest, so it is asked of the last first whether they are needed.
+    for victim in tuple(reversed(chosen)):
+        rest = [other for other in chosen if other is not victim]
+        if helps(rest):
+            chosen = rest
+    for victim in chosen:
+        statement.evict(victim, reason)
+    return True

@@ -1,0 +1,117 @@
+"""Choices: the best node for a task, kept per kind of task and mended where rows were touched.
+
+The tasks of a gang are of one kind, and giving one of them a node changes one row. So per kind of
+task there is a column with the score of every row that would do and minus infinity elsewhere; the
+next question re-evaluates the rows touched since, and takes the maximum. Where the answer for a row
+depends on other rows (pod affinity, say) nothing is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.batch.jobs import Task
+from stowplan.batch.rules import Unanswerable
+from stowplan.batch.tiers import Hooks
+from stowplan.batch.working import Working
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+NEVER = -np.inf
+ANEW_SHARE = 4
+"""With more than one in so many rows touched, all are evaluated anew."""
+
+
+class _Kept:
+    """values: float64 (n_nodes,). seen: how much of the ledger's `touched` they know of."""
+
+    __slots__ = ("seen", "values")
+
+    def __init__(self, values: Floats, seen: int) -> None:
+        self.values = values
+        self.seen = seen
+
+
+class Choices:
+    """Where tasks would go best, now or later. dice: break ties; None takes the first row."""
+
+    def __init__(
+        self, working: Working, hooks: Hooks, dice: np.random.Generator | None = None
+    ) -> None:
+        self._working = working
+        self._hooks = hooks
+        self._dice = dice
+        self._kept: dict[Hashable, _Kept] = {}
+        self._row_kinds: dict[Hashable, Hashable] = {}
+        self._hopeless: dict[tuple[Hashable, bool], int] = {}
+
+    def best(self, task: Task, *, later: bool = False) -> int:
+        """The best row that would do, -1 for none.
+
+        later: once what is being released is gone; else with what is idle.
+        """
+        freed = self._working.nodes.freed
+        key = (task.ask.wants, later)
+        if self._hopeless.get(key) == freed:
+            return -1
+        try:
+            values = self._values(task, later=later)
+        except Unanswerable:
+            return -1
+        if values is None:
+            self._hopeless[key] = freed
+            return -1
+        row = int(values.argmax()) if values.shape[0] else -1
+        if row < 0 or values[row] == NEVER:
+            return -1
+        if self._dice is None:
+            return row
+        top = np.flatnonzero(values == values[row])
+        return int(top[self._dice.integers(top.shape[0])])
+
+    def _values(self, task: Task, *, later: bool) -> Floats | None:
+        """float64 (n_nodes,): scores, NEVER where it cannot be; None where no row has the room."""
+        if task.kind not in self._row_kinds:
+            self._row_kinds[task.kind] = self._hooks.row_kind(task)
+        row_kind = self._row_kinds[task.kind]
+        nodes = self._working.nodes
+        touched = nodes.touched
+        key = (row_kind, task.ask.wants, later)
+        kept = None if row_kind is None else self._kept.get(key)
+        if kept is not None:
+            new = set(touched[kept.seen :])
+            if len(new) * ANEW_SHARE <= nodes.n_nodes:
+                if new:
+                    rows = np.fromiter(new, dtype=np.int64, count=len(new))
+                    kept.values[rows] = self._evaluate(task, rows, later=later)
+                    kept.seen = len(touched)
+                return kept.values
+        fits = nodes.fits_future(task) if later else nodes.fits_idle(task)
+        rows = np.flatnonzero(fits)
+        if rows.shape[0] == 0:
+            return None
+        values = np.full(nodes.n_nodes, NEVER)
+        values[rows] = self._scored(task, rows)
+        if row_kind is not None:
+            self._kept[key] = _Kept(values, len(touched))
+        return values
+
+    def _evaluate(self, task: Task, rows: Ints, *, later: bool) -> Floats:
+        nodes = self._working.nodes
+        fits = nodes.fits_future(task, rows) if later else nodes.fits_idle(task, rows)
+        values = np.full(rows.shape[0], NEVER)
+        if fits.any():
+            values[fits] = self._scored(task, rows[fits])
+        return values
+
+    def _scored(self, task: Task, rows: Ints) -> Floats:
+        """float64 (n_rows,): scores of rows that pass, NEVER for the others."""
+        passing = self._hooks.passing(task, rows)
+        values = np.full(rows.shape[0], NEVER)
+        if passing.any():
+            values[passing] = self._hooks.scores(task, rows[passing])
+        return values

@@ -1,0 +1,89 @@
+"""A binary heap whose steps are those of Go's container/heap.
+
+Keys change while things are in it: a queue's share grows with every pod it is given. What is popped
+then depends on which things were compared when, so the steps themselves are part of the answer.
+
+Source: Go, container/heap; kube-batch v0.5, util/priority_queue.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+Less = Callable[[T, T], bool]
+
+
+class Heap(Generic[T]):
+    """Pops what is less than the others, as of the comparisons made so far."""
+
+    __slots__ = ("_items", "_less")
+
+    def __init__(self, less: Less[T], items: Iterable[T] = ()) -> None:
+        """items: pushed one after the other."""
+        self._less = less
+        self._items: list[T] = []
+        for item in items:
+            self.push(item)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def push(self, item: T) -> None:
+        """Put something in."""
+        items, less = self._items, self._less
+        items.append(item)
+        j = len(items) - 1
+        while j > 0:
+            i = (j - 1) // 2
+            if not less(items[j], items[i]):
+                return
+            items[i], items[j] = items[j], items[i]
+            j = i
+
+    def pop(self) -> T:
+        """Take the first out; raises IndexError when there is none."""
+        items, less = self._items, self._less
+        last = len(items) - 1
+        items[0], items[last] = items[last], items[0]
+        i = 0
+        while (j := 2 * i + 1) < last:
+            if j + 1 < last and less(items[j + 1], items[j]):
+                j += 1
+            if not less(items[j], items[i]):
+                break
+            items[i], items[j] = items[j], items[i]
+            i = j
+        return items.pop()
+
+
+class Sorted(Generic[T]):
+    """What a Heap pops when keys never change: the same, without a comparison function.
+
+    Often the first one only is asked for, so the rest is sorted when the second is.
+    """
+
+    __slots__ = ("_is_begun", "_is_sorted", "_items", "_key")
+
+    def __init__(self, key: Callable[[T], Any], items: Iterable[T]) -> None:
+        """key: no two items have an equal one."""
+        self._key = key
+        self._items = list(items)
+        self._is_begun = self._is_sorted = False
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def pop(self) -> T:
+        """Take the first out; raises IndexError when there is none."""
+        items = self._items
+        if not self._is_begun and items:
+            self._is_begun = True
+            at = min(range(len(items)), key=lambda i: self._key(items[i]))
+            items[at], items[-1] = items[-1], items[at]
+        elif not self._is_sorted:
+            items.sort(key=self._key, reverse=True)
+            self._is_sorted = True
+        return items.pop()

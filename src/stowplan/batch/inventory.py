@@ -1,0 +1,320 @@
+"""Inventory: jobs, nodes and queues between sessions, kept by what the watch says.
+
+It opens sessions and carries out, on itself, what they decide. Pods without a group are jobs of
+their own: those of one controller are one job. A PodDisruptionBudget of the same controller says
+how many of them are needed.
+
+With switches on a session works on a copy, as the original's does, for what copying loses is part
+of its answer. With none it works on the inventory itself, at the cost of what changes, and leaves
+nothing behind that was not decided.
+
+Source: kube-batch v0.5, cache/cache.go, cache/event_handlers.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from stowplan.batch.amounts import Arithmetic, Ask, ask_of, parsed
+from stowplan.batch.compat import Compat
+from stowplan.batch.jobs import (
+    TAKING,
+    TERMINATED,
+    Group,
+    Job,
+    Task,
+    TaskStatus,
+    group_of,
+    status_of,
+)
+from stowplan.batch.nodes import NodeLedger
+from stowplan.batch.queues import QueueInfo
+from stowplan.batch.working import Opened
+from stowplan.objects.node import Node
+from stowplan.objects.pod import Pod
+from stowplan.objects.podgroup import PodGroup, Queue
+from stowplan.objects.workload import PodDisruptionBudget, PriorityClass
+
+_ASK = "batch ask"
+
+
+class Inventory:
+    """The cluster as batch scheduling keeps it. scheduler_name: whose pending pods are ours."""
+
+    def __init__(
+        self, scheduler_name: str, default_queue: str = "default", compat: Compat | None = None
+    ) -> None:
+        self.scheduler_name = scheduler_name
+        self.default_queue = default_queue
+        self.compat = compat or Compat()
+        self.arithmetic = Arithmetic(self.compat)
+        self.copies = any(self.compat.on())
+        self.jobs: dict[str, Job] = {}
+        self.nodes = NodeLedger(self.compat, self.arithmetic)
+        self.queues: dict[str, QueueInfo] = {}
+        self.bound: list[Task] = []
+        self.evicted: list[tuple[Task, str]] = []
+        self._pods: dict[str, Pod] = {}
+        self._job_of: dict[str, str] = {}
+        self._classes: dict[str, PriorityClass] = {}
+        self._default_priority = 0
+        self._ask_key = f"{_ASK} {self.compat.containers_only} {self.compat.coarse_epsilon}"
+
+    # Sessions.
+
+    def open(self) -> Opened:
+        """What a session works on: ready nodes, jobs with a group and a queue that is there."""
+        jobs = {}
+        for uid, job in self.jobs.items():
+            if (job.group is None and not job.has_budget) or job.queue not in self.queues:
+                continue
+            if job.group is not None:
+                job.priority = self._priority(job.group.priority_class)
+            jobs[uid] = job.copy() if self.copies else job
+        nodes = self.nodes.copy() if self.copies else self.nodes
+        return Opened(jobs, nodes, dict(self.queues))
+
+    def settle(self, opened: Opened) -> None:
+        """A session is over: take back what it promised and did not decide."""
+        if self.copies:
+            return
+        for job in opened.jobs.values():
+            job.short_by, job.complaint = {}, ""
+            for status in (TaskStatus.ALLOCATED, TaskStatus.PIPELINED):
+                for task in list(job.of(status).values()):
+                    self.nodes.remove(self.nodes.row(task.node), task.key)
+                    job.turn(task, TaskStatus.PENDING)
+                    task.node = ""
+
+    def bind(self, task: Task) -> str:
+        """Count a task as about to be bound; answers with what is in the way, else ""."""
+        if not self.copies:
+            self.bound.append(task)
+            return ""
+        found = self._find(task)
+        if isinstance(found, str):
+            return found
+        job, mine = found
+        row = self.nodes.row(task.node)
+        if row < 0:
+            return f"failed to bind Task {task.uid} to host {task.node}, host does not exist"
+        job.turn(mine, TaskStatus.BINDING)
+        mine.node = task.node
+        wrong = self.nodes.add(row, mine)
+        if not wrong:
+            self.bound.append(mine)
+        return wrong
+
+    def evict(self, task: Task, reason: str) -> str:
+        """Count a task as about to be deleted; answers with what is in the way, else ""."""
+        if not self.copies:
+            self.evicted.append((task, reason))
+            return ""
+        found = self._find(task)
+        if isinstance(found, str):
+            return found
+        job, mine = found
+        row = self.nodes.row(mine.node)
+        if row < 0:
+            return f"failed to bind Task {task.uid} to host {mine.node}, host does not exist"
+        job.turn(mine, TaskStatus.RELEASING)
+        wrong = self.nodes.update(row, mine)
+        if not wrong:
+            self.evicted.append((mine, reason))
+        return wrong
+
+    def _find(self, task: Task) -> tuple[Job, Task] | str:
+        job = self.jobs.get(task.job)
+        if job is None:
+            return f"failed to find Job {task.job} for Task {task.uid}"
+        mine = job.tasks.get(task.uid)
+        if mine is None:
+            return f"failed to find task in status {task.status.title} by id {task.uid}"
+        return job, mine
+
+    def _priority(self, name: str) -> int:
+        found = self._classes.get(name)
+        return self._default_priority if found is None else found.value
+
+    # Pods.
+
+    def pod_seen(self, pod: Pod) -> None:
+        """A pod is there, or is as it is now."""
+        before = self._pods.get(pod.uid)
+        self._pods[pod.uid] = pod
+        gone = before is None or not self._counts(before) or self._remove(before)
+        # The original gives a change up where it cannot find what was there before.
+        if self._counts(pod) and (gone or not self.compat.solo_pods_linger):
+            self._add(pod)
+
+    def pod_gone(self, uid: str) -> None:
+        """A pod is not there any more."""
+        pod = self._pods.pop(uid, None)
+        if pod is not None and self._counts(pod):
+            self._remove(pod)
+
+    def sweep(self) -> None:
+        """Forget the jobs that nothing keeps."""
+        for uid in [uid for uid, job in self.jobs.items() if self._is_over(job)]:
+            del self.jobs[uid]
+
+    def _is_over(self, job: Job) -> bool:
+        if job.tasks or job.has_budget:
+            return False
+        return job.group is None or (job.group.is_solo and not self.compat.solo_pods_linger)
+
+    def _counts(self, pod: Pod) -> bool:
+        if pod.status.phase != "Pending" or pod.spec.scheduler_name == self.scheduler_name:
+            return True
+        return bool(pod.node_name) and not self.compat.foreign_pending_unseen
+
+    def _task(self, pod: Pod) -> Task:
+        return Task(pod, self._ask(pod), group_of(pod), status_of(pod), pod.node_name)
+
+    def _ask(self, pod: Pod) -> Ask:
+        only = self.compat.containers_only
+        if pod.status.resources or pod.status.container_statuses:
+            return ask_of(pod, self.arithmetic, containers_only=only)
+        kept: Ask | None = pod.spec.__dict__.get(self._ask_key)
+        if kept is None:
+            kept = ask_of(pod, self.arithmetic, containers_only=only)
+            pod.spec.__dict__[self._ask_key] = kept
+        return kept
+
+    def _add(self, pod: Pod) -> None:
+        task = self._task(pod)
+        job = self._job_for(task)
+        if job is not None:
+            job.add(task)
+            self._job_of[task.uid] = job.uid
+        if task.node:
+            row = self.nodes.expect_node(task.node)
+            if task.status not in TERMINATED:
+                self.nodes.add(row, task)
+
+    def _job_for(self, task: Task) -> Job | None:
+        """The job of a task, made if need be; None for pods of others without a group."""
+        pod = task.pod
+        if task.job:
+            if task.job not in self.jobs:
+                self.jobs[task.job] = Job(task.job, self.arithmetic)
+            return self.jobs[task.job]
+        if pod.spec.scheduler_name != self.scheduler_name:
+            return None
+        owner = pod.controller
+        task.job = (owner.uid if owner else "") or pod.uid
+        job = self.jobs.get(task.job)
+        if job is None:
+            job = self.jobs[task.job] = Job(task.job, self.arithmetic)
+            self._found_solo(job, pod)
+        return job
+
+    def _found_solo(self, job: Job, pod: Pod) -> None:
+        """Make up a group for pods that name none."""
+        group = Group(pod.metadata.namespace, job.uid, 1, is_solo=True)
+        job.group, job.min_available, job.queue = group, 1, self.default_queue
+        if not self.compat.solo_pods_bare:
+            group.priority_class = pod.spec.priority_class_name
+            job.created = pod.metadata.creation_timestamp or job.created
+
+    def _remove(self, pod: Pod) -> bool:
+        """Take a pod out; False when it was not found everywhere where it should be."""
+        job_id = group_of(pod)
+        if not self.compat.solo_pods_linger:
+            job_id = self._job_of.pop(pod.uid, job_id)
+        job = self.jobs.get(job_id) if job_id else None
+        task = job.tasks.get(pod.uid) if job is not None else None
+        node = pod.node_name if task is None else task.node
+        found = True
+        if job_id:
+            found = job is not None and job.remove(pod.uid)
+        row = self.nodes.row(node) if node else -1
+        if row >= 0:
+            found &= not self.nodes.remove(row, pod.key)
+        return found
+
+    # Nodes.
+
+    def node_seen(self, node: Node) -> None:
+        """A node is there, or is as it is now."""
+        self.nodes.set_node(node)
+
+    def node_gone(self, name: str) -> None:
+        """A node is not there any more."""
+        self.nodes.drop_node(name)
+
+    # Groups, budgets, queues, classes.
+
+    def group_seen(self, group: PodGroup) -> None:
+        """A pod group is there, or is as it is now."""
+        job = self._job(group.key)
+        job.min_available = group.spec.min_member
+        job.queue = group.spec.queue or self.default_queue
+        if group.metadata.creation_timestamp is not None:
+            job.created = group.metadata.creation_timestamp
+        job.group = Group(
+            group.namespace,
+            group.name,
+            group.spec.min_member,
+            priority_class=group.spec.priority_class_name,
+            api_version=group.api_version,
+            status=group.status,
+        )
+
+    def group_gone(self, key: str) -> None:
+        """A pod group is not there any more."""
+        if key in self.jobs:
+            self.jobs[key].group = None
+
+    def budget_seen(self, budget: PodDisruptionBudget) -> None:
+        """A PodDisruptionBudget is there; without a controller it says nothing of a job."""
+        owner = budget.controller
+        if owner is None or not owner.uid:
+            return
+        job = self._job(owner.uid)
+        needed = budget.spec.min_available
+        job.min_available = needed if isinstance(needed, int) else 0
+        if budget.metadata.creation_timestamp is not None:
+            job.created = budget.metadata.creation_timestamp
+        job.has_budget = True
+        job.queue = self.default_queue
+
+    def budget_gone(self, budget: PodDisruptionBudget) -> None:
+        """A PodDisruptionBudget is not there any more."""
+        owner = budget.controller
+        if owner is not None and owner.uid in self.jobs:
+            self.jobs[owner.uid].has_budget = False
+
+    def queue_seen(self, queue: Queue) -> None:
+        """A queue is there, or is as it is now."""
+        capability = parsed(queue.spec.capability) if queue.spec.capability else None
+        created = queue.metadata.creation_timestamp
+        self.queues[queue.name] = QueueInfo(queue.name, queue.spec.weight, created, capability)
+
+    def queue_gone(self, name: str) -> None:
+        """A queue is not there any more."""
+        self.queues.pop(name, None)
+
+    def class_seen(self, priority_class: PriorityClass) -> None:
+        """A priority class is there; of several defaults the last one counts."""
+        self._classes[priority_class.name] = priority_class
+        if priority_class.global_default:
+            self._default_priority = priority_class.value
+
+    def class_gone(self, priority_class: PriorityClass) -> None:
+        """A priority class is not there any more."""
+        self._classes.pop(priority_class.name, None)
+        if priority_class.global_default:
+            self._default_priority = 0
+
+    def _job(self, uid: str) -> Job:
+        if uid not in self.jobs:
+            self.jobs[uid] = Job(uid, self.arithmetic)
+        return self.jobs[uid]
+
+
+def taking_tasks(jobs: Iterable[Job]) -> Iterable[Task]:
+    """The tasks that have a node, of these jobs."""
+    for job in jobs:
+        for status in TAKING:
+            yield from job.of(status).values()

@@ -1,0 +1,1 @@
+"""The policies that ship: what the original calls plugins."""

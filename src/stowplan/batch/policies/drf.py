@@ -1,0 +1,100 @@
+"""drf: between jobs, the one goes first whose dominant share of the cluster is smallest.
+
+Theory: A. Ghodsi et al., Dominant Resource Fairness: Fair Allocation of Multiple Resource Types,
+NSDI 2011. Source: kube-batch v0.5, plugins/drf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from stowplan.batch.amounts import Amount, share_of
+from stowplan.batch.jobs import Job, Task
+from stowplan.batch.policy import Policy
+from stowplan.batch.session import Session
+from stowplan.batch.working import Handlers
+
+SHARE_DELTA = 0.000001
+
+
+class JobShare:
+    """What a job has and its dominant share, as of now and as of the opening."""
+
+    __slots__ = ("allocated", "open_allocated", "open_share", "share")
+
+    def __init__(self, allocated: Amount, share: float) -> None:
+        self.allocated = allocated
+        self.share = share
+        self.open_allocated = allocated.copy()
+        self.open_share = share
+
+
+class Drf(Policy):
+    """Order of jobs by share; victims only from jobs that stay at least as well off."""
+
+    name = "drf"
+
+    def __init__(self, arguments: Mapping[str, str]) -> None:
+        super().__init__(arguments)
+        self.total = Amount()
+        self.shares: dict[str, JobShare] = {}
+        self._resources: tuple[str, ...] = ()
+
+    def on_open(self, session: Session) -> None:
+        """Register order, victims and the handlers that keep the shares."""
+        self._session = session
+        self._arithmetic = session.arithmetic
+        session.hooks.register("preemptable", self.name, self.victims)
+        session.hooks.register("job_order", self.name, self.job_order)
+        session.working.handlers.append(Handlers(self._allocated, self._deallocated))
+
+    def on_start(self, session: Session) -> None:
+        """Count what every job has."""
+        self.total = session.working.nodes.total()
+        self._resources = tuple(self.total.names())
+        for job in session.jobs.values():
+            allocated = job.allocated.copy()
+            self.shares[job.uid] = JobShare(allocated, self.share(allocated))
+
+    def share(self, allocated: Amount) -> float:
+        """The dominant share of an amount."""
+        return max_share(allocated, self.total, self._resources)
+
+    def job_order(self, first: Job, second: Job) -> int:
+        """The smaller share goes first."""
+        a, b = self.shares[first.uid].share, self.shares[second.uid].share
+        return (a > b) - (a < b)
+
+    def victims(self, task: Task, candidates: Sequence[Task]) -> list[Task]:
+        """Those without which their job still has no smaller share than the task's job with it."""
+        mine = self.shares[task.job].allocated.copy().add(task.ask.running)
+        my_share = self.share(mine)
+        left: dict[str, Amount] = {}
+        allowed = []
+        for candidate in candidates:
+            theirs = left.get(candidate.job)
+            if theirs is None:
+                theirs = left[candidate.job] = self.shares[candidate.job].allocated.copy()
+            self._arithmetic.subtract(theirs, candidate.ask.running)
+            their_share = self.share(theirs)
+            if my_share < their_share or abs(my_share - their_share) <= SHARE_DELTA:
+                allowed.append(candidate)
+        return allowed
+
+    def _allocated(self, task: Task) -> None:
+        held = self.shares[task.job]
+        held.allocated.add(task.ask.running)
+        held.share = self.share(held.allocated)
+
+    def _deallocated(self, task: Task) -> None:
+        held = self.shares[task.job]
+        self._arithmetic.subtract(held.allocated, task.ask.running)
+        held.share = self.share(held.allocated)
+
+
+def max_share(part: Amount, whole: Amount, resources: Iterable[str]) -> float:
+    """The greatest of the shares of `part` in `whole` over these resources."""
+    share = 0.0
+    for name in resources:
+        share = max(share, share_of(part.get(name), whole.get(name)))
+    return share

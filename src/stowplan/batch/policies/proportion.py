@@ -1,0 +1,227 @@
+"""proportion: queues share the cluster by weight, and lend what they do not want.
+
+What a queue deserves is found per resource by filling: every queue gets its part by weight of what
+remains, none gets more than it wants, and what is left over is dealt out again.
+
+Source: kube-batch v0.5, plugins/proportion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from stowplan.batch.amounts import Amount, difference, lesser
+from stowplan.batch.jobs import Job, Task
+from stowplan.batch.policies.drf import max_share
+from stowplan.batch.policy import Policy
+from stowplan.batch.queues import QueueInfo
+from stowplan.batch.session import Session
+from stowplan.batch.working import Handlers
+
+
+class QueueShare:
+    """What a queue deserves, has and wants, and its share of what it deserves."""
+
+    __slots__ = (
+        "allocated",
+        "deserved",
+        "open_allocated",
+        "open_overused",
+        "open_share",
+        "queue",
+        "request",
+        "share",
+    )
+
+    def __init__(self, queue: QueueInfo) -> None:
+        self.queue = queue
+        self.deserved = Amount()
+        self.allocated = Amount()
+        self.request = Amount()
+        self.share = 0.0
+        self.open_allocated = Amount()
+        self.open_share = 0.0
+        self.open_overused = False
+
+    def update(self) -> None:
+        """Find the share anew."""
+        self.share = max_share(self.allocated, self.deserved, self.deserved.names())
+
+
+class Proportion(Policy):
+    """Order of queues by share, an end to those that have what they deserve, and victims."""
+
+    name = "proportion"
+
+    def __init__(self, arguments: Mapping[str, str]) -> None:
+        super().__init__(arguments)
+        self.shares: dict[str, QueueShare] = {}
+
+    def on_open(self, session: Session) -> None:
+        """Register order, overused, victims and the handlers that keep the shares."""
+        self._session = session
+        self._arithmetic = session.arithmetic
+        hooks = session.hooks
+        hooks.register("queue_order", self.name, self.queue_order)
+        hooks.register("reclaimable", self.name, self.victims, spares=self.spares)
+        hooks.register("overused", self.name, self.overused)
+        session.working.handlers.append(Handlers(self._allocated, self._deallocated))
+
+    def on_start(self, session: Session) -> None:
+        """Count what every queue with jobs has and wants, and share the cluster out."""
+        queues = session.working.queues
+        for job in session.jobs.values():
+            held = self.shares.get(job.queue)
+            if held is None:
+                held = self.shares[job.queue] = QueueShare(queues[job.queue])
+            held.allocated.add(job.allocated)
+            held.request.add(job.wanted)
+        for job in session.invalid.values():
+            # An invalid job wants nothing more, but what it has is its queue's.
+            if job.queue in self.shares:
+                self.shares[job.queue].allocated.add(job.allocated)
+                self.shares[job.queue].request.add(job.allocated)
+        total = session.working.nodes.total()
+        if session.compat.deserved_uncapped:
+            self._share_out_as_ever(total)
+        else:
+            self._share_out(total)
+        for held in self.shares.values():
+            held.open_allocated = held.allocated.copy()
+            held.open_share = held.share
+            held.open_overused = self.overused(held.queue)
+
+    # Shares.
+
+    def _share_out(self, total: Amount) -> None:
+        """Fill per resource, by weight, each queue up to what it wants and may have."""
+        for name in total.names():
+            limits = {uid: self._limit(held, name) for uid, held in self.shares.items()}
+            for uid, part in filled(total.get(name), limits, self._weights()).items():
+                _set(self.shares[uid].deserved, name, part)
+        for held in self.shares.values():
+            held.update()
+
+    def _limit(self, held: QueueShare, name: str) -> float:
+        capability = held.queue.capability
+        wanted = held.request.get(name)
+        if capability is None or self._session.compat.ignores_capability:
+            return wanted
+        named = name in capability.names() and (
+            name not in ("cpu", "memory") or capability.get(name)
+        )
+        return min(wanted, capability.get(name)) if named else wanted
+
+    def _weights(self) -> dict[str, int]:
+        return {uid: held.queue.weight for uid, held in self.shares.items()}
+
+    def _share_out_as_ever(self, total: Amount) -> None:
+        """As the original: a queue is met when it wants less than its part of everything."""
+        arithmetic = self._arithmetic
+        remaining = total.copy()
+        met: set[str] = set()
+        while True:
+            weight = sum(h.queue.weight for uid, h in self.shares.items() if uid not in met)
+            if weight == 0:
+                return
+            given, taken_back = Amount(), Amount()
+            for uid, held in self.shares.items():
+                if uid in met:
+                    continue
+                before = held.deserved.copy()
+                held.deserved.add(remaining.copy().times(held.queue.weight / weight))
+                if arithmetic.less(held.request, held.deserved):
+                    held.deserved = lesser(held.deserved, held.request)
+                    met.add(uid)
+                held.update()
+                above, below = difference(held.deserved, before)
+                given.add(above)
+                taken_back.add(below)
+            arithmetic.subtract(remaining, given).add(taken_back)
+            if arithmetic.is_empty(remaining):
+                return
+
+    # What is said.
+
+    def queue_order(self, first: QueueInfo, second: QueueInfo) -> int:
+        """The smaller share goes first."""
+        a, b = self.shares[first.name].share, self.shares[second.name].share
+        return (a > b) - (a < b)
+
+    def overused(self, queue: QueueInfo) -> bool:
+        """True when the queue has what it deserves of every resource."""
+        held = self.shares[queue.name]
+        return self._arithmetic.less_equal(held.deserved, held.allocated)
+
+    def victims(self, task: Task, candidates: Sequence[Task]) -> list[Task]:
+        """Those without which their queue still has what it deserves."""
+        arithmetic = self._arithmetic
+        uncapped = self._session.compat.deserved_uncapped
+        left: dict[str, Amount] = {}
+        allowed = []
+        for candidate in candidates:
+            queue = self._session.jobs[candidate.job].queue
+            held = self.shares[queue]
+            have = left.get(queue)
+            if have is None:
+                have = left[queue] = held.allocated.copy()
+            running = candidate.ask.running
+            if uncapped:
+                if arithmetic.less(have, running):
+                    continue
+                arithmetic.subtract(have, running)
+                if arithmetic.less_equal(held.deserved, have):
+                    allowed.append(candidate)
+            elif all(
+                held.deserved.get(name) < have.get(name) - n + arithmetic.milli_epsilon
+                for name, n in running.pairs()
+                if n > 0
+            ):
+                # Those that stay are not counted as gone.
+                have.take(running, keyless=False)
+                allowed.append(candidate)
+        return allowed
+
+    def spares(self, job: Job) -> bool:
+        """True when the job's queue has no more than it deserves of anything."""
+        if self._session.compat.deserved_uncapped:
+            return False
+        held = self.shares[job.queue]
+        return all(held.allocated.get(n) <= held.deserved.get(n) for n in held.allocated.names())
+
+    def _allocated(self, task: Task) -> None:
+        held = self.shares[self._session.jobs[task.job].queue]
+        held.allocated.add(task.ask.running)
+        held.update()
+
+    def _deallocated(self, task: Task) -> None:
+        held = self.shares[self._session.jobs[task.job].queue]
+        self._arithmetic.subtract(held.allocated, task.ask.running)
+        held.update()
+
+
+def filled(
+    amount: float, limits: Mapping[str, float], weights: Mapping[str, int]
+) -> dict[str, float]:
+    """`amount` shared by weight, none above its limit; what one leaves the others get."""
+    parts = dict.fromkeys(limits, 0.0)
+    open_ = {uid for uid in limits if weights[uid] > 0}
+    # In the order in which they reach their limits, so that one pass does.
+    order = sorted(open_, key=lambda uid: (limits[uid] / weights[uid], uid))
+    weight = sum(weights[uid] for uid in order)
+    for uid in order:
+        parts[uid] = min(limits[uid], amount * weights[uid] / weight)
+        amount -= parts[uid]
+        weight -= weights[uid]
+    return parts
+
+
+def _set(amount: Amount, name: str, value: float) -> None:
+    if name == "cpu":
+        amount.cpu = value
+    elif name == "memory":
+        amount.memory = value
+    else:
+        if amount.scalars is None:
+            amount.scalars = {}
+        amount.scalars[name] = value

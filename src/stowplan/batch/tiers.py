@@ -1,0 +1,313 @@
+"""Tiers of policies, and how what they say is combined.
+
+The first comparison that is not zero wins. Predicates and readiness are conjunctions, overused is a
+disjunction. Victims are intersected within a tier; the first tier with an opinion decides.
+
+A policy may have an opinion about victims (these, and no others, may go) or a veto (these stay,
+whatever others say). The vetoes of all tiers up to the one that decides take their pods out first,
+and are no opinion: that gang protects its members does not keep proportion, a tier below, from
+being asked whose turn it is to give. Where only vetoes are heard, all that they leave may go.
+
+Source: kube-batch v0.5, framework/session_plugins.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.batch.compat import Compat
+from stowplan.batch.heap import Heap, Sorted
+from stowplan.batch.jobs import Job, Task
+from stowplan.batch.queues import QueueInfo
+
+Kind = Literal[
+    "job_order",
+    "queue_order",
+    "task_order",
+    "predicate",
+    "node_order",
+    "preemptable",
+    "reclaimable",
+    "overused",
+    "job_ready",
+    "job_pipelined",
+    "job_valid",
+]
+
+SWITCH_OF: Mapping[str, str] = {
+    "job_order": "enableJobOrder",
+    "job_ready": "enableJobReady",
+    "job_pipelined": "enableJobPipelined",
+    "task_order": "enableTaskOrder",
+    "preemptable": "enablePreemptable",
+    "reclaimable": "enableReclaimable",
+    "queue_order": "enableQueueOrder",
+    "predicate": "enablePredicate",
+    "node_order": "enableNodeOrder",
+}
+"""Kind of function -> the switch of a configuration that turns it off; the others have none."""
+
+Compare = Callable[[Any, Any], int]
+Victims = Callable[[Task, Sequence[Task]], list[Task]]
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+TaskTurns = Heap[Task] | Sorted[Task]
+"""Tasks that are popped in their order."""
+
+
+class PolicyUse(msgspec.Struct, frozen=True):
+    """A policy in a tier. disabled: the switches that are off. arguments: as written."""
+
+    name: str
+    disabled: frozenset[str] = frozenset()
+    arguments: Mapping[str, str] = {}
+
+
+Tiers = tuple[tuple[PolicyUse, ...], ...]
+
+
+def _never(_: Task) -> Hashable:
+    return None
+
+
+class Invalid(msgspec.Struct, frozen=True):
+    """Why a job cannot be scheduled as it is."""
+
+    reason: str
+    message: str
+
+
+class Opinions(msgspec.Struct):
+    """What one tier has to say about victims: policies with an opinion, and those with a veto."""
+
+    opinions: list[Victims]
+    vetoes: list[Victims]
+
+
+class Hooks:
+    """The functions that policies registered, walked tier by tier.
+
+    A function is called under the name of its policy wherever that stands in the tiers and is not
+    switched off.
+    """
+
+    def __init__(self, tiers: Tiers, compat: Compat) -> None:
+        self.tiers = tiers
+        self.compat = compat
+        self._given: dict[tuple[str, str], Any] = {}
+        self._vetoes: set[tuple[str, str]] = set()
+        self._row_kinds: dict[tuple[str, str], Callable[[Task], Hashable]] = {}
+        self._spares: dict[tuple[str, str], Callable[[Job], bool] | None] = {}
+        self._keys: dict[tuple[str, str], Callable[[Task], Any] | None] = {}
+        self._walks: dict[str, list[Any]] = {}
+        self._opinions: dict[str, list[Opinions]] = {}
+
+    # Registering.
+
+    def register(
+        self,
+        kind: Kind,
+        policy: str,
+        function: Any,
+        *,
+        veto: bool = False,
+        row_kind: Callable[[Task], Hashable] = _never,
+        key: Callable[[Task], Any] | None = None,
+        spares: Callable[[Job], bool] | None = None,
+    ) -> None:
+        """Take a policy's function of a kind, in place of an earlier one.
+
+        job_order, queue_order, task_order: (first, second) -> below 0 when the first goes first.
+        predicate: (task, rows) -> bool (n_rows,), the rows that may take it. node_order: (task,
+        rows) -> float64 (n_rows,), higher is better; rows are int64. row_kind: (task) -> equal for
+        tasks that get the same answer for a row, so that it may be kept; None where it may
+        depend on other rows. key: for a task_order, a key that does not change in a session, by
+        which the smaller goes first. preemptable, reclaimable: (task, candidates) -> those that may
+        go; veto: those that are left out stay, whatever others say; spares: (job) -> True when
+        the function would let none of the job's tasks go, whoever asks. overused: (queue) -> bool.
+        job_ready, job_pipelined: (job) -> bool. job_valid: (job) -> Invalid or None.
+        """
+        self._given[kind, policy] = function
+        if veto:
+            self._vetoes.add((kind, policy))
+        self._row_kinds[kind, policy] = row_kind
+        self._keys[kind, policy] = key
+        self._spares[kind, policy] = spares
+        self._walks.clear()
+        self._opinions.clear()
+
+    def walk(self, kind: Kind) -> list[Any]:
+        """The functions of a kind in the order in which they are asked."""
+        found = self._walks.get(kind)
+        if found is None:
+            found = self._walks[kind] = [
+                self._given[kind, use.name]
+                for tier in self.tiers
+                for use in self._active(kind, tier)
+            ]
+        return found
+
+    def _active(self, kind: Kind, tier: Iterable[PolicyUse]) -> Iterable[PolicyUse]:
+        switch = SWITCH_OF.get(kind, "")
+        return (u for u in tier if switch not in u.disabled and (kind, u.name) in self._given)
+
+    # Order.
+
+    def job_less(self, first: Job, second: Job) -> bool:
+        """True when `first` is served before `second`; in doubt the older one, then by uid."""
+        for compare in self.walk("job_order"):
+            said = compare(first, second)
+            if said:
+                return bool(said < 0)
+        if first.created == second.created:
+            return first.uid < second.uid
+        return first.created < second.created
+
+    def queue_less(self, first: QueueInfo, second: QueueInfo) -> bool:
+        """True when `first` is served before `second`; in doubt the older one, then by name."""
+        for compare in self.walk("queue_order"):
+            said = compare(first, second)
+            if said:
+                return bool(said < 0)
+        if first.created == second.created:
+            return first.name < second.name
+        return first.created < second.created
+
+    def task_less(self, first: Task, second: Task) -> bool:
+        """True when `first` is served before `second`; in doubt the older one, then by uid."""
+        for compare in self.walk("task_order"):
+            said = compare(first, second)
+            if said:
+                return bool(said < 0)
+        if first.created == second.created:
+            return first.uid < second.uid
+        return first.created < second.created
+
+    def task_turns(self, tasks: Iterable[Task]) -> TaskTurns:
+        """Tasks to be popped in their order; sorted at once where the order has keys."""
+        keys = [
+            self._keys["task_order", use.name]
+            for tier in self.tiers
+            for use in self._active("task_order", tier)
+        ]
+        known = [key for key in keys if key is not None]
+        if len(known) < len(keys):
+            return Heap(self.task_less, tasks)
+        return Sorted(lambda t: (*(key(t) for key in known), t.created, t.uid), tasks)
+
+    # Conjunctions and the disjunction.
+
+    def job_ready(self, job: Job) -> bool:
+        """True when every policy finds that the job may start."""
+        return all(ready(job) for ready in self.walk("job_ready"))
+
+    def job_pipelined(self, job: Job) -> bool:
+        """True when every policy finds that the job can start once room is free."""
+        return all(pipelined(job) for pipelined in self.walk("job_pipelined"))
+
+    def job_invalid(self, job: Job) -> Invalid | None:
+        """What the first policy that objects to the job says, None when none does."""
+        said = (valid(job) for valid in self.walk("job_valid"))
+        return next((invalid for invalid in said if invalid is not None), None)
+
+    def overused(self, queue: QueueInfo) -> bool:
+        """True when some policy finds that the queue has had enough."""
+        return any(overused(queue) for overused in self.walk("overused"))
+
+    def passing(self, task: Task, rows: Ints) -> Bools:
+        """bool (n_rows,): the rows that every policy lets the task have."""
+        result: Bools = np.ones(rows.shape[0], dtype=np.bool_)
+        for predicate in self.walk("predicate"):
+            result &= predicate(task, rows)
+        return result
+
+    def row_kind(self, task: Task) -> Hashable:
+        """Equal for tasks of which predicates and scores say the same of a row; None: unknown."""
+        kinds: tuple[Kind, Kind] = ("predicate", "node_order")
+        found = [
+            self._row_kinds[kind, use.name](task)
+            for kind in kinds
+            for tier in self.tiers
+            for use in self._active(kind, tier)
+        ]
+        return None if any(kind is None for kind in found) else tuple(found)
+
+    def scores(self, task: Task, rows: Ints) -> Floats:
+        """float64 (n_rows,): what all policies together think of these rows."""
+        total: Floats = np.zeros(rows.shape[0], dtype=np.float64)
+        for order in self.walk("node_order"):
+            total += order(task, rows)
+        return total
+
+    # Victims.
+
+    def victims(
+        self, kind: Literal["preemptable", "reclaimable"], task: Task, candidates: Sequence[Task]
+    ) -> list[Task]:
+        """Those of `candidates` that may go for `task`, in their order."""
+        if self.compat.tiers_stick:
+            return self._victims_as_ever(kind, task, candidates)
+        left = list(candidates)
+        asked = False
+        for tier in self._tier_opinions(kind):
+            for veto in tier.vetoes:
+                left = _both(left, veto(task, left))
+                asked = True
+            if tier.opinions:
+                for opinion in tier.opinions:
+                    left = _both(left, opinion(task, left))
+                return left
+        return left if asked else []
+
+    def spares(self, kind: Literal["preemptable", "reclaimable"], job: Job) -> bool:
+        """True when it is known that none of the job's tasks would be let go."""
+        if self.compat.tiers_stick:
+            return False
+        for tier in self.tiers:
+            decides = False
+            for use in self._active(kind, tier):
+                spares = self._spares[kind, use.name]
+                if spares is not None and spares(job):
+                    return True
+                decides |= (kind, use.name) not in self._vetoes
+            if decides:
+                return False
+        return False
+
+    def _tier_opinions(self, kind: Kind) -> list[Opinions]:
+        found = self._opinions.get(kind)
+        if found is None:
+            found = self._opinions[kind] = []
+            for tier in self.tiers:
+                said = Opinions([], [])
+                for use in self._active(kind, tier):
+                    side = said.vetoes if (kind, use.name) in self._vetoes else said.opinions
+                    side.append(self._given[kind, use.name])
+                found.append(said)
+        return found
+
+    def _victims_as_ever(self, kind: Kind, task: Task, candidates: Sequence[Task]) -> list[Task]:
+        """As the original: what the first asked says is never forgotten, not even between tiers."""
+        found: list[Task] = []
+        begun = False
+        for tier in self.tiers:
+            for use in self._active(kind, tier):
+                said = self._given[kind, use.name](task, candidates)
+                found = _both(found, said) if begun else said
+                begun = True
+            if found:
+                return found
+        return found
+
+
+def _both(first: Sequence[Task], second: Sequence[Task]) -> list[Task]:
+    kept = {task.uid for task in second}
+    return [task for task in first if task.uid in kept]

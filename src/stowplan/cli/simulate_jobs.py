@@ -1,0 +1,91 @@
+"""`stowplan simulate` with sessions: what it refuses, runs and prints."""
+
+from __future__ import annotations
+
+import json
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from stowplan.assembly.deciders import Deciders
+from stowplan.cli.jobs_table import print_jobs
+from stowplan.cli.screen import screen
+from stowplan.sim.cluster import Cluster
+from stowplan.sim.outputs import write_files
+from stowplan.sim.replay import ReplayOptions
+from stowplan.sim.simulate_jobs import JobSimulation, simulate_jobs
+
+JOBS_SHOWN = 40
+
+
+def is_for_sessions(deciders: Deciders, files: Cluster | None) -> bool:
+    """True where nothing but sessions decides, or some pod waits for them."""
+    batch = deciders.batch
+    if batch is None or not deciders.configuration.profiles:
+        return batch is not None
+    waiting = files.pending() if files is not None else ()
+    return any(pod.spec.scheduler_name == batch.scheduler_name for pod in waiting)
+
+
+def refuse_beside_sessions(
+    seeds: tuple[int, ...],
+    replay: ReplayOptions | None,
+    node_count: int | None,
+    profile: str | None,
+) -> None:
+    """Raise a usage error for what has no meaning for sessions yet."""
+    wrong = {
+        "--replay": replay is not None,
+        "several seeds": len(seeds) > 1,
+        "--node-count": node_count is not None,
+        "--profile": profile is not None,
+    }
+    for name, is_given in wrong.items():
+        if is_given:
+            raise click.UsageError(f"{name} cannot stand beside actions and tiers yet.")
+
+
+def hold_sessions(
+    cluster: Cluster | None,
+    deciders: Deciders,
+    seed: int,
+    out: str | None,
+    output: str,
+    *,
+    strict: bool,
+) -> int:
+    """Hold sessions, print or write what came of them; the exit code."""
+    if cluster is None:
+        raise click.UsageError("Sessions need --cluster: the generated workload has no gangs.")
+    run = simulate_jobs(cluster, config=deciders, seed=seed)
+    if out is not None:
+        write_files(out, run.files())
+    if output == "json":
+        click.echo(json.dumps(run.summary, indent=2))
+    else:
+        _print(run, screen())
+        if out is not None:
+            screen().print(Text(f"Written: {', '.join(f'{out}/{name}' for name in run.files())}"))
+    short = run.summary["placed"] < run.summary["pods"]
+    return 1 if strict and short else 0
+
+
+def _print(run: JobSimulation, paper: Console) -> None:
+    told = run.summary
+    head = f"{told['placed']:,} of {told['pods']:,} pods placed on {told['nodes']:,} nodes"
+    more = f"{told['jobs_ready']:,} of {told['jobs']:,} jobs ready"
+    paper.print(Text(f"{head}, {more}, in {told['sessions']:,} sessions", style="bold"))
+    unready = [job for job in run.jobs if job.waiting or job.promised or not job.is_ready]
+    ready = [job for job in run.jobs if job.placed and job not in unready]
+    shown = (unready + ready)[:JOBS_SHOWN]
+    if shown:
+        print_jobs(shown, paper)
+    hidden = len(unready) + len(ready) - len(shown)
+    if hidden:
+        paper.print(Text(f"and {hidden:,} jobs more"))
+    if run.evicted:
+        gone = ", ".join(f"{pod} ({why})" for pod, why in run.evicted.items())
+        paper.print(Text(f"Evicted: {gone}"), soft_wrap=True)
+    for note in told["notes"]:
+        paper.print(Text(f"Note: {note}"), soft_wrap=True)

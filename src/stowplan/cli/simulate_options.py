@@ -1,0 +1,151 @@
+"""The options of `stowplan simulate` that are its own: seeds, and all that a replay needs."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import click
+
+from stowplan.sim.churn import Churn
+from stowplan.sim.replay import ReplayOptions
+from stowplan.sim.world import Pace
+
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+_SPAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)")
+_SPAN_MAX = 10**10
+_WANTED = "a span of time such as 90s, 15m, 12h, 30d"
+
+
+def span(text: str) -> float:
+    """Seconds that a text like 90s, 15m, 12h or 30d says; raises ValueError."""
+    found = _SPAN.fullmatch(text.strip())
+    seconds = float(found[1]) * _UNITS[found[2]] if found else math.inf
+    if seconds > _SPAN_MAX:
+        raise ValueError(f"got {text!r}, wanted {_WANTED}")
+    return seconds
+
+
+def as_span(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """An option that is a span of time."""
+    try:
+        return None if value is None else span(value)
+    except ValueError as problem:
+        raise click.BadParameter(str(problem), ctx, param) from None
+
+
+def as_churn(ctx: click.Context, param: click.Parameter, value: str | None) -> Churn | None:
+    """An option that says how long nodes stay and stay away: UP/DOWN."""
+    if value is None:
+        return None
+    up, slash, down = value.partition("/")
+    try:
+        churn = Churn(span(up), span(down))
+    except ValueError:
+        churn = Churn(0, 0)
+    if not slash or not churn.up_s or not churn.down_s:
+        text = f"got {value!r}, wanted UP/DOWN, each {_WANTED}"
+        raise click.BadParameter(text, ctx, param)
+    return churn
+
+
+seeds = click.option(
+    "--seed",
+    "seed",
+    type=click.IntRange(min=0),
+    multiple=True,
+    default=(0,),
+    show_default="0",
+    help="Seed of every draw. Repeatable: a run for each.",
+)
+n_seeds = click.option(
+    "--seeds",
+    "n_seeds",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="As many runs, with seeds from the first one up.",
+)
+replay = click.option(
+    "--replay",
+    is_flag=True,
+    help="Let pods come and leave by their times, in virtual time.",
+)
+speedup = click.option(
+    "--speedup",
+    metavar="X",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Arrivals X times closer together; run times stay. Implies --replay.",
+)
+until = click.option(
+    "--until",
+    metavar="SPAN",
+    callback=as_span,
+    help="Stop after this much virtual time. Implies --replay.",
+)
+churn = click.option(
+    "--churn",
+    metavar="UP/DOWN",
+    callback=as_churn,
+    help="Nodes leave after UP on average and are back after DOWN, as 30d/1h. Implies --replay.",
+)
+no_departures = click.option(
+    "--no-departures", is_flag=True, help="Pods that have come never leave. Implies --replay."
+)
+bind_latency = click.option(
+    "--bind-latency",
+    metavar="SPAN",
+    callback=as_span,
+    help=f"How long the API takes to bind.  [default: {Pace().bind_s:g}s; implies --replay]",
+)
+start_latency = click.option(
+    "--start-latency",
+    metavar="SPAN",
+    callback=as_span,
+    help=f"From binding to start.  [default: {Pace().start_s:g}s; implies --replay]",
+)
+sample_every = click.option(
+    "--sample-every",
+    metavar="SPAN",
+    callback=as_span,
+    help="How often series.csv has a row.  [default: 1000 times over the arrivals]",
+)
+REPLAYING = (
+    replay,
+    speedup,
+    until,
+    churn,
+    no_departures,
+    bind_latency,
+    start_latency,
+    sample_every,
+)
+
+
+def replaying(command: Any) -> Any:
+    """Give a command all options of a replay."""
+    for option in reversed(REPLAYING):
+        command = option(command)
+    return command
+
+
+def options_of(given: dict[str, Any]) -> ReplayOptions | None:
+    """The replay that the options ask for, None when none of them does."""
+    chosen = dict(given)
+    wanted = chosen.pop("replay")
+    if not wanted and all(value in (None, False) for value in chosen.values()):
+        return None
+    usual = Pace()
+    bind_s, start_s = chosen["bind_latency"], chosen["start_latency"]
+    return ReplayOptions(
+        speedup=chosen["speedup"] or 1.0,
+        until_s=chosen["until"],
+        departures=not chosen["no_departures"],
+        pace=Pace(
+            usual.bind_s if bind_s is None else bind_s,
+            usual.start_s if start_s is None else start_s,
+            usual.grace_s,
+        ),
+        churn=chosen["churn"],
+        sample_s=chosen["sample_every"],
+    )

@@ -1,0 +1,111 @@
+"""What `stowplan simulate` prints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+REASONS_SHOWN = 12
+
+
+def print_run(summary: dict[str, Any], paper: Console) -> None:
+    """The figures of one run."""
+    if not summary["pods"]:
+        paper.print("No pod waits for a node.")
+    paper.print(
+        f"[bold]{summary['placed']:,} of {summary['pods']:,} pods placed[/bold]"
+        f" on {summary['nodes']:,} nodes, {summary['pods_per_s']:,.0f} pods/s"
+    )
+    if "waits_s" in summary:
+        _print_times(summary, paper)
+    if summary["failed"]:
+        _print_failed(summary["failed"], paper)
+    _print_use(summary, paper)
+    for note in summary["notes"]:
+        paper.print(Text(f"Note: {note}"), soft_wrap=True)
+
+
+def _print_times(summary: dict[str, Any], paper: Console) -> None:
+    waits, preemption = summary["waits_s"], summary["preemption"]
+    table = _table("WAIT", *(name.upper() for name in waits))
+    if waits:
+        table.add_row("", *(spanned(seconds) for seconds in waits.values()))
+        paper.print(table)
+    paper.print(
+        f"From the first arrival to the last end {spanned(summary['makespan_s'])};"
+        f" {preemption['victims']:,} pods evicted for {preemption['preemptors']:,} others,"
+        f" {summary['nodes_left']:,} absences of nodes, {summary['restarts']:,} restarts"
+    )
+
+
+def _print_failed(failed: dict[str, int], paper: Console) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("PODS", justify="right")
+    table.add_column("NOT PLACED BECAUSE", overflow="fold")
+    reasons = sorted(failed.items(), key=lambda item: (-item[1], item[0]))
+    for reason, count in reasons[:REASONS_SHOWN]:
+        table.add_row(f"{count:,}", Text(reason))
+    if len(reasons) > REASONS_SHOWN:
+        rest = sum(count for _, count in reasons[REASONS_SHOWN:])
+        table.add_row(f"{rest:,}", f"{len(reasons) - REASONS_SHOWN} more reasons")
+    paper.print(table)
+
+
+def _print_use(summary: dict[str, Any], paper: Console) -> None:
+    over_time = summary.get("over_time")
+    columns = ("MEAN", "PEAK", "FRAGMENTED") if over_time else ()
+    table = _table("RESOURCE", "REQUESTED", "OF", "SHARE", *columns)
+    for resource, use in summary["utilisation"].items():
+        if over_time is None and not use["requested"]:
+            continue
+        cells = [
+            rounded(resource, use["requested"]),
+            rounded(resource, use["allocatable"]),
+            f"{use['share']:.1%}",
+        ]
+        if over_time is not None:
+            used = over_time["utilisation"].get(resource, {"mean": 0.0, "peak": 0.0})
+            if not used["peak"]:
+                continue
+            lost = over_time["fragmentation"].get(resource)
+            cells += [f"{used['mean']:.1%}", f"{used['peak']:.1%}"]
+            cells.append("" if lost is None else f"{lost['mean']:.1%}")
+        table.add_row(resource, *cells)
+    paper.print(table)
+
+
+def print_seeds(summary: dict[str, Any], paper: Console) -> None:
+    """The figures of several runs, side by side."""
+    paper.print(f"[bold]{len(summary['seeds'])} seeds[/bold]: {summary['seeds'][0]} and others")
+    table = _table("FIGURE", "MEAN", "LEAST", "MOST")
+    for name, spread in summary["figures"].items():
+        table.add_row(name, *(f"{spread[key]:,.6g}" for key in ("mean", "min", "max")))
+    paper.print(table)
+
+
+def _table(first: str, *others: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(first)
+    for column in others:
+        table.add_column(column, justify="right")
+    return table
+
+
+def rounded(resource: str, amount: int) -> str:
+    """An amount in base units for people: whole CPUs, GiB, or a count."""
+    if resource == "cpu":
+        return f"{amount / 1000:,.0f}"
+    if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
+        return f"{amount / 2**30:,.0f}Gi"
+    return f"{amount:,}"
+
+
+def spanned(seconds: float) -> str:
+    """A span of virtual time for people."""
+    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.1f}{unit}"
+    return f"{seconds:,.3g}s"

@@ -1,0 +1,781 @@
+"""Kernels: a run of pods placed one after the other, each counted before the next is chosen.
+
+Per class a tournament tree holds the points of every row: a leaf is one row, an inner node the
+better of its children, so the root knows the best. A placement touches one row. It is noted in a
+log, and a class that is asked again re-evaluates the rows logged since it was asked last and
+mends the paths above them. What depends on a topology domain and not on the row (spread over
+zones, affinity to a zone) is not in the leaves: rows of one domain share a tree, and the domain's
+part is added to the root when a pod is chosen for.
+
+Points are whole numbers and divisions truncate toward zero; floats are IEEE doubles and nothing
+is reordered, so the answers equal those of the NumPy walk to the bit.
+
+What the arrays hold is written down in `arrays`. Each function is given those that it reads, and
+no more: what Numba takes to compile grows with the arrays that are handed on.
+
+Source: kube-scheduler v1.36, for the arithmetic: see the plugins' own files.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from stowplan.columns.engine import arrays as at
+
+if tuple(map(int, numba.__version__.split(".")[:2])) < (0, 61):
+    raise ImportError(f"Numba {numba.__version__} is too old")
+
+# Nothing is allocated in here, so nothing need be counted: without it a call costs half as much.
+jit = numba.njit(  # type: ignore[call-overload]
+    cache=True, error_model="numpy", boundscheck=False, _nrt=False
+)
+
+# What stands where in the arrays is compiled in, and the cache on disk is true for this file alone.
+ARRAYS = "77e3cdcf18489dabb5cf912c7717e1f0248444f1eea1c1d6c0e4260be838f08c"
+
+NOWHERE = -1
+
+EXACT_BELOW = 2**46
+
+
+@jit
+def quotient(numerator, denominator):
+    """int64: truncated toward zero; denominator not 0."""
+    whole = numerator // denominator
+    if whole < 0 and whole * denominator != numerator:
+        whole += 1
+    return whole
+
+
+@jit
+def percentage(part, whole):
+    """int64: 100 * part / whole, truncated toward zero; whole not 0.
+
+    A division of doubles is faster than one of whole numbers, and exact here: below 2**46 the
+    quotient is further from the next whole number than it can be rounded.
+    """
+    if 0 <= part <= whole < EXACT_BELOW:
+        return np.int64(np.float64(part * 100) / np.float64(whole))
+    return quotient(part * 100, whole)
+
+
+# One row for one class.
+
+
+@jit
+def fits(c, row, classes, allocatable, requested, pod_count, passes, terms, counts, codes):
+    """True where a pod of class `c` passes every filter that depends on the row alone."""
+    if passes[classes[c, at.STATIC], row] == 0:
+        return False
+    if classes[c, at.HAS_ROOM] == 1:
+        if pod_count[row] + 1 > allocatable[classes[c, at.PODS], row]:
+            return False
+        for i in range(classes[c, at.N_WANTED]):
+            item = classes[c, at.WANTED + 2 * i]
+            amount = classes[c, at.WANTED + 2 * i + 1]
+            if amount > allocatable[item, row] - requested[item, row]:
+                return False
+    first = classes[c, at.FIRST_TERM]
+    for t in range(first, first + classes[c, at.N_HOST_TERMS]):
+        value = codes[terms[t, at.KEY], row]
+        if value >= 0 and counts[terms[t, at.FIRST_COUNT] + value] > 0:
+            return False
+    return True
+
+
+@jit
+def use_points(c, row, classes, allocatable, requested, nonzero):
+    """int64: the score by utilisation with the pod on the row."""
+    kind = classes[c, at.USE_KIND]
+    total, weights = np.int64(0), np.int64(0)
+    for i in range(classes[c, at.N_USED]):
+        place = at.USED + 4 * i
+        item, weight, source = classes[c, place], classes[c, place + 1], classes[c, place + 2]
+        whole = allocatable[item, row]
+        if whole == 0:
+            continue
+        taken = requested[item, row] if source == at.REQUESTED else nonzero[source - 1, row]
+        taken += classes[c, place + 3]
+        if kind == at.LEAST:
+            total += weight * percentage(max(whole - taken, 0), whole)
+            weights += weight
+            continue
+        share = percentage(min(taken, whole), whole)
+        if kind == at.MOST:
+            total += weight * share
+            weights += weight
+        else:
+            points = classes[c, at.LINE + min(max(share, 0), 100)]
+            total += weight * points
+            if points > 0:
+                weights += weight
+    weights = max(weights, 1)
+    if kind == at.RATIO:
+        return (2 * total + weights) // (2 * weights)
+    return quotient(total, weights)
+
+
+@jit
+def evenness(c, row, with_pod, classes, allocatable, requested):
+    """int64: 100 where the resources of a row are used to the same fraction, less elsewhere."""
+    n_fractions, total, first, second = 0, 0.0, 0.0, 0.0
+    for i in range(classes[c, at.N_EVEN]):
+        item = classes[c, at.EVEN + 2 * i]
+        whole = allocatable[item, row]
+        if whole != 0:
+            taken = requested[item, row] + with_pod * classes[c, at.EVEN + 2 * i + 1]
+            first = second
+            second = min(np.float64(taken) / np.float64(whole), 1.0)
+            total += second
+            n_fractions += 1
+    if n_fractions < 2:
+        deviation = 0.0
+    elif n_fractions == 2:
+        deviation = abs((first - second) / 2)
+    else:
+        mean, squares = total / n_fractions, 0.0
+        for i in range(classes[c, at.N_EVEN]):
+            item = classes[c, at.EVEN + 2 * i]
+            whole = allocatable[item, row]
+            if whole != 0:
+                taken = requested[item, row] + with_pod * classes[c, at.EVEN + 2 * i + 1]
+                fraction = min(np.float64(taken) / np.float64(whole), 1.0)
+                squares += (fraction - mean) * (fraction - mean)
+        deviation = np.sqrt(squares / n_fractions)
+    return np.int64((1 - deviation) * 100)
+
+
+@jit
+def is_plain(c, classes):
+    """True for a class scored by cpu and memory free and even, as pods are by default."""
+    return (
+        classes[c, at.USE_KIND] == at.LEAST
+        and classes[c, at.N_USED] == 2
+        and classes[c, at.N_EVEN] == 2
+        and classes[c, at.N_NORMALISED] == 0
+        and classes[c, at.USED] == classes[c, at.EVEN]
+        and classes[c, at.USED + 4] == classes[c, at.EVEN + 2]
+        and classes[c, at.USED + 1] == 1
+        and classes[c, at.USED + 5] == 1
+        and classes[c, at.USED + 2] == at.NONZERO_CPU
+        and classes[c, at.USED + 6] == at.NONZERO_MEMORY
+    )
+
+
+@jit
+def plain_points(
+    cpu, memory, cpu_taken, memory_taken, cpu_asked, memory_asked, cpu_filled, memory_filled,
+    use_weight, even_weight,
+):  # fmt: skip
+    """int64: `use_points` and `evenness`, weighed, of a row that offers both resources.
+
+    cpu_filled, memory_filled: what is taken with the pod, where nothing asked for has a default.
+    """
+    use = percentage(max(cpu - cpu_filled, 0), cpu)
+    use += percentage(max(memory - memory_filled, 0), memory)
+    cpu_whole, memory_whole = np.float64(cpu), np.float64(memory)
+    before = min(np.float64(cpu_taken) / cpu_whole, 1.0)
+    before -= min(np.float64(memory_taken) / memory_whole, 1.0)
+    after = min(np.float64(cpu_taken + cpu_asked) / cpu_whole, 1.0)
+    after -= min(np.float64(memory_taken + memory_asked) / memory_whole, 1.0)
+    better = np.int64((1 - abs(after / 2)) * 100) - np.int64((1 - abs(before / 2)) * 100)
+    return use_weight * (use >> 1) + even_weight * (50 + ((50 + better) >> 1))
+
+
+@jit
+def points_of(c, row, classes, allocatable, requested, nonzero, points, raw):
+    """int64: all weighted scores of a row that do not depend on its domains."""
+    static = classes[c, at.STATIC]
+    total = points[static, row]
+    if is_plain(c, classes):
+        cpu, memory = classes[c, at.USED], classes[c, at.USED + 4]
+        if allocatable[cpu, row] != 0 and allocatable[memory, row] != 0:
+            return total + plain_points(
+                allocatable[cpu, row], allocatable[memory, row],
+                requested[cpu, row], requested[memory, row],
+                classes[c, at.EVEN + 1], classes[c, at.EVEN + 3],
+                nonzero[0, row] + classes[c, at.USED + 3],
+                nonzero[1, row] + classes[c, at.USED + 7],
+                classes[c, at.USE_WEIGHT], classes[c, at.EVEN_WEIGHT],
+            )  # fmt: skip
+    if classes[c, at.USE_WEIGHT] != 0:
+        use = use_points(c, row, classes, allocatable, requested, nonzero)
+        total += classes[c, at.USE_WEIGHT] * use
+    if classes[c, at.EVEN_WEIGHT] != 0:
+        after = evenness(c, row, 1, classes, allocatable, requested)
+        before = evenness(c, row, 0, classes, allocatable, requested)
+        total += classes[c, at.EVEN_WEIGHT] * (50 + quotient(50 + after - before, 2))
+    for k in range(classes[c, at.N_NORMALISED]):
+        highest = classes[c, at.HIGHEST + k]
+        # Higher is a row of a closed group at most, of which nobody asks the points.
+        normal = min(raw[static, k, row], highest)
+        if classes[c, at.NORMALISED + 2 * k] == 1:
+            normal = 100 if highest == 0 else 100 - quotient(normal * 100, highest)
+        elif highest != 0:
+            normal = quotient(normal * 100, highest)
+        total += classes[c, at.NORMALISED + 2 * k + 1] * normal
+    return total
+
+
+# The tree of one class.
+
+
+@jit
+def note_raw(c, k, value, classes):
+    """Count one more row with this raw score; True when it is higher than all before."""
+    if value == classes[c, at.HIGHEST + k]:
+        classes[c, at.N_HIGHEST + k] += 1
+    elif value > classes[c, at.HIGHEST + k]:
+        classes[c, at.HIGHEST + k] = value
+        classes[c, at.N_HIGHEST + k] = 1
+        return True
+    return False
+
+
+@jit
+def clear(c, tree, classes, groups, trees):
+    """Empty the tree of class `c`, and what is known of its raw scores."""
+    layout = classes[c, at.LAYOUT]
+    last = classes[c, at.N_GROUPS] - 1
+    width = groups[layout, at.FIRST, last] + 2 * groups[layout, at.SIZE, last]
+    for i in range(width):
+        trees[tree, i] = NOWHERE
+    for k in range(classes[c, at.N_NORMALISED]):
+        classes[c, at.HIGHEST + k] = 0
+        classes[c, at.N_HIGHEST + k] = 0
+
+
+@jit
+def build(
+    c, classes, allocatable, requested, nonzero, pod_count, passes, points, raw, terms, counts,
+    codes, groups, places, trees, leaves,
+):  # fmt: skip
+    """Evaluate every row for class `c`."""
+    layout, static, tree = classes[c, at.LAYOUT], classes[c, at.STATIC], classes[c, at.TREE]
+    clear(c, tree, classes, groups, trees)
+    if asks_plainly(c, classes) and offers_both(c, classes, allocatable, leaves.shape[0]):
+        fill_plain(c, classes, allocatable, requested, nonzero, pod_count, passes, points, leaves)
+        for row in range(leaves.shape[0]):
+            trees[tree, places[layout, at.LEAF, row]] = leaves[row]
+        mend_all(c, tree, classes, groups, trees)
+        return
+    n_normalised = classes[c, at.N_NORMALISED]
+    n_nodes = places.shape[2]
+    # The first time round, raw scores are counted; only then can they be normalised.
+    for turn in range(2 if n_normalised > 0 else 1):
+        is_last = turn == 1 or n_normalised == 0
+        for row in range(n_nodes):
+            leaf = places[layout, at.LEAF, row]
+            if turn == 1:
+                if trees[tree, leaf] < 0:
+                    continue
+            elif not fits(
+                c, row, classes, allocatable, requested, pod_count, passes, terms, counts, codes
+            ):
+                continue
+            if is_last:
+                trees[tree, leaf] = points_of(
+                    c, row, classes, allocatable, requested, nonzero, points, raw
+                )
+            else:
+                trees[tree, leaf] = 0
+                for k in range(n_normalised):
+                    note_raw(c, k, raw[static, k, row], classes)
+    mend_all(c, tree, classes, groups, trees)
+
+
+@jit
+def fill_plain(c, classes, allocatable, requested, nonzero, pod_count, passes, points, leaves):
+    """The points of every row, NOWHERE where it will not do, into `leaves`: int32 (n_nodes,). For
+    a plain class without terms of hosts, which asks for what it is scored by and no more."""
+    static, cpu, memory = classes[c, at.STATIC], classes[c, at.USED], classes[c, at.USED + 4]
+    slots = classes[c, at.PODS]
+    cpu_asked, memory_asked = classes[c, at.EVEN + 1], classes[c, at.EVEN + 3]
+    cpu_filled, memory_filled = classes[c, at.USED + 3], classes[c, at.USED + 7]
+    use_weight, even_weight = classes[c, at.USE_WEIGHT], classes[c, at.EVEN_WEIGHT]
+    for row in range(leaves.shape[0]):
+        leaves[row] = NOWHERE
+        if passes[static, row] == 0 or pod_count[row] + 1 > allocatable[slots, row]:
+            continue
+        cpu_whole, memory_whole = allocatable[cpu, row], allocatable[memory, row]
+        cpu_taken, memory_taken = requested[cpu, row], requested[memory, row]
+        if cpu_asked > cpu_whole - cpu_taken or memory_asked > memory_whole - memory_taken:
+            continue
+        leaves[row] = points[static, row] + plain_points(
+            cpu_whole, memory_whole, cpu_taken, memory_taken, cpu_asked, memory_asked,
+            nonzero[0, row] + cpu_filled, nonzero[1, row] + memory_filled, use_weight,
+            even_weight,
+        )  # fmt: skip
+
+
+@jit
+def asks_plainly(c, classes):
+    """True for a plain class for which `fill_plain` will do."""
+    return (
+        is_plain(c, classes)
+        and classes[c, at.HAS_ROOM] == 1
+        and classes[c, at.N_HOST_TERMS] == 0
+        and classes[c, at.N_WANTED] == 2
+        and classes[c, at.WANTED] == classes[c, at.USED]
+        and classes[c, at.WANTED + 2] == classes[c, at.USED + 4]
+        and classes[c, at.WANTED + 1] == classes[c, at.EVEN + 1]
+        and classes[c, at.WANTED + 3] == classes[c, at.EVEN + 3]
+    )
+
+
+@jit
+def offers_both(c, classes, allocatable, n_nodes):
+    """True when every node offers cpu and memory."""
+    cpu, memory = classes[c, at.USED], classes[c, at.USED + 4]
+    for row in range(n_nodes):
+        if allocatable[cpu, row] == 0 or allocatable[memory, row] == 0:
+            return False
+    return True
+
+
+@jit
+def mend_all(c, tree, classes, groups, trees):
+    """Make every inner node the better of its children."""
+    layout = classes[c, at.LAYOUT]
+    for group in range(classes[c, at.N_GROUPS]):
+        first = groups[layout, at.FIRST, group]
+        for i in range(groups[layout, at.SIZE, group] - 1, 0, -1):
+            trees[tree, first + i] = max(trees[tree, first + 2 * i], trees[tree, first + 2 * i + 1])
+
+
+@jit
+def note_change(c, row, was_fitting, fitting, classes, raw):
+    """Keep the highest raw scores true for a row that fits now or no more; False when one of them
+    has changed, so that all rows must be evaluated."""
+    static = classes[c, at.STATIC]
+    for k in range(classes[c, at.N_NORMALISED]):
+        value = raw[static, k, row]
+        if fitting and not was_fitting:
+            if note_raw(c, k, value, classes):
+                return False
+        elif was_fitting and not fitting and value == classes[c, at.HIGHEST + k]:
+            classes[c, at.N_HIGHEST + k] -= 1
+            if classes[c, at.N_HIGHEST + k] == 0 and value != 0:
+                return False
+    return True
+
+
+@jit
+def is_bounded(c, classes, terms):
+    """True for a class of whose rows that will do only those in open groups count for the highest
+    raw scores: they are found anew for every pod."""
+    if classes[c, at.N_NORMALISED] > 0:
+        first = classes[c, at.FIRST_TERM]
+        for t in range(first + classes[c, at.N_HOST_TERMS], first + classes[c, at.N_TERMS]):
+            if terms[t, at.KIND] < at.EVEN_SOFT:
+                return True
+    return False
+
+
+@jit
+def set_leaf(c, row, value, classes, groups, places, trees):
+    """Write the leaf of a row and mend the path above it."""
+    layout, tree = classes[c, at.LAYOUT], classes[c, at.TREE]
+    leaf = places[layout, at.LEAF, row]
+    trees[tree, leaf] = value
+    first = groups[layout, at.FIRST, places[layout, at.GROUP, row]]
+    i = (leaf - first) >> 1
+    while i > 0:
+        better = max(trees[tree, first + 2 * i], trees[tree, first + 2 * i + 1])
+        if trees[tree, first + i] == better:
+            break
+        trees[tree, first + i] = better
+        i >>= 1
+
+
+@jit
+def catch_up(
+    c, n_log, classes, allocatable, requested, nonzero, pod_count, passes, points, raw, terms,
+    counts, codes, groups, places, trees, leaves, log,
+):  # fmt: skip
+    """Make the tree of class `c` true for everything that is in the log."""
+    seen, layout, tree = classes[c, at.SEEN], classes[c, at.LAYOUT], classes[c, at.TREE]
+    classes[c, at.SEEN] = n_log
+    is_true = tree != at.SHARED and seen >= 0 and (n_log - seen) * 4 <= places.shape[2] + 64
+    bounded = is_bounded(c, classes, terms)
+    if is_true:
+        for i in range(seen, n_log):
+            row = log[i]
+            before = trees[tree, places[layout, at.LEAF, row]]
+            fitting = fits(
+                c, row, classes, allocatable, requested, pod_count, passes, terms, counts, codes
+            )
+            is_true = bounded or note_change(c, row, before >= 0, fitting, classes, raw)
+            if not is_true:
+                break
+            now = np.int64(NOWHERE)
+            if fitting:
+                now = points_of(c, row, classes, allocatable, requested, nonzero, points, raw)
+            if now != before:
+                set_leaf(c, row, now, classes, groups, places, trees)
+    if not is_true:
+        build(
+            c, classes, allocatable, requested, nonzero, pod_count, passes, points, raw, terms,
+            counts, codes, groups, places, trees, leaves,
+        )  # fmt: skip
+
+
+# What depends on the domains of a group of rows. Working memory: see `arrays.Scratch`.
+
+
+@jit
+def find_floors(c, classes, terms, counts, present, by_term):
+    """What the counts of each hard spread term are compared with."""
+    first = classes[c, at.FIRST_TERM]
+    for t in range(first, first + classes[c, at.N_TERMS]):
+        if terms[t, at.KIND] != at.EVEN_HARD:
+            continue
+        lowest = np.int64(2**31 - 1)
+        if terms[t, at.N_DOMAINS] < terms[t, at.DOMAINS_MIN]:
+            lowest = np.int64(0)
+        else:
+            start = terms[t, at.FIRST_COUNT]
+            for place in range(start, start + terms[t, at.N_VALUES]):
+                if present[place] == 1:
+                    lowest = min(lowest, counts[place])
+        by_term[at.FLOOR, t - first] = lowest
+
+
+@jit
+def is_open(c, group, classes, terms, counts, values, by_term):
+    """True where the domains of a group admit a pod of class `c`."""
+    layout, first = classes[c, at.LAYOUT], classes[c, at.FIRST_TERM]
+    has_near, is_near, company = False, True, np.int64(0)
+    for t in range(first + classes[c, at.N_HOST_TERMS], first + classes[c, at.N_TERMS]):
+        kind = terms[t, at.KIND]
+        value = values[layout, terms[t, at.SLOT], group]
+        count = np.int64(0)
+        if value >= 0:
+            count = counts[terms[t, at.FIRST_COUNT] + value]
+        if kind == at.APART:
+            if count > 0:
+                return False
+        elif kind == at.NEAR:
+            if value < 0:
+                return False
+            has_near = True
+            is_near = is_near and count > 0
+            company += terms[t, at.TOTAL]
+        elif kind == at.EVEN_HARD:
+            if value < 0:
+                return False
+            skew = count + terms[t, at.MATCHES] - by_term[at.FLOOR, t - first]
+            if skew > terms[t, at.SKEW_MAX]:
+                return False
+    if has_near and not is_near:
+        return company == 0 and classes[c, at.MATCHES_ITSELF] == 1
+    return True
+
+
+@jit
+def find_open(c, classes, terms, counts, present, groups, values, trees, by_group, by_term):
+    """Mark the groups that have rows which will do, and whose domains admit the pod."""
+    layout, tree = classes[c, at.LAYOUT], classes[c, at.TREE]
+    has_domains = classes[c, at.N_TERMS] > classes[c, at.N_HOST_TERMS]
+    if has_domains:
+        find_floors(c, classes, terms, counts, present, by_term)
+    for group in range(classes[c, at.N_GROUPS]):
+        is_possible = trees[tree, groups[layout, at.FIRST, group] + 1] >= 0
+        if is_possible and has_domains:
+            is_possible = is_open(c, group, classes, terms, counts, values, by_term)
+        by_group[at.OPEN, group] = 1 if is_possible else 0
+
+
+@jit
+def settle_highest(
+    c, classes, allocatable, requested, nonzero, points, raw, groups, places, trees, by_group
+):  # fmt: skip
+    """Find the highest raw scores in open groups; where that changes one, evaluate all rows that
+    will do anew."""
+    layout, static, tree = classes[c, at.LAYOUT], classes[c, at.STATIC], classes[c, at.TREE]
+    n_nodes, changed = places.shape[2], False
+    for k in range(classes[c, at.N_NORMALISED]):
+        highest = np.int64(0)
+        for row in range(n_nodes):
+            in_open_group = by_group[at.OPEN, places[layout, at.GROUP, row]] == 1
+            if in_open_group and trees[tree, places[layout, at.LEAF, row]] >= 0:
+                highest = max(highest, raw[static, k, row])
+        if highest != classes[c, at.HIGHEST + k]:
+            classes[c, at.HIGHEST + k] = highest
+            changed = True
+    if changed:
+        for row in range(n_nodes):
+            leaf = places[layout, at.LEAF, row]
+            if trees[tree, leaf] >= 0:
+                trees[tree, leaf] = points_of(
+                    c, row, classes, allocatable, requested, nonzero, points, raw
+                )
+        mend_all(c, tree, classes, groups, trees)
+
+
+@jit
+def find_scored(c, classes, terms, values, by_group):
+    """Mark the open groups that soft spread scores: where all keys are required, those with all."""
+    layout, first = classes[c, at.LAYOUT], classes[c, at.FIRST_TERM]
+    for group in range(classes[c, at.N_GROUPS]):
+        is_scored = by_group[at.OPEN, group]
+        if classes[c, at.REQUIRES_ALL] == 1:
+            for t in range(first, first + classes[c, at.N_TERMS]):
+                value = values[layout, terms[t, at.SLOT], group]
+                if terms[t, at.KIND] == at.EVEN_SOFT and value < 0:
+                    is_scored = 0
+        by_group[at.SCORED, group] = is_scored
+
+
+@jit
+def find_weights(c, classes, terms, values, by_group, by_term, weights, stamps, logs):
+    """What a pod counts in the domains of each soft spread term."""
+    layout, first = classes[c, at.LAYOUT], classes[c, at.FIRST_TERM]
+    for t in range(first, first + classes[c, at.N_TERMS]):
+        if terms[t, at.KIND] != at.EVEN_SOFT:
+            continue
+        # A stamp that nobody has used before marks the values that have been seen.
+        stamps[0] += 1
+        n_distinct = 0
+        for group in range(classes[c, at.N_GROUPS]):
+            if by_group[at.SCORED, group] == 1:
+                place = 2 + values[layout, terms[t, at.SLOT], group]
+                if stamps[place] != stamps[0]:
+                    stamps[place] = stamps[0]
+                    n_distinct += 1
+        weights[t - first] = logs[n_distinct]
+
+
+@jit
+def find_raw(c, classes, terms, counts, values, by_group, weights):
+    """The raw scores of the open groups' domains; -1 for what is not scored."""
+    layout, first = classes[c, at.LAYOUT], classes[c, at.FIRST_TERM]
+    for group in range(classes[c, at.N_GROUPS]):
+        if by_group[at.OPEN, group] == 0:
+            continue
+        drawn, spread = np.int64(0), 0.0
+        for t in range(first + classes[c, at.N_HOST_TERMS], first + classes[c, at.N_TERMS]):
+            kind = terms[t, at.KIND]
+            value = values[layout, terms[t, at.SLOT], group]
+            if value < 0 or kind < at.EVEN_SOFT:
+                continue
+            count = counts[terms[t, at.FIRST_COUNT] + value]
+            if kind == at.DRAWN:
+                drawn += count
+            else:
+                more = np.float64(terms[t, at.SKEW_MAX] - 1)
+                spread += np.float64(count) * weights[t - first] + more
+        whole = np.trunc(spread)
+        if abs(spread - whole) >= 0.5:
+            whole += np.sign(spread)
+        by_group[at.DRAWN_POINTS, group] = drawn
+        by_group[at.SPREAD_POINTS, group] = np.int64(whole)
+        if by_group[at.SCORED, group] == 0:
+            by_group[at.SPREAD_POINTS, group] = -1
+
+
+@jit
+def normalise_drawn(n_groups, weight, by_group):
+    """Raw scores to 0..100 from the lowest to the highest, weighed."""
+    lowest, highest = np.int64(2**63 - 1), np.int64(-(2**63))
+    for group in range(n_groups):
+        if by_group[at.OPEN, group] == 1:
+            lowest = min(lowest, by_group[at.DRAWN_POINTS, group])
+            highest = max(highest, by_group[at.DRAWN_POINTS, group])
+    for group in range(n_groups):
+        if by_group[at.OPEN, group] == 1:
+            normal = np.int64(0)
+            if highest != lowest:
+                above = by_group[at.DRAWN_POINTS, group] - lowest
+                normal = np.int64(100 * (np.float64(above) / np.float64(highest - lowest)))
+            by_group[at.DRAWN_POINTS, group] = normal * weight
+
+
+@jit
+def normalise_spread(n_groups, weight, by_group):
+    """Raw scores to 0..100, the lowest highest, weighed; 0 for what is not scored."""
+    highest, lowest, n_scored = np.int64(0), np.int64(2**63 - 1), 0
+    for group in range(n_groups):
+        if by_group[at.SCORED, group] == 1:
+            highest = max(highest, by_group[at.SPREAD_POINTS, group])
+            lowest = min(lowest, by_group[at.SPREAD_POINTS, group])
+            n_scored += 1
+    for group in range(n_groups):
+        if by_group[at.OPEN, group] == 0:
+            continue
+        value, normal = by_group[at.SPREAD_POINTS, group], np.int64(0)
+        if highest == 0:
+            normal = np.int64(100)
+        elif n_scored > 0:
+            normal = quotient(100 * (highest + lowest - value), highest)
+        # A score that happens to equal the mark is taken for it, as in the original.
+        if value == -1:
+            normal = np.int64(0)
+        by_group[at.SPREAD_POINTS, group] = normal * weight
+
+
+# The choice of one row.
+
+
+@jit
+def lot(draw, rank):
+    """uint64: a number that looks drawn, the same for the same draw and rank."""
+    mixed = np.uint64(draw) ^ (np.uint64(rank) * np.uint64(0x9E3779B97F4A7C15))
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+@jit
+def first_leaf(tree, first, size, trees):
+    """int64: the first of a group's best leaves."""
+    i = np.int64(1)
+    while i < size:
+        i *= 2
+        if trees[tree, first + i] != trees[tree, first + 1]:
+            i += 1
+    return first + i
+
+
+@jit
+def drawn_leaf(tree, layout, first, size, draw, trees, rows_of, rank, stack):
+    """int64: of a group's best leaves the one whose row has the smallest lot."""
+    best = trees[tree, first + 1]
+    stack[0] = 1
+    depth, chosen, smallest = 1, np.int64(NOWHERE), np.uint64(0)
+    while depth > 0:
+        depth -= 1
+        i = stack[depth]
+        if i < size:
+            for child in range(2 * i, 2 * i + 2):
+                if trees[tree, first + child] == best:
+                    stack[depth] = child
+                    depth += 1
+            continue
+        its = lot(draw, rank[rows_of[layout, first + i]])
+        if chosen < 0 or its < smallest:
+            chosen, smallest = first + i, its
+    return chosen
+
+
+@jit
+def rate_groups(
+    c, classes, terms, counts, groups, values, trees, by_group, by_term, weights, stamps, logs
+):  # fmt: skip
+    """The points of each open group's best row, into by_group[POINTS]; NOWHERE for others. Returns
+    the highest."""
+    layout, n_groups, tree = classes[c, at.LAYOUT], classes[c, at.N_GROUPS], classes[c, at.TREE]
+    if classes[c, at.SPREAD_WEIGHT] != 0:
+        find_scored(c, classes, terms, values, by_group)
+        find_weights(c, classes, terms, values, by_group, by_term, weights, stamps, logs)
+    if classes[c, at.SPREAD_WEIGHT] != 0 or classes[c, at.DRAWN_WEIGHT] != 0:
+        find_raw(c, classes, terms, counts, values, by_group, weights)
+        normalise_drawn(n_groups, classes[c, at.DRAWN_WEIGHT], by_group)
+        if classes[c, at.SPREAD_WEIGHT] != 0:
+            normalise_spread(n_groups, classes[c, at.SPREAD_WEIGHT], by_group)
+    best = np.int64(NOWHERE)
+    for group in range(n_groups):
+        points = np.int64(NOWHERE)
+        if by_group[at.OPEN, group] == 1:
+            points = np.int64(trees[tree, groups[layout, at.FIRST, group] + 1])
+            if classes[c, at.DRAWN_WEIGHT] != 0:
+                points += by_group[at.DRAWN_POINTS, group]
+            if classes[c, at.SPREAD_WEIGHT] != 0:
+                points += by_group[at.SPREAD_POINTS, group]
+        by_group[at.POINTS, group] = points
+        best = max(best, points)
+    return best
+
+
+@jit
+def best_row(c, best, has_draw, draw, classes, groups, rows_of, rank, trees, by_group, stack):
+    """int64: a row of a group with these points. Ties: the first in the snapshot's order, or with
+    a draw the one with the smallest lot."""
+    layout, tree = classes[c, at.LAYOUT], classes[c, at.TREE]
+    chosen, smallest = np.int64(NOWHERE), np.uint64(0)
+    for group in range(classes[c, at.N_GROUPS]):
+        if by_group[at.POINTS, group] != best:
+            continue
+        first, size = groups[layout, at.FIRST, group], groups[layout, at.SIZE, group]
+        if has_draw:
+            leaf = drawn_leaf(tree, layout, first, size, draw, trees, rows_of, rank, stack)
+            row = np.int64(rows_of[layout, leaf])
+            its = lot(draw, rank[row])
+        else:
+            row = np.int64(rows_of[layout, first_leaf(tree, first, size, trees)])
+            its = np.uint64(rank[row])
+        if chosen < 0 or its < smallest:
+            chosen, smallest = row, its
+    return chosen
+
+
+@jit
+def place(
+    c, row, classes, requested, nonzero, pod_count, terms, counts, codes, masks, first_effect,
+    effects,
+):  # fmt: skip
+    """Count a pod of class `c` on a row."""
+    for i in range(classes[c, at.N_TAKEN]):
+        requested[classes[c, at.TAKEN + 2 * i], row] += classes[c, at.TAKEN + 2 * i + 1]
+    nonzero[0, row] += classes[c, at.CPU]
+    nonzero[1, row] += classes[c, at.MEMORY]
+    pod_count[row] += 1
+    for i in range(first_effect[c], first_effect[c + 1]):
+        t, count = effects[i, 0], effects[i, 1]
+        mask = terms[t, at.MASK]
+        if mask >= 0 and masks[mask, row] == 0:
+            continue
+        value = codes[terms[t, at.KEY], row]
+        if value >= 0:
+            counts[terms[t, at.FIRST_COUNT] + value] += count
+            terms[t, at.TOTAL] += count
+
+
+@jit
+def run(columns, rules, grouping, scratch, heads, draws, rows, n_log):
+    """Place pods in their order until one fits nowhere, or one was placed on a row that is behind;
+    how many were placed.
+
+    columns, rules, grouping, scratch: see `arrays`. heads: int64 (n_heads,), classes. draws:
+    uint64 (n_heads,), or (0,) for the first of ties. rows: int64 (n_heads,), written: the row of
+    each. n_log: entries in the log; the rows placed on are added to it.
+    """
+    allocatable, requested, nonzero, pod_count, rank = columns
+    (classes, passes, points, raw, terms, counts, present, codes, masks, behind, logs,
+     first_effect, effects) = rules  # fmt: skip
+    groups, values, places, rows_of, trees, log = grouping
+    by_group, by_term, weights, stamps, stack, leaves = scratch
+    has_draw = draws.shape[0] > 0
+    for i in range(heads.shape[0]):
+        c = heads[i]
+        catch_up(
+            c, n_log, classes, allocatable, requested, nonzero, pod_count, passes, points, raw,
+            terms, counts, codes, groups, places, trees, leaves, log,
+        )  # fmt: skip
+        find_open(c, classes, terms, counts, present, groups, values, trees, by_group, by_term)
+        if is_bounded(c, classes, terms):
+            settle_highest(
+                c, classes, allocatable, requested, nonzero, points, raw, groups, places, trees,
+                by_group,
+            )  # fmt: skip
+        best = rate_groups(
+            c, classes, terms, counts, groups, values, trees, by_group, by_term, weights, stamps,
+            logs,
+        )  # fmt: skip
+        if best < 0:
+            return i
+        draw = draws[i] if has_draw else np.uint64(0)
+        row = best_row(
+            c, best, has_draw, draw, classes, groups, rows_of, rank, trees, by_group, stack
+        )
+        rows[i] = row
+        place(
+            c, row, classes, requested, nonzero, pod_count, terms, counts, codes, masks,
+            first_effect, effects,
+        )  # fmt: skip
+        log[n_log] = row
+        n_log += 1
+        if behind[row] == 1:
+            return i + 1
+    return heads.shape[0]

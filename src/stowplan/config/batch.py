@@ -1,0 +1,405 @@
+"""The `actions:` / `tiers:` file: which actions a session runs, and which policies it asks.
+
+Read in two ways. Strictly: whatever is unknown or malformed is a mistake with its path. Or as
+kube-batch reads it: unknown keys pass, unknown policies are left for the session to ignore, and
+only what its YAML reader cannot make sense of is refused.
+
+Differs: what is unknown or cannot be read is an error; kube-batch passes over it, and decides by
+its default where there is no file.
+
+Scalars keep the text in which they are written: an argument is a text, `yes` as much as `true`.
+
+What kube-batch takes as flags stands in a block `batch` of options, which may also be part of a
+KubeSchedulerConfiguration and then holds actions and tiers too.
+
+Source: kube-batch v0.5, pkg/scheduler/util.go, conf/scheduler_conf.go, plugins/defaults.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import yaml
+
+from stowplan.config.strict import BAD, Problems, at, decode, encode, fields_of, one_of, shown
+from stowplan.framework.problems import Problem, did_you_mean
+from stowplan.objects import duration
+
+SWITCHES = (
+    "enableJobOrder",
+    "enableJobReady",
+    "enableJobPipelined",
+    "enableTaskOrder",
+    "enablePreemptable",
+    "enableReclaimable",
+    "enableQueueOrder",
+    "enablePredicate",
+    "enableNodeOrder",
+)
+"""The switches of a policy, all on where the file does not say."""
+
+DEFAULT_TEXT = """\
+actions: "allocate, backfill"
+tiers:
+- plugins:
+  - name: priority
+  - name: gang
+- plugins:
+  - name: drf
+  - name: predicates
+  - name: proportion
+  - name: nodeorder
+"""
+"""The file of somebody who gave none."""
+
+_TRUE = frozenset({"y", "yes", "on", "true"})
+_FALSE = frozenset({"n", "no", "off", "false"})
+_TEXT = "tag:yaml.org,2002:str"
+_NULL = "tag:yaml.org,2002:null"
+
+Accepts = Callable[[str], bool]
+
+
+class PolicyOption(msgspec.Struct, frozen=True):
+    """A policy in a tier. disabled: the switches that are off, in the order of SWITCHES."""
+
+    name: str
+    disabled: tuple[str, ...] = ()
+    arguments: dict[str, str] = {}
+
+
+class BatchConfiguration(msgspec.Struct, frozen=True):
+    """What the file says, and the options that stand beside it.
+
+    tiers: None where the file has none. period_s: how long after the end of a session the next one
+    opens. scheduler_name: whose pods are scheduled. uses_priority_classes: False leaves every
+    job at priority 0.
+    """
+
+    source: str
+    actions: tuple[str, ...]
+    tiers: tuple[tuple[PolicyOption, ...], ...] | None
+    scheduler_name: str = "kube-batch"
+    period_s: float = 1.0
+    default_queue: str = "default"
+    uses_priority_classes: bool = True
+
+
+class BatchOptions(msgspec.Struct, frozen=True, rename="camel"):
+    """The block of options, named as the flags of kube-batch are."""
+
+    scheduler_name: str = "kube-batch"
+    schedule_period: timedelta = timedelta(seconds=1)
+    default_queue: str = "default"
+    priority_class: bool = True
+
+    def problems(self, path: str) -> Iterator[Problem]:
+        """What types cannot say."""
+        for name, text in (
+            ("schedulerName", self.scheduler_name),
+            ("defaultQueue", self.default_queue),
+        ):
+            if not text:
+                yield Problem(f"{path}.{name}", "''", "a name")
+        if self.schedule_period <= timedelta(0):
+            got = duration.render(self.schedule_period)
+            yield Problem(f"{path}.schedulePeriod", got, "a duration above 0s")
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What a file may name, and how it is read.
+
+    policies: name -> argument -> what it wants and whether a text will do; None where any argument
+    may be given. lenient: as kube-batch reads it.
+    """
+
+    actions: Collection[str]
+    policies: Mapping[str, Mapping[str, tuple[str, Accepts]] | None]
+    lenient: bool = False
+
+
+OPTIONS = "batch"
+"""The key of the block of options."""
+
+_WHAT = ("actions", "tiers")
+
+
+def is_meant(text: str | bytes) -> bool:
+    """True for a text that is meant to be such a file: one that does not say what kind it is, and
+    names actions, tiers or options, however they are spelt."""
+    root = _root(text, Problems())
+    if not isinstance(root, yaml.MappingNode):
+        return False
+    keys = {key.value for key, _ in root.value if isinstance(key, yaml.ScalarNode)}
+    if keys & {"kind", "apiVersion"}:
+        return False
+    return any(key == OPTIONS or did_you_mean(key, _WHAT) for key in keys)
+
+
+def read(text: str | bytes, source: str, known: Known) -> BatchConfiguration:
+    """The configuration that a text holds; raises ConfigError with every mistake."""
+    problems = Problems()
+    root = _root(text, problems)
+    if problems.found:
+        raise problems.error(source)
+    walk = _Walk(problems, known)
+    # The original knows no block of options, and passes over it.
+    fields = walk.fields(root, "", (*_WHAT, OPTIONS))
+    block = fields.pop(OPTIONS, None)
+    options = BatchOptions() if block is None else walk.options(block, OPTIONS)
+    found = walk.configuration(source, fields, options, by_default=block is not None)
+    if problems.found:
+        raise problems.error(source)
+    return found
+
+
+def read_block(
+    tree: Any, source: str, known: Known, problems: Problems
+) -> BatchConfiguration | None:
+    """The configuration that the block `batch` of another document holds, None for no block.
+
+    Mistakes are added to `problems`; what is in their place is never used.
+    """
+    if tree is None:
+        return None
+    if not isinstance(tree, dict):
+        problems.add(OPTIONS, shown(tree), "a mapping")
+        return None
+    walk = _Walk(problems, known, inside=OPTIONS)
+    names = (*fields_of(BatchOptions), *_WHAT)
+    for key in tree:
+        if key not in names:
+            problems.add(
+                at(OPTIONS, key), "an unknown field", one_of(names), did_you_mean(key, names)
+            )
+    options = walk.decoded(
+        {k: v for k, v in tree.items() if k in names and k not in _WHAT}, OPTIONS
+    )
+    # Written out and read again, so that scalars have their text.
+    fields = {
+        key: yaml.compose(yaml.safe_dump(tree[key], width=10**6), Loader=yaml.SafeLoader)
+        for key in _WHAT
+        if tree.get(key) is not None
+    }
+    return walk.configuration(source, fields, options, by_default=True)
+
+
+def _root(text: str | bytes, problems: Problems) -> yaml.Node | None:
+    try:
+        decoded = text.decode() if isinstance(text, bytes) else text
+        return next(iter(yaml.compose_all(decoded, Loader=yaml.SafeLoader)), None)
+    except UnicodeError:
+        problems.add("document", "what is not UTF-8", "text in UTF-8")
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "document"
+        problems.add(where, error.problem or "what is not YAML", "YAML")
+    except yaml.YAMLError as error:
+        problems.add("document", str(error).splitlines()[0], "YAML")
+    except RecursionError:
+        problems.add("document", "deeper nesting", "actions and tiers")
+    return None
+
+
+class _Walk:
+    """From YAML nodes to values; what is in place of a mistake is never used."""
+
+    def __init__(self, problems: Problems, known: Known, *, inside: str = "") -> None:
+        """inside: the path of the mapping that has actions and tiers."""
+        self._problems = problems
+        self._known = known
+        self._lenient = known.lenient
+        self._inside = inside
+
+    def configuration(
+        self,
+        source: str,
+        fields: Mapping[str, yaml.Node | None],
+        options: BatchOptions,
+        *,
+        by_default: bool,
+    ) -> BatchConfiguration:
+        """All of it. by_default: the default actions and tiers hold where neither is given."""
+        if by_default and not any(key in fields for key in _WHAT):
+            default = _root(DEFAULT_TEXT, self._problems)
+            fields = self.fields(default, "", None)
+        return BatchConfiguration(
+            source,
+            self.actions(fields.get("actions")),
+            self.tiers(fields.get("tiers")),
+            options.scheduler_name,
+            options.schedule_period.total_seconds(),
+            options.default_queue,
+            options.priority_class,
+        )
+
+    def options(self, node: yaml.Node, path: str) -> BatchOptions:
+        """The options that a block holds."""
+        try:
+            tree = yaml.SafeLoader("").construct_document(node)
+        except yaml.YAMLError:
+            self._problems.add(path, _shown(node), "plain values")
+            return BatchOptions()
+        return self.decoded({} if tree is None else tree, path)
+
+    def decoded(self, tree: Any, path: str) -> BatchOptions:
+        """The options in a tree."""
+        options = decode(tree, BatchOptions, path, self._problems)
+        if options is BAD:
+            return BatchOptions()
+        self._problems.extend(options.problems(path))
+        return options
+
+    def fields(
+        self, node: yaml.Node | None, path: str, allowed: Iterable[str] | None
+    ) -> dict[str, yaml.Node]:
+        """The entries of a mapping; allowed: None for any."""
+        if node is None or _is_null(node):
+            return {}
+        if not isinstance(node, yaml.MappingNode):
+            self._problems.add(path or "document", _shown(node), "a mapping")
+            return {}
+        found: dict[str, yaml.Node] = {}
+        names = None if allowed is None else tuple(allowed)
+        for key, value in node.value:
+            name = key.value if isinstance(key, yaml.ScalarNode) else ""
+            if not isinstance(key, yaml.ScalarNode):
+                self._problems.add(path or "document", f"{_shown(key)} as a key", "a name as key")
+            elif name in found and not self._lenient:
+                self._problems.add(at(path, name), "the key again", "each key once")
+            elif names is not None and name not in names and not self._lenient:
+                hint = did_you_mean(name, names)
+                self._problems.add(at(path, name), "an unknown field", one_of(names), hint)
+            found[name] = value
+        return found
+
+    def items(self, node: yaml.Node | None, path: str) -> list[tuple[str, yaml.Node]]:
+        """The entries of a list, each with its path."""
+        if node is None or _is_null(node):
+            return []
+        if not isinstance(node, yaml.SequenceNode):
+            self._problems.add(path, _shown(node), "a list")
+            return []
+        return [(f"{path}[{i}]", item) for i, item in enumerate(node.value)]
+
+    def text(self, node: yaml.Node | None, path: str) -> str:
+        """A scalar as it is written; "" for none."""
+        if node is None or _is_null(node):
+            return ""
+        if not isinstance(node, yaml.ScalarNode):
+            self._problems.add(path, _shown(node), "a text")
+            return ""
+        return str(node.value)
+
+    def actions(self, node: yaml.Node | None) -> tuple[str, ...]:
+        """The names in a comma separated list."""
+        path = at(self._inside, "actions") if self._inside else "actions"
+        text = self.text(node, path)
+        if self._problems.spoilt(path):
+            return ()
+        names = tuple(name.strip(" \t\n\v\f\r\x85\xa0") for name in text.split(","))
+        for name in names:
+            if name not in self._known.actions:
+                hint = did_you_mean(name, self._known.actions)
+                got = repr(name) if name else "an empty name"
+                self._problems.add(path, got, one_of(sorted(self._known.actions)), hint)
+        return names
+
+    def tiers(self, node: yaml.Node | None) -> tuple[tuple[PolicyOption, ...], ...] | None:
+        """The tiers, None for none."""
+        if node is None or _is_null(node):
+            return None
+        path = at(self._inside, "tiers") if self._inside else "tiers"
+        return tuple(self._tier(tier, place) for place, tier in self.items(node, path))
+
+    def _tier(self, node: yaml.Node, path: str) -> tuple[PolicyOption, ...]:
+        fields = self.fields(node, path, ("plugins",))
+        entries = self.items(fields.get("plugins"), f"{path}.plugins")
+        return tuple(self._policy(entry, place) for place, entry in entries)
+
+    def _policy(self, node: yaml.Node, path: str) -> PolicyOption:
+        fields = self.fields(node, path, ("name", "arguments", *SWITCHES))
+        name = self.text(fields.get("name"), f"{path}.name")
+        if not self._lenient and name not in self._known.policies:
+            names = sorted(self._known.policies)
+            hint = did_you_mean(name, names)
+            self._problems.add(f"{path}.name", shown(name) if name else "", one_of(names), hint)
+        off = tuple(s for s in SWITCHES if not self._is_on(fields.get(s), f"{path}.{s}"))
+        given = self.fields(fields.get("arguments"), f"{path}.arguments", None)
+        arguments = {
+            key: self.text(value, at(f"{path}.arguments", key)) for key, value in given.items()
+        }
+        if not self._lenient:
+            self._check(name, arguments, f"{path}.arguments")
+        return PolicyOption(name, off, arguments)
+
+    def _is_on(self, node: yaml.Node | None, path: str) -> bool:
+        if node is None or _is_null(node):
+            return True
+        word = node.value.lower() if isinstance(node, yaml.ScalarNode) else ""
+        if isinstance(node, yaml.ScalarNode) and not node.style and word in _TRUE | _FALSE:
+            return word in _TRUE
+        self._problems.add(path, _shown(node), "true or false")
+        return True
+
+    def _check(self, name: str, arguments: Mapping[str, str], path: str) -> None:
+        """Whether the policy knows these arguments and can read them."""
+        known = self._known.policies.get(name)
+        if known is None:
+            return
+        for key, text in arguments.items():
+            if key not in known:
+                wanted = one_of(known) if known else "no arguments"
+                self._problems.add(
+                    at(path, key), "an unknown argument", wanted, did_you_mean(key, known)
+                )
+            elif not known[key][1](text):
+                self._problems.add(at(path, key), shown(text), known[key][0])
+
+
+def _is_null(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and node.tag == _NULL
+
+
+def _shown(node: yaml.Node) -> str:
+    if isinstance(node, yaml.ScalarNode):
+        return shown(str(node.value))
+    return "a list" if isinstance(node, yaml.SequenceNode) else "a mapping"
+
+
+def tree_of(configuration: BatchConfiguration) -> dict[str, Any]:
+    """The file again, as a tree: actions, tiers with the switches that are off, and all options."""
+    return {**_what(configuration), OPTIONS: _options(configuration)}
+
+
+def block_of(configuration: BatchConfiguration) -> dict[str, Any]:
+    """The same as the block `batch` of another document."""
+    return {**_options(configuration), **_what(configuration)}
+
+
+def _options(configuration: BatchConfiguration) -> dict[str, Any]:
+    options = BatchOptions(
+        configuration.scheduler_name,
+        timedelta(seconds=configuration.period_s),
+        configuration.default_queue,
+        configuration.uses_priority_classes,
+    )
+    tree: dict[str, Any] = encode(options)
+    return tree
+
+
+def _what(configuration: BatchConfiguration) -> dict[str, Any]:
+    tree: dict[str, Any] = {"actions": ", ".join(configuration.actions)}
+    if configuration.tiers is not None:
+        tree["tiers"] = [
+            {"plugins": [_policy(policy) for policy in tier]} for tier in configuration.tiers
+        ]
+    return tree
+
+
+def _policy(policy: PolicyOption) -> dict[str, Any]:
+    tree: dict[str, Any] = {"name": policy.name} | dict.fromkeys(policy.disabled, False)
+    return tree | ({"arguments": dict(policy.arguments)} if policy.arguments else {})

@@ -1,0 +1,165 @@
+"""A Policy file as it is written: its fields and their types.
+
+Source: Kubernetes v1.13, scheduler/api/v1/types.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, field
+
+from stowplan.config.model import INT32_MAX, Extender, ExtenderTLS, ManagedResource, Setting
+
+Int32 = Annotated[int, Meta(ge=-INT32_MAX - 1, le=INT32_MAX)]
+
+_NANOS_PER_MICRO = 1000
+
+
+class Labels(Setting, frozen=True):
+    """`serviceAffinity`: the labels of nodes that are to be alike for the pods of a service."""
+
+    labels: tuple[str, ...] = ()
+
+
+class LabelsPresence(Setting, frozen=True):
+    """`labelsPresence`: the labels that a node must have, or must not."""
+
+    labels: tuple[str, ...] = ()
+    presence: bool = False
+
+
+class PredicateArgument(Setting, frozen=True, omit_defaults=True):
+    """What makes a predicate of one's own; exactly one of the fields is given."""
+
+    service_affinity: Labels | None = None
+    labels_presence: LabelsPresence | None = None
+
+
+class WrittenPredicate(Setting, frozen=True, omit_defaults=True):
+    """An entry of `predicates`."""
+
+    name: str = ""
+    argument: PredicateArgument | None = None
+
+
+class Label(Setting, frozen=True):
+    """`serviceAntiAffinity`: the label over whose values the pods of a service are spread."""
+
+    label: str = ""
+
+
+class LabelPreference(Setting, frozen=True):
+    """`labelPreference`: the label that nodes should have, or should not."""
+
+    label: str = ""
+    presence: bool = False
+
+
+class ShapePoint(Setting, frozen=True):
+    """A point of a shape."""
+
+    utilization: int = 0
+    score: int = 0
+
+
+class Shape(Setting, frozen=True):
+    """`requestedToCapacityRatioArguments`: the score as a broken line over utilization."""
+
+    shape: tuple[ShapePoint, ...] = ()
+
+
+class PriorityArgument(Setting, frozen=True, omit_defaults=True):
+    """What makes a priority of one's own; exactly one of the fields is given."""
+
+    service_anti_affinity: Label | None = None
+    label_preference: LabelPreference | None = None
+    requested_to_capacity_ratio_arguments: Shape | None = None
+
+
+class WrittenPriority(Setting, frozen=True, omit_defaults=True):
+    """An entry of `priorities`."""
+
+    name: str = ""
+    weight: int = 0
+    argument: PriorityArgument | None = None
+
+
+class WrittenExtender(Setting, frozen=True):
+    """An entry of `extenders`. http_timeout: nanoseconds."""
+
+    url_prefix: str = ""
+    filter_verb: str = ""
+    preempt_verb: str = ""
+    prioritize_verb: str = ""
+    weight: int = 0
+    bind_verb: str = ""
+    enable_https: bool = field(default=False, name="enableHttps")
+    tls_config: ExtenderTLS | None = None
+    http_timeout: int = 0
+    node_cache_capable: bool = False
+    managed_resources: tuple[ManagedResource, ...] = ()
+    ignorable: bool = False
+
+    def extender(self) -> Extender:
+        """The extender in the one model; a timeout of 0 or below is the default one."""
+        named = {name: getattr(self, name) for name in self.__struct_fields__}
+        given = timedelta(microseconds=max(1, self.http_timeout // _NANOS_PER_MICRO))
+        named["http_timeout"] = given if self.http_timeout > 0 else Extender().http_timeout
+        return Extender(**named)
+
+    @classmethod
+    def of(cls, extender: Extender) -> WrittenExtender:
+        """The way back."""
+        named = {name: getattr(extender, name) for name in cls.__struct_fields__}
+        named["http_timeout"] = round(extender.http_timeout.total_seconds() * 10**9)
+        return cls(**named)
+
+
+class WrittenPolicy(Setting, frozen=True):
+    """The document. An absent list stands for that of the provider, an empty one for none."""
+
+    predicates: tuple[WrittenPredicate, ...] | None = None
+    priorities: tuple[WrittenPriority, ...] | None = None
+    extenders: tuple[WrittenExtender, ...] = ()
+    hard_pod_affinity_symmetric_weight: Int32 = 0
+    always_check_all_predicates: bool = False
+
+
+def arguments_of(argument: PredicateArgument | PriorityArgument) -> dict[str, Setting]:
+    """What is given of an argument, by the names that files use."""
+    given = (
+        (one.encode_name, getattr(argument, one.name))
+        for one in msgspec.structs.fields(type(argument))
+    )
+    return {name: value for name, value in given if value is not None}
+
+
+def with_known_cases(tree: dict[str, Any]) -> dict[str, Any]:
+    """The document with the keys of its extenders as they are spelt here, whatever their case."""
+    extenders = tree.get("extenders")
+    if not isinstance(extenders, list):
+        return tree
+    return {**tree, "extenders": [_respelt(one, WrittenExtender) for one in extenders]}
+
+
+_INSIDE: Mapping[str, type[msgspec.Struct]] = {
+    "tlsConfig": ExtenderTLS,
+    "managedResources": ManagedResource,
+}
+
+
+def _respelt(tree: Any, kind: type[msgspec.Struct]) -> Any:
+    if isinstance(tree, list):
+        return [_respelt(item, kind) for item in tree]
+    return dict(_entries(tree, kind)) if isinstance(tree, dict) else tree
+
+
+def _entries(tree: dict[str, Any], kind: type[msgspec.Struct]) -> Iterator[tuple[str, Any]]:
+    spelt = {one.encode_name.lower(): one.encode_name for one in msgspec.structs.fields(kind)}
+    for key, value in tree.items():
+        name = spelt.get(str(key).lower(), key)
+        yield name, _respelt(value, _INSIDE[name]) if name in _INSIDE else value

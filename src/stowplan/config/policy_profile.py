@@ -1,0 +1,207 @@
+"""From a policy, mistakes all found, to the profile that decides by it.
+
+The rules of 1.13 filter and score; what surrounds them (the order of the queue, scheduling gates,
+preemption, binding) is today's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from stowplan.config.model import Extender
+from stowplan.config.policy_document import PredicateArgument, PriorityArgument, arguments_of
+from stowplan.config.policy_names import PREDICATE_ORDER, PolicyGates
+from stowplan.config.strict import Problems
+from stowplan.framework.points import EXTENSION_POINTS
+from stowplan.framework.profile import PluginUse, Profile
+from stowplan.framework.registry import Registry
+from stowplan.objects.pod import DEFAULT_SCHEDULER
+
+AROUND = ("SchedulingGates", "PrioritySort", "DefaultPreemption", "DefaultBinder")
+"""The plugins of today that surround the rules, each at every point that it implements."""
+
+EQUAL = "EqualPriority"
+_SCORING = ("preScore", "score")
+_BALANCED = "BalancedResourceAllocation"
+_RESOURCES = ("GeneralPredicates", "PodFitsResources")
+_ATTACHING = (
+    "MaxEBSVolumeCount",
+    "MaxGCEPDVolumeCount",
+    "MaxAzureDiskVolumeCount",
+    "MaxCSIVolumeCountPred",
+)
+_AFFINITY = "InterPodAffinityPriority"
+_TENTHS = 10
+
+
+class Predicate(msgspec.Struct, frozen=True):
+    """A predicate under its name. rule: the plugin behind it."""
+
+    name: str
+    rule: str
+    argument: PredicateArgument | None = None
+
+    @property
+    def runs(self) -> bool:
+        """False for a name that has no place in the fixed order."""
+        return self.name in PREDICATE_ORDER
+
+    def args_in(self, registry: Registry) -> Any:
+        """The plugin's arguments, None where the policy gives none."""
+        return _args(self.argument, self.rule, registry)
+
+
+class PolicyPriority(msgspec.Struct, frozen=True):
+    """A priority under its name, with its weight. rule: the plugin behind it."""
+
+    name: str
+    weight: int
+    rule: str
+    argument: PriorityArgument | None = None
+
+    def args_in(self, registry: Registry) -> Any:
+        """The plugin's arguments, None where the policy gives none."""
+        return _args(self.argument, self.rule, registry)
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """What a Policy file comes to.
+
+    predicates: in the order in which they run, then those that never run. priorities: by name.
+    """
+
+    predicates: tuple[Predicate, ...]
+    priorities: tuple[PolicyPriority, ...]
+    hard_pod_affinity_weight: int = 1
+    asks_all: bool = False
+    extenders: tuple[Extender, ...] = ()
+    gates: PolicyGates = PolicyGates()
+
+    def ignored_resources(self) -> tuple[str, ...]:
+        """The resources that extenders manage and that predicates leave to them."""
+        managed = [one for extender in self.extenders for one in extender.managed_resources]
+        return tuple(one.name for one in managed if one.ignored_by_scheduler)
+
+
+class _Part(msgspec.Struct, frozen=True):
+    """A plugin that takes part, under a name, at some points."""
+
+    name: str
+    rule: str
+    points: tuple[str, ...]
+    weight: int = 1
+    args: Any = None
+
+
+def profile_of(
+    policy: Policy, registry: Registry, defaults: Sequence[PluginUse], problems: Problems
+) -> Profile:
+    """The profile of a policy.
+
+    Plugins that are not part of Stowplan take part, after the policy's rules, where the policy or
+    the default list names them. What they score counts a tenth, as priorities end at 10.
+    """
+    own = _of_others(policy, registry, defaults)
+    parts = list(_parts(policy, registry, own))
+    missing = [part.rule for part in parts if part.rule not in registry]
+    for rule in dict.fromkeys(missing):
+        problems.add("kind", f"a policy with {rule}", "a registry with the rules of 1.13")
+    if missing:
+        return Profile(DEFAULT_SCHEDULER, {})
+    points = {
+        point: tuple(
+            PluginUse(part.name, part.weight if point == "score" else 1)
+            for part in parts
+            if point in part.points
+        )
+        for point in EXTENSION_POINTS
+    }
+    args = {part.name: part.args for part in parts if part.args is not None}
+    aliases = {part.name: part.rule for part in parts if part.name != part.rule}
+    return Profile(
+        DEFAULT_SCHEDULER,
+        points,
+        args,
+        aliases=aliases,
+        asks_all=policy.asks_all,
+        divisors={name: _TENTHS for name in own if "score" in registry[name].points},
+    )
+
+
+def _parts(policy: Policy, registry: Registry, own: Mapping[str, int]) -> Iterator[_Part]:
+    """Every plugin of the profile, in the order of their calls. own: see `_of_others`."""
+    taken = {*AROUND, *own}
+    for name in AROUND:
+        yield _part(name, name, registry)
+    for predicate in policy.predicates:
+        if predicate.runs:
+            taken.add(predicate.name)
+            part = _part(predicate.name, predicate.rule, registry, without=_SCORING)
+            yield msgspec.structs.replace(part, args=_args_of(predicate, policy, registry))
+    scored = [p for p in policy.priorities if p.rule not in own]
+    for priority in scored:
+        name = f"{priority.name} (priority)" if priority.name in taken else priority.name
+        part = _part(name, priority.rule, registry, only=_SCORING)
+        args = _args_of(priority, policy, registry)
+        yield msgspec.structs.replace(part, weight=priority.weight, args=args)
+    for name, weight in own.items():
+        yield msgspec.structs.replace(_part(name, name, registry), weight=weight)
+    scores = scored or any("score" in registry[name].points for name in own)
+    if not scores and not policy.extenders:
+        yield _part(EQUAL, EQUAL, registry)
+
+
+def _part(
+    name: str,
+    rule: str,
+    registry: Registry,
+    *,
+    only: Sequence[str] = (),
+    without: Sequence[str] = (),
+) -> _Part:
+    entry = registry.get(rule)
+    able = () if entry is None else entry.points
+    points = tuple(p for p in able if (not only or p in only) and p not in without)
+    return _Part(name, rule, points, args=None if entry is None else entry.args())
+
+
+def _of_others(policy: Policy, registry: Registry, defaults: Sequence[PluginUse]) -> dict[str, int]:
+    """The plugins that are not part of Stowplan -> their weight."""
+    strange = {name for name, entry in registry.items() if not entry.in_tree}
+    weights = {use.name: use.weight for use in defaults if use.name in strange}
+    for predicate in policy.predicates:
+        if predicate.rule in strange:
+            weights.setdefault(predicate.rule, registry[predicate.rule].weight)
+    for priority in policy.priorities:
+        if priority.rule in strange:
+            weights[priority.rule] = priority.weight
+    return weights
+
+
+def _args_of(rule: Predicate | PolicyPriority, policy: Policy, registry: Registry) -> Any:
+    """The arguments of a rule: its own, or what the policy and its gates say of all."""
+    if rule.argument is not None:
+        return _args(rule.argument, rule.rule, registry)
+    given: dict[str, Any] = {}
+    if rule.rule in _RESOURCES:
+        given["ignored_resources"] = policy.ignored_resources()
+    elif rule.rule in _ATTACHING:
+        given["attach_volume_limit"] = policy.gates.attach_volume_limit
+    elif rule.rule == _BALANCED:
+        given["balance_attached_volumes"] = policy.gates.balance_attached_node_volumes
+    elif rule.rule == _AFFINITY:
+        given["hard_pod_affinity_weight"] = policy.hard_pod_affinity_weight
+    return registry[rule.rule].args(**given) if rule.rule in registry else None
+
+
+def _args(
+    argument: PredicateArgument | PriorityArgument | None, rule: str, registry: Registry
+) -> Any:
+    """An argument as the arguments of its rule, whose fields have the same names."""
+    if argument is None or rule not in registry:
+        return None
+    (given,) = arguments_of(argument).values()
+    return msgspec.convert(msgspec.to_builtins(given), registry[rule].args)

@@ -1,0 +1,201 @@
+"""Engine: places runs of pods, each counted before the next is chosen.
+
+It follows one node table. Between runs others change it; the journal says which rows, and what
+grows with anything else (`NodeTable.shape`, `World.version`) says when all is to be made anew.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from types import ModuleType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.columns import NodeTable, PodInfo
+from stowplan.columns.podterms import HeldTerms, terms_of
+from stowplan.cycle.engine.classes import CLASSES_MAX, ClassIndex, PodClass
+from stowplan.cycle.engine.plans import NoPlan, Planner, Uses, uses_of
+from stowplan.cycle.engine.sheets import Sheets
+from stowplan.framework import ContractError, Framework, Snapshot
+from stowplan.objects.meta import Object
+from stowplan.objects.pod import Pod
+
+NO_DRAWS: NDArray[np.uint64] = np.zeros(0, dtype=np.uint64)
+
+
+class PodRun:
+    """Pods that are being placed. heads: the number of each pod's class, as of an epoch."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        pods: Sequence[Pod],
+        classes: Sequence[PodClass],
+        draws: NDArray[np.uint64],
+    ) -> None:
+        self._engine = engine
+        self.pods = pods
+        self.classes = classes
+        self.draws = draws
+        self.epoch = -1
+        self.heads: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+
+    def place(self, start: int, snapshot: Snapshot) -> list[int]:
+        """See `Run.place`."""
+        return self._engine.place(self, start, snapshot)
+
+
+class Engine:
+    """One for all profiles of a scheduler."""
+
+    def __init__(self, kernels: ModuleType) -> None:
+        """kernels: the module of that name, which is imported only where it pays."""
+        self._kernels = kernels
+        self._index = ClassIndex()
+        self._uses: dict[Framework, list[Uses] | None] = {}
+        self._nodes: NodeTable | None = None
+        self._sheets: Sheets | None = None
+        self._planner: Planner | None = None
+        self._made_for: tuple[int, ...] = ()
+        self._reads: tuple[type[Object], ...] = ()
+        self._reads_any = False
+        self._epoch = 0
+        self._generation = 0
+        self._foreign = 0
+        self._n_entered = 0
+
+    def class_of(self, pod: Pod, framework: Framework) -> PodClass | None:
+        """The class of a pod; None for one that only the walk can decide."""
+        return self._index.find(pod, framework)
+
+    def run(
+        self,
+        pods: Sequence[Pod],
+        classes: Sequence[PodClass],
+        draws: NDArray[np.uint64] = NO_DRAWS,
+    ) -> PodRun:
+        """Pods with their classes, to be placed in this order. draws: uint64 (n_pods,), to break
+        ties; without, the first row is taken."""
+        return PodRun(self, pods, classes, draws)
+
+    def heads(
+        self, classes: Sequence[PodClass], snapshot: Snapshot
+    ) -> tuple[int, NDArray[np.int64]]:
+        """Plan the classes as things are now: which time this was done, and int64 (n_pods,) the
+        number of each, -1 for those that have no plan."""
+        for one in dict.fromkeys(classes):
+            # Those of a run stay when all others have been forgotten.
+            self._index.learn(terms_of(one.pod).all)
+        self._follow(snapshot)
+        for one in dict.fromkeys(classes):
+            if one.made_for != self._epoch:
+                one.made_for = self._epoch
+                one.is_fast = self._plan(one)
+        return self._epoch, np.array([one.number for one in classes], dtype=np.int64)
+
+    def place(
+        self,
+        run: PodRun,
+        start: int,
+        snapshot: Snapshot,
+    ) -> list[int]:
+        """See `Run.place`."""
+        placed = self._place_some(run, start, snapshot)
+        while placed and start + len(placed) < len(run.pods):
+            assert self._sheets is not None
+            if not self._sheets.is_behind(placed[-1]):
+                break
+            # As the walk finds it for the next pod: scores of that row have changed.
+            snapshot.nodes.refresh()
+            some = self._place_some(run, start + len(placed), snapshot)
+            if not some:
+                break
+            placed += some
+        return placed
+
+    def _place_some(self, run: PodRun, start: int, snapshot: Snapshot) -> list[int]:
+        self._follow(snapshot)
+        if run.epoch != self._epoch:
+            run.epoch, run.heads = self.heads(run.classes, snapshot)
+        slow = np.flatnonzero(run.heads[start:] < 0)
+        n_fast = int(slow[0]) if slow.size else run.heads.shape[0] - start
+        if n_fast == 0 or snapshot.nodes.n_nodes == 0:
+            return []
+        assert self._sheets is not None
+        sheets, nodes, end = self._sheets, snapshot.nodes, start + n_fast
+        self._catch_up(run.classes[start:end], nodes)
+        rows = np.empty(n_fast, dtype=np.int64)
+        n_placed = self._kernels.run(
+            *sheets.arguments(), run.heads[start:end], run.draws[start:end], rows, sheets.n_log
+        )
+        sheets.n_log += n_placed
+        placed: list[int] = rows[:n_placed].tolist()
+        those = range(start, start + n_placed)
+        nodes.enter([PodInfo(run.pods[i], run.classes[i].footprint) for i in those], placed)
+        self._generation = nodes.journal.generation
+        return placed
+
+    def _follow(self, snapshot: Snapshot) -> None:
+        """Make everything anew when something has changed that is neither a pod nor an amount."""
+        nodes = snapshot.nodes
+        held = HeldTerms.of(nodes)
+        if held.n_entered != self._n_entered:
+            self._n_entered = held.n_entered
+            self._index.learn(one.weighted for one in held.all())
+        made_for = self._state(snapshot)
+        if len(self._index.all) > CLASSES_MAX:
+            self._index.forget_all()
+            made_for = ()
+        if made_for != self._made_for or self._index.has_news:
+            self._index.has_news = False
+            self._epoch += 1
+            self._made_for = self._state(snapshot)
+            self._nodes = nodes
+            self._sheets = Sheets(nodes)
+            self._planner = Planner(self._sheets, snapshot, self._index.peers)
+            self._generation = nodes.journal.generation
+
+    def _state(self, snapshot: Snapshot) -> tuple[int, ...]:
+        nodes = snapshot.nodes
+        world = snapshot.world
+        version = world.version if self._reads_any else world.version_of(self._reads)
+        return nodes.shape, version, id(nodes)
+
+    def _plan(self, one: PodClass) -> bool:
+        framework = one.framework
+        if framework not in self._uses:
+            uses = self._uses[framework] = uses_of(framework)
+            kinds = [kind for use in uses or () for kind in use.member.reads_objects]
+            self._reads = tuple(dict.fromkeys((*self._reads, *kinds)))
+            self._reads_any |= not all(use.member.says_what_it_reads for use in uses or ())
+        uses = self._uses[framework]
+        one.number, one.terms, one.counted_at = -1, (), -1
+        if uses is None:
+            return False
+        assert self._planner is not None
+        try:
+            self._planner.plan(one, uses)
+        except (NoPlan, ContractError):
+            # The walk says whose fault it is, of each pod that it concerns.
+            return False
+        return True
+
+    def _catch_up(self, classes: Sequence[PodClass], nodes: NodeTable) -> None:
+        """Take over what others have changed since the last run."""
+        assert self._sheets is not None
+        assert self._planner is not None
+        touched = nodes.journal.all_since(self._generation)
+        if touched is None or touched:
+            self._foreign += 1
+        self._sheets.note(touched, len(classes))
+        self._generation = nodes.journal.generation
+        for one, n_pods in Counter(classes).items():
+            # One pod alone is not worth a tree, unless more come later.
+            if n_pods > 1 or one.was_asked:
+                self._sheets.want_tree(one.number)
+            one.was_asked = True
+            if one.terms and one.counted_at != self._foreign:
+                one.counted_at = self._foreign
+                self._planner.recount(one)

@@ -1,0 +1,433 @@
+"""Plans: what a class of pods is to the kernels, from the parts that its plugins give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.columns.engine import arrays as at
+from stowplan.columns.podcounts import sums_by_value
+from stowplan.cycle.engine.classes import PodClass
+from stowplan.cycle.engine.layouts import GROUPS_MAX, is_host_like
+from stowplan.cycle.engine.sheets import Sheets
+from stowplan.framework import SCORE_MAX, CycleState, Framework, RestrictTo, Snapshot, Status
+from stowplan.framework.binding import asks_for
+from stowplan.framework.member import Member
+from stowplan.framework.parts import (
+    Even,
+    Kind,
+    Part,
+    Peers,
+    Room,
+    Strategy,
+    Term,
+    Terms,
+    Use,
+    Used,
+)
+from stowplan.framework.verdicts import PluginVerdicts
+from stowplan.objects.node import HOSTNAME_LABEL
+
+P = TypeVar("P")
+
+KINDS = {
+    Kind.APART: at.APART,
+    Kind.NEAR: at.NEAR,
+    Kind.EVEN_HARD: at.EVEN_HARD,
+    Kind.EVEN_SOFT: at.EVEN_SOFT,
+    Kind.DRAWN: at.DRAWN,
+}
+POINTS_MAX = 2**31 - 1
+"""What a leaf of a tree can hold."""
+
+STRATEGIES = {Strategy.LEAST: at.LEAST, Strategy.MOST: at.MOST, Strategy.RATIO: at.RATIO}
+
+
+class NoPlan(Exception):
+    """What a class's rules come to cannot be said to the kernels; the walk decides its pods."""
+
+
+class Uses:
+    """A plugin of a profile with the points at which decisions ask it."""
+
+    def __init__(self, member: Member, framework: Framework) -> None:
+        self.member = member
+        at_point = {
+            point: member in framework.at(point)
+            for point in ("preFilter", "filter", "preScore", "score")
+        }
+        self.filters, self.scores = at_point["filter"], at_point["score"]
+        self.prepares_filter, self.prepares_score = at_point["preFilter"], at_point["preScore"]
+        calls = member.calls
+        self.concerns, self.parts = calls["concerns"], calls["parts"]
+        self.signature = calls["signature"]
+        # A plugin whose preparation is switched off at one point fails at the next.
+        self.is_whole = not (
+            (self.filters and calls["pre_filter"] and not self.prepares_filter)
+            or (self.scores and calls["pre_score"] and not self.prepares_score)
+            or (self.prepares_filter and calls["filter"] and not self.filters)
+        )
+
+
+def uses_of(framework: Framework) -> list[Uses] | None:
+    """The plugins that decisions ask; None where the profile is one that no plan can be made for:
+    it looks at a share of the nodes only, its Bind may fail at once and give room back before the
+    next pod, its scores add up to more than trees can hold, or some are divided first."""
+    percentage = framework.profile.percentage_of_nodes_to_score
+    if (percentage and percentage < 100) or not framework.sure_binder:
+        return None
+    # Trees hold points in 32 bits.
+    if SCORE_MAX * sum(member.weight for member in framework.at("score")) > POINTS_MAX:
+        return None
+    if framework.profile.divisors:
+        return None
+    members = {
+        member.name: member
+        for point in ("preFilter", "filter", "preScore", "score")
+        for member in framework.at(point)
+    }
+    return [Uses(member, framework) for member in members.values()]
+
+
+class Sought:
+    """The parts of a class, sorted out. Raises NoPlan for more of a sort than the kernels take."""
+
+    def __init__(self, parts: Sequence[tuple[Uses, Part]]) -> None:
+        self.room: Room | None = None
+        self.use: Use | None = None
+        self.even: Even | None = None
+        self.use_weight = self.even_weight = self.spread_weight = self.drawn_weight = 0
+        self.requires_all = False
+        self.terms: list[Term] = []
+        for uses, part in parts:
+            self._take(uses, part)
+
+    def _take(self, uses: Uses, part: Part) -> None:
+        weight = uses.member.weight
+        if isinstance(part, Terms):
+            self._take_terms(uses, part)
+        elif isinstance(part, Room):
+            if uses.filters:
+                self.room = _only(self.room, part, len(part.wanted))
+        elif not uses.scores:
+            return
+        elif isinstance(part, Use):
+            self.use, self.use_weight = _only(self.use, part, len(part.resources)), weight
+        else:
+            self.even, self.even_weight = _only(self.even, part, len(part.resources)), weight
+
+    def _take_terms(self, uses: Uses, part: Terms) -> None:
+        taken = [t for t in part.terms if (uses.filters if t.kind.filters else uses.scores)]
+        kinds = {term.kind for term in taken}
+        # What is normalised, or met as a whole, is so per plugin.
+        if kinds & {t.kind for t in self.terms} & {Kind.NEAR, Kind.EVEN_SOFT, Kind.DRAWN}:
+            raise NoPlan
+        if Kind.EVEN_SOFT in kinds:
+            self.spread_weight, self.requires_all = uses.member.weight, part.requires_all
+        if Kind.DRAWN in kinds:
+            self.drawn_weight = uses.member.weight
+        self.terms += taken
+
+
+class Planner:
+    """Makes plans on the sheets of one table of nodes."""
+
+    def __init__(self, sheets: Sheets, snapshot: Snapshot, peers: Peers) -> None:
+        self._sheets = sheets
+        self._snapshot = snapshot
+        self._peers = peers
+        self._statics: dict[object, Static] = {}
+        # By number: the term itself, and the class that it is of.
+        self._terms: list[Term] = []
+        self._planned: list[PodClass] = []
+
+    def plan(self, one: PodClass, uses: Sequence[Uses]) -> None:
+        """Give a class its number and its place on the sheets. Raises NoPlan."""
+        parts: list[tuple[Uses, Part]] = []
+        about_nodes: list[Uses] = []
+        one.state = CycleState()
+        for use in uses:
+            found = self._parts(use, one)
+            if found is None:
+                about_nodes.append(use)
+            parts += [(use, part) for part in found or ()]
+        if len(one.footprint.requested) > at.AMOUNTS_MAX or one.footprint.ports:
+            raise NoPlan
+        sought = Sought(parts)
+        static = self._static(one, about_nodes)
+        one.state.skip_filter |= static.skips
+        if not one.framework.goes_straight(one.state):
+            raise NoPlan
+        layout, placed = self._placed(sought)
+        one.number = self._sheets.add_class()
+        params = self._sheets.classes[one.number]
+        params[at.STATIC], params[at.LAYOUT] = static.number, layout
+        params[at.N_GROUPS] = self._sheets.n_groups(layout)
+        normalised = [(int(is_reversed), weight) for is_reversed, weight in static.normalised]
+        params[at.N_NORMALISED] = _put(params, at.NORMALISED, normalised)
+        self._write_amounts(params, one, sought)
+        self._write_terms(params, one, sought, placed)
+
+    def _parts(self, use: Uses, one: PodClass) -> tuple[Part, ...] | None:
+        """A plugin's parts, none where it does not concern the class; None for a rule that is
+        about nodes only. Raises NoPlan for any other."""
+        if use.concerns is not None and not use.concerns(one.pod):
+            one.state.skip_filter.add(use.member.name)
+            return ()
+        if not use.is_whole or not (use.parts or use.member.node_only):
+            raise NoPlan
+        if use.parts is None:
+            return None
+        parts: tuple[Part, ...] | None = use.parts(one.pod, self._snapshot, self._peers)
+        if parts is None:
+            raise NoPlan
+        return parts
+
+    # Amounts.
+
+    def _write_amounts(self, params: at.Ints, one: PodClass, sought: Sought) -> None:
+        item, footprint = self._snapshot.nodes.item, one.footprint
+        if sought.room is not None:
+            params[at.HAS_ROOM], params[at.PODS] = 1, item("pods")
+            wanted = [(item(name), amount) for name, amount in sought.room.wanted]
+            params[at.N_WANTED] = _put(params, at.WANTED, wanted)
+        if sought.use is not None:
+            used = [
+                (item(u.resource), u.weight, _source(u), u.request) for u in sought.use.resources
+            ]
+            params[at.N_USED] = _put(params, at.USED, used)
+            params[at.USE_KIND] = STRATEGIES[sought.use.strategy]
+            params[at.USE_WEIGHT] = sought.use_weight
+            params[at.LINE : at.LINE + len(sought.use.line)] = sought.use.line
+        if sought.even is not None:
+            even = [(item(name), request) for name, request in sought.even.resources]
+            params[at.N_EVEN] = _put(params, at.EVEN, even)
+            params[at.EVEN_WEIGHT] = sought.even_weight
+        taken = [(item(name), amount) for name, amount in footprint.requested.items()]
+        params[at.N_TAKEN] = _put(params, at.TAKEN, taken)
+        params[at.CPU], params[at.MEMORY] = footprint.nonzero
+
+    # Rules about nodes.
+
+    def _static(self, one: PodClass, uses: Sequence[Uses]) -> Static:
+        """What rules about nodes say of a class; classes that they treat alike share it."""
+        pod = one.pod
+        signatures = [id(one) if use.signature is None else use.signature(pod) for use in uses]
+        key = id(one.framework), *signatures
+        found = self._statics.get(key)
+        if found is None:
+            found = self._statics[key] = self._evaluated(one, uses)
+        return found
+
+    def _evaluated(self, one: PodClass, uses: Sequence[Uses]) -> Static:
+        nodes, state, pod = self._snapshot.nodes, CycleState(), one.pod
+        passes = np.ones(nodes.n_nodes, dtype=np.bool_)
+        points = np.zeros(nodes.n_nodes, dtype=np.int64)
+        raw: list[at.Ints] = []
+        normalised: list[tuple[bool, int]] = []
+        for use in uses:
+            member = use.member
+            is_asked = not use.prepares_filter or self._prepared(use, one, state, passes)
+            if use.filters and is_asked:
+                verdicts = member.verdicts(pod, nodes, nodes.all_rows, state)
+                if not _all_refusals(verdicts):
+                    raise NoPlan
+                passes &= verdicts.codes == 0
+            is_asked = not use.prepares_score or self._scored(use, one, state)
+            if not (use.scores and is_asked):
+                continue
+            scores = member.scores(pod, nodes, nodes.all_rows, state)
+            same = _as_points(member, scores)
+            if same is None:
+                raw.append(scores)
+                normalised.append((member.normalizes == "reversed", member.weight))
+            else:
+                points += same * member.weight
+        if len(raw) > at.NORMALISED_MAX:
+            raise NoPlan
+        number = self._sheets.add_static(passes, points, raw)
+        return Static(number, tuple(normalised), frozenset(state.skip_filter))
+
+    def _prepared(
+        self, use: Uses, one: PodClass, state: CycleState, passes: NDArray[np.bool_]
+    ) -> bool:
+        """Ask PreFilter, and clear the rows that it leaves out; False when it skips. Raises NoPlan
+        when it refuses the pod."""
+        member = use.member
+        answer = member.call("pre_filter", one.pod, self._snapshot, state)
+        if isinstance(answer, RestrictTo):
+            names = self._snapshot.nodes.names
+            passes &= np.array([name in answer.node_names for name in names], dtype=np.bool_)
+            return True
+        return _is_asked(answer, member, state.skip_filter)
+
+    def _scored(self, use: Uses, one: PodClass, state: CycleState) -> bool:
+        """Ask PreScore; False when it skips. Raises NoPlan when it fails."""
+        member = use.member
+        # Which rows pass is not known here.
+        if asks_for(member.plugin, "pre_score", "rows"):
+            raise NoPlan
+        rows = self._snapshot.nodes.all_rows
+        answer = member.call("pre_score", one.pod, self._snapshot, rows, state)
+        return _is_asked(answer, member, state.skip_score)
+
+    # Terms.
+
+    def _placed(self, sought: Sought) -> tuple[int, list[tuple[Term, bool]]]:
+        """The layout for the keys of the terms, and the terms, those first that look at a row's
+        host only."""
+        sheets, nodes = self._sheets, self._snapshot.nodes
+        by_host, by_domain = [], []
+        for term in sought.terms:
+            column = nodes.labels.column(term.key)
+            codes, n_values = column.codes[: nodes.n_nodes], len(column.vocabulary)
+            host_like = is_host_like(codes, n_values)
+            if term.kind is Kind.APART and host_like:
+                by_host.append(term)
+                continue
+            if term.kind is Kind.EVEN_SOFT:
+                # Nodes without a label count as one with an empty one; and of host names the
+                # walk counts nodes, not values.
+                if column.vocabulary.find("") >= 0:
+                    raise NoPlan
+                if term.key == HOSTNAME_LABEL and not (host_like and (codes >= 0).all()):
+                    raise NoPlan
+            by_domain.append(term)
+        keys = tuple(sorted({term.key for term in by_domain}))
+        if len(keys) > at.KEYS_MAX:
+            raise NoPlan
+        number, layout = sheets.layout(keys)
+        if layout.n_groups > GROUPS_MAX:
+            raise NoPlan
+        return number, [(t, True) for t in by_host] + [(t, False) for t in by_domain]
+
+    def _write_terms(
+        self, params: at.Ints, one: PodClass, sought: Sought, placed: list[tuple[Term, bool]]
+    ) -> None:
+        sheets = self._sheets
+        keys = sorted({term.key for term, by_host in placed if not by_host})
+        first = sheets.n_terms
+        for term, by_host in placed:
+            self._add_term(term, 0 if by_host else keys.index(term.key))
+        params[at.FIRST_TERM], params[at.N_TERMS] = first, len(placed)
+        params[at.N_HOST_TERMS] = sum(by_host for _, by_host in placed)
+        params[at.SPREAD_WEIGHT], params[at.DRAWN_WEIGHT] = (
+            sought.spread_weight,
+            sought.drawn_weight,
+        )
+        params[at.REQUIRES_ALL] = sought.requires_all
+        near = [term.matches for term, _ in placed if term.kind is Kind.NEAR]
+        params[at.MATCHES_ITSELF] = bool(near) and all(near)
+        one.terms = tuple(range(first, first + len(placed)))
+        if one.terms:
+            for other in self._planned:
+                self._add_effects(other, one.terms)
+        self._planned.append(one)
+        self._add_effects(one, range(len(self._terms)))
+
+    def _add_effects(self, one: PodClass, terms: Iterable[int]) -> None:
+        """What placing a pod of a class adds to these terms."""
+        for t in terms:
+            count = self._terms[t].adds(one.pod)
+            if count:
+                self._sheets.add_effect(one.number, t, count)
+
+    def _add_term(self, term: Term, slot: int) -> None:
+        sheets, nodes = self._sheets, self._snapshot.nodes
+        key = sheets.key(term.key)
+        n_values = len(nodes.labels.column(term.key).vocabulary)
+        number = sheets.add_term(n_values)
+        params = sheets.terms[number]
+        params[at.KIND], params[at.KEY], params[at.SLOT] = KINDS[term.kind], key, slot
+        params[at.SKEW_MAX], params[at.DOMAINS_MIN] = term.skew_max, term.domains_min
+        params[at.MATCHES], params[at.TOTAL] = term.matches, 0
+        included = term.included
+        params[at.MASK] = -1 if included is None else sheets.add_mask(included)
+        codes = sheets.codes(key)[: nodes.n_nodes]
+        if included is not None:
+            codes = codes[included]
+        first = params[at.FIRST_COUNT]
+        present = sheets.present[first : first + n_values]
+        present[:] = 0
+        present[codes[codes >= 0]] = 1
+        params[at.N_DOMAINS] = int(present.sum())
+        self._terms.append(term)
+
+    def recount(self, one: PodClass) -> None:
+        """Count the pods of each of a class's terms anew."""
+        sheets, n_nodes = self._sheets, self._snapshot.nodes.n_nodes
+        for t in one.terms:
+            term, params = self._terms[t], sheets.terms[t]
+            counts = term.counts()
+            if term.included is not None:
+                counts = counts * term.included
+            codes = sheets.codes(int(params[at.KEY]))[:n_nodes]
+            sums = sums_by_value(codes, int(params[at.N_VALUES]), counts)[:-1]
+            sheets.counted(t)[:] = sums
+            params[at.TOTAL] = int(sums.sum())
+
+
+class Static(msgspec.Struct, frozen=True):
+    """What rules about nodes say. number: on the sheets. normalised: (is reversed, weight) of each
+    raw score. skips: the plugins whose PreFilter skips."""
+
+    number: int
+    normalised: tuple[tuple[bool, int], ...]
+    skips: frozenset[str]
+
+
+def _as_points(member: Member, scores: at.Ints) -> at.Ints | int | None:
+    """A plugin's scores of all rows as they are after normalising, where that is the same
+    whichever rows pass; None where it is not. Raises NoPlan."""
+    lowest, highest = int(scores.min(initial=0)), int(scores.max(initial=0))
+    if member.calls["normalize_score"] is None:
+        if lowest < 0 or highest > SCORE_MAX:
+            raise NoPlan
+        return scores
+    if member.normalizes not in ("highest", "reversed") or lowest < 0:
+        raise NoPlan
+    if highest > 0 and (scores != highest).any():
+        return None
+    return SCORE_MAX if (highest > 0) == (member.normalizes == "highest") else 0
+
+
+def _all_refusals(verdicts: PluginVerdicts) -> bool:
+    """False where one answer is an error, which ends an attempt whatever other nodes there are."""
+    if verdicts.certain:
+        return True
+    codes = np.unique(verdicts.codes[verdicts.codes != 0]).tolist()
+    return all(verdicts.explain(code).is_rejected for code in codes)
+
+
+def _is_asked(answer: Status, member: Member, skips: set[str]) -> bool:
+    """False, and noted, for a plugin that skips. Raises NoPlan for one that does not succeed."""
+    if answer.is_skip:
+        skips.add(member.name)
+        return False
+    if not answer.is_success:
+        raise NoPlan
+    return True
+
+
+def _only(before: P | None, part: P, n_amounts: int) -> P:
+    """A part of which there is one only, with no more amounts than the kernels take."""
+    if before is not None or n_amounts > at.AMOUNTS_MAX:
+        raise NoPlan
+    return part
+
+
+def _put(params: at.Ints, first: int, values: Sequence[tuple[int, ...]]) -> int:
+    """Write tuples one after the other; how many there are."""
+    flat = [number for numbers in values for number in numbers]
+    params[first : first + len(flat)] = flat
+    return len(values)
+
+
+def _source(used: Used) -> int:
+    if not used.fills_in:
+        return at.REQUESTED
+    return at.NONZERO_CPU if used.resource == "cpu" else at.NONZERO_MEMORY

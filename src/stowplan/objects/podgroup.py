@@ -1,0 +1,77 @@
+"""Pod groups and queues: what gangs and fair shares are told by.
+
+Three API groups name the same things: kube-batch's two and Volcano's. The fields read here are
+those that all of them have, and the `capability` that only today's queues use.
+
+Source: kube-batch v0.5, apis/scheduling; volcano.sh/apis, scheduling/v1beta1.
+"""
+
+from __future__ import annotations
+
+from msgspec import field
+
+from stowplan.objects.meta import NamespacedObject, Object, Time, Value
+from stowplan.objects.quantity import Quantity
+
+GROUP_API_VERSIONS = (
+    "scheduling.incubator.k8s.io/v1alpha1",
+    "scheduling.sigs.dev/v1alpha2",
+    "scheduling.volcano.sh/v1beta1",
+)
+"""The apiVersions under which a PodGroup or a Queue is read."""
+
+GROUP_ANNOTATIONS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
+"""The annotations by which a pod names its group; the first that says something counts."""
+
+UNSCHEDULABLE = "Unschedulable"
+
+
+class PodGroupSpec(Value, frozen=True):
+    """`spec` of a PodGroup."""
+
+    min_member: int = 0
+    queue: str = ""
+    priority_class_name: str = ""
+
+
+class PodGroupCondition(Value, frozen=True):
+    """An entry of `status.conditions`. transition_id: of the session that wrote it."""
+
+    type: str = ""
+    status: str = ""
+    transition_id: str = field(default="", name="transitionID")
+    last_transition_time: Time | None = None
+    reason: str = ""
+    message: str = ""
+
+
+class PodGroupStatus(Value, frozen=True):
+    """`status` of a PodGroup."""
+
+    phase: str = ""
+    conditions: tuple[PodGroupCondition, ...] = ()
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+
+class PodGroup(NamespacedObject, frozen=True):
+    """A PodGroup: pods of which at least `minMember` run, or none."""
+
+    api_version: str = GROUP_API_VERSIONS[0]
+    spec: PodGroupSpec = PodGroupSpec()
+    status: PodGroupStatus = PodGroupStatus()
+
+
+class QueueSpec(Value, frozen=True):
+    """`spec` of a Queue."""
+
+    weight: int = 0
+    capability: dict[str, Quantity] = {}
+
+
+class Queue(Object, frozen=True):
+    """A Queue: groups share a cluster by the weights of their queues."""
+
+    api_version: str = GROUP_API_VERSIONS[0]
+    spec: QueueSpec = QueueSpec()

@@ -1,0 +1,36 @@
+"""HostName: a pod with `spec.nodeName` goes to that node.
+
+Source: Kubernetes v1.13, predicates.PodFitsHost.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status, unresolvable
+from stowplan.objects.pod import Pod
+
+
+class HostName:
+    """Filter on `spec.nodeName`."""
+
+    name = "HostName"
+    REJECTED = unresolvable("node(s) didn't match the requested hostname")
+
+    def filter(self, pod: Pod, node: NodeInfo) -> Status:
+        """Success where the pod names this node or none."""
+        return OK if pod.node_name in ("", node.name) else self.REJECTED
+
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.bool_]:
+        """bool (n_rows,): True where `filter` succeeds."""
+        passes = np.full(nodes.n_nodes, not pod.node_name)
+        row = nodes.row(pod.node_name)
+        if row >= 0:
+            passes[row] = True
+        chosen: NDArray[np.bool_] = passes[rows]
+        return chosen
+
+    def signature(self, pod: Pod) -> object:
+        """The node that the pod names."""
+        return pod.node_name

@@ -1,0 +1,91 @@
+"""Labels that a node has or has not: the predicate labelsPresence, the priority labelPreference.
+
+Source: Kubernetes v1.13, predicates.CheckNodeLabelPresence and priorities/node_label.go.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.columns.labels import ABSENT
+from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status, unresolvable
+from stowplan.framework.priorities import PRIORITY_MAX
+from stowplan.plugins.arithmetic import count
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+class LabelsArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """labels: the keys looked at. presence: whether a node must have them all, or none of them."""
+
+    labels: tuple[str, ...] = ()
+    presence: bool = False
+
+
+class LabelArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """label: the key looked at. presence: whether nodes that have it are preferred, or others."""
+
+    label: str = ""
+    presence: bool = False
+
+
+class CheckNodeLabelPresence:
+    """Filter on the presence of labels, whatever their values."""
+
+    name = "CheckNodeLabelPresence"
+    row_local = True
+    Args = LabelsArgs
+    REJECTED = unresolvable("node(s) didn't have the requested labels")
+
+    def __init__(self, args: LabelsArgs) -> None:
+        self.args = args
+
+    def filter(self, node: NodeInfo) -> Status:
+        """Success where every label is there, or none, as the arguments say."""
+        wanted = self.args.presence
+        matches = all((key in node.labels) == wanted for key in self.args.labels)
+        return OK if matches else self.REJECTED
+
+    def filter_column(self, nodes: NodeTable, rows: Rows) -> Bools:
+        """bool (n_rows,): True where `filter` succeeds."""
+        passes = np.ones(count(rows), dtype=np.bool_)
+        for key in self.args.labels:
+            passes &= _present(key, nodes, rows) == self.args.presence
+        return passes
+
+    def signature(self) -> object:
+        """Nothing of the pod is read."""
+        return None
+
+
+class NodeLabelPriority:
+    """Score 10 where the label's presence is as preferred, else 0."""
+
+    name = "NodeLabelPriority"
+    row_local = True
+    Args = LabelArgs
+
+    def __init__(self, args: LabelArgs) -> None:
+        self.args = args
+
+    def score(self, node: NodeInfo) -> int:
+        """10 or 0."""
+        return PRIORITY_MAX * ((self.args.label in node.labels) == self.args.presence)
+
+    def score_column(self, nodes: NodeTable, rows: Rows) -> Ints:
+        """int64 (n_rows,): `score` of each row."""
+        suits = _present(self.args.label, nodes, rows) == self.args.presence
+        scores: Ints = PRIORITY_MAX * suits.astype(np.int64)
+        return scores
+
+    def signature(self) -> object:
+        """Nothing of the pod is read."""
+        return None
+
+
+def _present(key: str, nodes: NodeTable, rows: Rows) -> Bools:
+    present: Bools = nodes.labels.column(key).codes[rows] != ABSENT
+    return present

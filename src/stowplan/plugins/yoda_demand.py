@@ -1,0 +1,71 @@
+"""What a pod asks of a node's GPUs, by its labels.
+
+Source: NJUPT-ISL Yoda-Scheduler 2.x, pkg/yoda/filter and pkg/yoda/sort.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from stowplan.objects.quantity import INT64_MAX, INT64_MIN
+
+NUMBER = "scv/number"
+MEMORY = "scv/memory"
+CLOCK = "scv/clock"
+PRIORITY = "scv/priority"
+
+AMOUNT_MAX = 2**50
+"""What is larger, in a label or a report, counts as this much, so that sums stay exact."""
+
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+_UNSIGNED = 2**64
+
+
+class Demand(msgspec.Struct, frozen=True):
+    """Cards that a pod asks for: so many, each with so much memory free (MiB) and such a clock of
+    its memory (MHz). None: it does not say, which for the number means one."""
+
+    number: int | None = None
+    memory: int | None = None
+    clock: int | None = None
+
+    @classmethod
+    def of(cls, labels: Mapping[str, str]) -> Demand:
+        """What labels ask for. As in the original a text that is no number counts as 0, and a
+        negative number as a huge one, which no card has."""
+        said = {key: amount(labels[key]) for key in (NUMBER, MEMORY, CLOCK) if key in labels}
+        return cls(said.get(NUMBER), said.get(MEMORY), said.get(CLOCK)) if said else NONE
+
+    @property
+    def is_none(self) -> bool:
+        """True for a pod that says nothing of GPUs."""
+        return self.number is None and self.memory is None and self.clock is None
+
+    @property
+    def n_cards(self) -> int:
+        """How many cards it takes."""
+        return 1 if self.number is None else self.number
+
+
+NONE = Demand()
+
+
+def amount(text: str) -> int:
+    """A label as the original reads an unsigned number; at most AMOUNT_MAX."""
+    number = int(text) if _WHOLE.fullmatch(text) else 0
+    if not INT64_MIN <= number <= INT64_MAX:
+        return 0
+    return min(number % _UNSIGNED, AMOUNT_MAX)
+
+
+def priority(labels: Mapping[str, str]) -> int:
+    """The place in the queue that labels ask for, 0 where they do not: more comes first.
+
+    What does not fit 64 bits counts as the nearest number that does.
+    """
+    text = labels.get(PRIORITY, "")
+    number = int(text) if _WHOLE.fullmatch(text) else 0
+    return max(INT64_MIN, min(number, INT64_MAX))

@@ -1,0 +1,107 @@
+"""Runs: pods of known classes that follow each other in the queue, placed at one go.
+
+What becomes of each is what would have become of it alone. So a run ends where something may
+happen between two pods that the choice for the second depends on: at a pod that has to be decided
+for itself, and when the active queue is empty, since a refused pod may then be tried again before
+others that wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.columns.engine.lots import Dice, draws
+from stowplan.framework import Snapshot
+from stowplan.framework.decider import RunPlacer
+from stowplan.objects.pod import Pod
+from stowplan.queue import QueueEntry
+from stowplan.scheduler.binding import Bindings
+from stowplan.scheduler.context import Context
+
+NO_DRAWS: NDArray[np.uint64] = np.zeros(0, dtype=np.uint64)
+
+Attempt = Callable[[QueueEntry, Dice], None]
+"""Decides one pod for itself, and sees to what follows from it."""
+
+
+class Runs:
+    """Takes pods from the queue and places them."""
+
+    def __init__(self, context: Context, bindings: Bindings, attempt: Attempt) -> None:
+        self._context = context
+        self._bindings = bindings
+        self._attempt = attempt
+
+    def take(
+        self, engine: RunPlacer, n_max: int
+    ) -> tuple[list[QueueEntry], list[Any], QueueEntry | None]:
+        """Pop a run of at most `n_max` pods: their entries and their classes; or, where the first
+        pod has to be decided for itself, that one alone."""
+        queue = self._context.queue
+        active, pop = queue.active, queue.pop
+        entries: list[QueueEntry] = []
+        classes: list[Any] = []
+        while len(entries) < n_max:
+            # The next one stays where it is until it is known that it goes with the others.
+            entry = active.peek() if entries else pop()
+            one = None if entry is None else self._class_of(entry.pod, engine)
+            if one is None or entry is None:
+                return entries, classes, None if entries else entry
+            if entries:
+                popped = pop()
+                if popped is not entry:
+                    # It was in flight already, and another came up in its place.
+                    queue.take_back([popped] if popped is not None else [])
+                    return entries, classes, None
+            entries.append(entry)
+            classes.append(one)
+        return entries, classes, None
+
+    def _class_of(self, pod: Pod, engine: RunPlacer) -> Any:
+        context = self._context
+        if pod.metadata.deletion_timestamp is not None:
+            return None
+        if len(context.extenders) and context.extenders.concern(pod):
+            return None
+        return engine.class_of(pod, context.frameworks[pod.spec.scheduler_name])
+
+    def place(
+        self,
+        engine: RunPlacer,
+        entries: list[QueueEntry],
+        classes: list[Any],
+        snapshot: Callable[[], Snapshot],
+        dice: np.random.Generator | None,
+    ) -> int:
+        """See to the pods of a run; how many of them were. snapshot: gives the state as it is for
+        the next attempt.
+
+        Where an attempt stirs the queue, what comes next is for the queue to say: the rest of the
+        run goes back.
+        """
+        queue = self._context.queue
+        before = {} if dice is None else dice.bit_generator.state
+        drawn = NO_DRAWS if dice is None else draws(dice, len(entries))
+        run = engine.run([entry.pod for entry in entries], classes, drawn)
+        start, n_pods = 0, len(entries)
+        while start < n_pods:
+            now = snapshot()
+            if now.nominations.is_empty and not classes[start].is_refused(now):
+                rows = run.place(start, now)
+                self._bindings.begin_run(entries, classes, start, rows)
+                start += len(rows)
+            if start < n_pods:
+                stirs = queue.stirs
+                self._attempt(entries[start], int(drawn[start]) if dice is not None else None)
+                start += 1
+                if queue.stirs != stirs and start < n_pods:
+                    queue.take_back(entries[start:])
+                    if dice is not None:
+                        dice.bit_generator.state = before
+                        draws(dice, start)
+                    break
+        return start

@@ -1,0 +1,58 @@
+"""What decides, as users name it: configuration files, plugins, and whose defects are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from stowplan.assembly.deciders import Deciders, Text, deciders_of
+from stowplan.batch import COMPATS, Compat
+from stowplan.config.batch import DEFAULT_TEXT
+from stowplan.framework.problems import did_you_mean
+from stowplan.sim.files import read_text
+from stowplan.sim.input_error import InputError
+from stowplan.sim.plugins import PluginSource, plugin_classes
+
+ConfigSource = str | Path | Iterable[str | Path]
+"""A configuration file, or several of which one has profiles and one actions and tiers."""
+
+
+def config_files(config: ConfigSource | None) -> tuple[str, ...]:
+    """The names of the files, in their order."""
+    if config is None:
+        return ()
+    named = [config] if isinstance(config, str | Path) else config
+    return tuple(str(name) for name in named)
+
+
+def read_deciders(
+    config: ConfigSource | None = None,
+    plugins: Iterable[PluginSource] | str | Path = (),
+    compat: str = "",
+) -> Deciders:
+    """What these files and plugins come to; raises InputError, ConfigError and ContractError.
+
+    compat: "" for none. Like kube-batch, with its name a file that cannot be read counts as none.
+    """
+    switches = compat_named(compat)
+    texts = []
+    for file in config_files(config):
+        try:
+            texts.append(Text(read_text(file), file))
+        except InputError:
+            if not switches.lenient_file:
+                raise
+    if not texts and config_files(config):
+        texts.append(Text(DEFAULT_TEXT, "default configuration"))
+    return deciders_of(texts, plugin_classes(plugins), switches)
+
+
+def compat_named(name: str) -> Compat:
+    """The switches behind a name, none for ""; raises InputError."""
+    if not name:
+        return Compat()
+    if name not in COMPATS:
+        hint = did_you_mean(name, COMPATS)
+        wanted = f"one of {', '.join(COMPATS)}"
+        raise InputError("compat", "", repr(name), f"{wanted} ({hint})" if hint else wanted)
+    return COMPATS[name]

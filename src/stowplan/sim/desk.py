@@ -1,0 +1,224 @@
+"""Desk: carries out what one scheduler has decided, and tells it what became of that.
+
+Effects about one pod are taken in the order of their numbers, those that write only while the
+scheduler leads. Where dice are given, everything takes a while, and faults may strike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from stowplan.messages import effects as to_do
+from stowplan.messages import events as happened
+from stowplan.messages.effects import Effect
+from stowplan.messages.events import Event
+from stowplan.scheduler.works import Work
+from stowplan.sim.agenda import SECOND
+from stowplan.sim.world import CREATED, OK, World
+from stowplan.testing.auditor import is_write
+
+ANSWERED_WITHIN = 60 * SECOND
+PERFORM_S = 1.0
+"""How long a plugin's work outside takes, unless its `simulated_s` says otherwise."""
+
+Strike = Callable[[Effect], "Blow | None"]
+"""Asked before a request is sent: what goes wrong with it, if anything."""
+
+
+class Blow:
+    """What goes wrong with a request.
+
+    code: what the caller is told, 0 for nothing in time; None: it is never answered. done: whether
+    the API carries it out all the same. late: how long afterwards it does.
+    """
+
+    __slots__ = ("code", "done", "late")
+
+    def __init__(self, code: int | None, *, done: bool = False, late: int = 0) -> None:
+        self.code = code
+        self.done = done
+        self.late = late
+
+
+class Desk:
+    """answer: takes what became of an effect. work: what a Prepare's plugin is told, None when
+    nobody waits for it. may_write: whether the scheduler leads in the term of an effect. delay: how
+    long an effect waits to be sent, and an answer to arrive. extender: answers in place of all
+    extenders. strike: what goes wrong with a request. on_sent: told of every write that is sent;
+    on_taken: of every binding and eviction with the status that the API gave it.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        answer: Callable[[Event], None],
+        work: Callable[[int], Work | None],
+    ) -> None:
+        self.world = world
+        self.answer = answer
+        self.work = work
+        self.delay: Callable[[], int] | None = None
+        self.strike: Strike | None = None
+        self.extender: Callable[[to_do.CallExtender], Event] = _no_extender
+        self.may_write: Callable[[Effect], bool] | None = None
+        self.on_sent: Callable[[Effect], None] = _nothing
+        self.on_taken: Callable[[Effect, int], None] = _nothing_taken
+        self.is_open = True
+        self._bind_delay = round(world.pace.bind_s * SECOND)
+        self._busy_until: dict[str, int] = {}
+        self._cancelled: set[int] = set()
+        self._carry_out: dict[type[Any], Callable[[Any], None]] = {
+            to_do.Bind: self._bind,
+            to_do.ReadPod: self._read,
+            to_do.PatchStatus: self._patch,
+            to_do.Evict: self._evict,
+            to_do.Prepare: self._prepare,
+            to_do.Write: self._write,
+            to_do.CallExtender: self._call_extender,
+        }
+
+    def close(self) -> None:
+        """Nothing more is sent, and nobody listens to answers."""
+        self.is_open = False
+
+    def take(self, effect: Effect) -> None:
+        """An effect to be carried out; Wake is not one for this desk, nor is RecordEvent."""
+        if isinstance(effect, to_do.Cancel):
+            self._cancelled.add(effect.prepare)
+            return
+        agenda = self.world.agenda
+        uid = effect.uid  # type: ignore[union-attr]
+        at = agenda.now
+        if self.delay is not None:
+            at = max(at + self.delay(), self._busy_until.get(uid, 0))
+            self._busy_until[uid] = at
+        elif isinstance(effect, to_do.Bind):
+            at += self._bind_delay
+        agenda.at(at, self._send, effect)
+
+    def _send(self, effect: Effect) -> None:
+        if not self.is_open or effect.effect in self._cancelled:
+            return
+        if is_write(effect):
+            if self.may_write is not None and not self.may_write(effect):
+                return
+            self.on_sent(effect)
+        self._carry_out[type(effect)](effect)
+
+    # Each kind. A blow is either a refusal, or the loss of the answer.
+
+    def _through(self, effect: Any, request: Callable[[], int]) -> int | None:
+        """The status that the caller sees; None for none at all."""
+        blow = None if self.strike is None else self.strike(effect)
+        if blow is None:
+            return request()
+        if blow.late:
+            self.world.agenda.after(blow.late, _late, request)
+        elif blow.done:
+            request()
+        return blow.code
+
+    def _bind(self, effect: to_do.Bind) -> None:
+        def request() -> int:
+            code = self.world.bind(key, effect.uid, effect.node)
+            self.on_taken(effect, code)
+            return code
+
+        key = f"{effect.namespace}/{effect.name}"
+        code = self._through(effect, request)
+        if code == CREATED:
+            self._answer(happened.BindDone(effect.effect, effect.uid))
+        elif code is not None:
+            self._answer(happened.BindFailed(effect.effect, effect.uid, code))
+
+    def _read(self, effect: to_do.ReadPod) -> None:
+        code = self._through(effect, lambda: OK)
+        # A read that gets no answer needs no outcome.
+        if code == OK:
+            pod = self.world.pods.get(f"{effect.namespace}/{effect.name}")
+            self._answer(happened.PodRead(effect.effect, effect.uid, pod))
+
+    def _patch(self, effect: to_do.PatchStatus) -> None:
+        code = self._through(effect, lambda: self.world.patch_status(effect))
+        if code is not None and code != OK:
+            self._answer(happened.PatchFailed(effect.effect, effect.uid, code))
+
+    def _evict(self, effect: to_do.Evict) -> None:
+        def request() -> int:
+            code = self.world.evict(key, effect.uid)
+            self.on_taken(effect, code)
+            return code
+
+        key = f"{effect.namespace}/{effect.name}"
+        code = self._through(effect, request)
+        if code == OK:
+            self._answer(happened.EvictDone(effect.effect, effect.uid))
+        elif code is not None:
+            self._answer(happened.EvictFailed(effect.effect, effect.uid, code))
+
+    def _write(self, effect: to_do.Write) -> None:
+        version = ""
+
+        def request() -> int:
+            nonlocal version
+            code, version = self.world.write(effect.value)
+            return code
+
+        code = self._through(effect, request)
+        if code == OK:
+            self._answer(happened.WriteDone(effect.effect, effect.uid, version))
+        elif code is not None:
+            self._answer(happened.WriteFailed(effect.effect, effect.uid, code))
+
+    def _call_extender(self, effect: to_do.CallExtender) -> None:
+        self._answer(self.extender(effect))
+
+    def _prepare(self, effect: to_do.Prepare) -> None:
+        work = self.work(effect.effect)
+        if work is None:
+            return
+        code = self._through(effect, lambda: OK)
+        if code is None:
+            return
+        takes = round(getattr(work.plugin, "simulated_s", PERFORM_S) * SECOND)
+        self.world.agenda.after(takes, self._prepared, effect, code)
+
+    def _prepared(self, effect: to_do.Prepare, code: int) -> None:
+        work = self.work(effect.effect)
+        if effect.effect in self._cancelled or work is None:
+            return
+        if code != OK:
+            failure = f"{effect.plugin}: the other side answered {code}"
+            self._answer(happened.PrepareFailed(effect.effect, effect.uid, failure))
+            return
+        if effect.point == "bind":
+            # Who performs Bind binds by itself, by the same API.
+            self.world.bind(work.pod.key, work.pod.uid, work.node_name)
+        self._answer(happened.PrepareDone(effect.effect, effect.uid))
+
+    def _answer(self, event: Event) -> None:
+        if self.delay is None:
+            self.answer(event)
+        else:
+            self.world.agenda.after(self.delay(), self._arrive, event)
+
+    def _arrive(self, event: Event) -> None:
+        if self.is_open:
+            self.answer(event)
+
+
+def _late(request: Callable[[], int]) -> None:
+    request()
+
+
+def _no_extender(effect: to_do.CallExtender) -> Event:
+    return happened.ExtenderFailed(effect.effect, effect.uid, "no extender is simulated")
+
+
+def _nothing(effect: Effect) -> None:
+    """What is sent concerns nobody."""
+
+
+def _nothing_taken(effect: Effect, code: int) -> None:
+    """Nor what the API makes of it."""

@@ -1,0 +1,161 @@
+"""Faults: what may go wrong between a scheduler and a cluster, within what Kubernetes allows.
+
+A fault has a time and a kind; a plan is a list of them, drawn from a seed. Those of watches and
+schedulers strike when their time comes, those of requests at the next request of their kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from stowplan.messages import effects as to_do
+from stowplan.messages.effects import Effect
+from stowplan.sim.agenda import SECOND
+from stowplan.sim.desk import Blow
+from stowplan.testing.dice import Dice, chance, number, pick
+
+# Of watches: a stream is cut and goes on; is cut and must list anew (410); shows nothing for a
+# while; shows again what it has shown; goes back to an older state of the cluster when listed.
+WATCHES = ("watch cut", "watch expired", "watch lags", "watch repeats")
+# Of requests: refused, not carried out and unanswered, carried out and unanswered, carried out
+# after its caller has given up.
+REQUESTS = (
+    "bind refused",
+    "bind unanswered",
+    "bind reply lost",
+    "bind late",
+    "patch refused",
+    "evict refused",
+    "evict reply lost",
+    "read unanswered",
+    "prepare refused",
+    "prepare unanswered",
+)
+# Of the cluster: done by others.
+OTHERS = ("node vanishes", "node flaps", "node changes", "pod deleted", "stranger binds")
+# Of schedulers.
+RESTARTS = ("restart",)
+LEADERS = ("lead released", "lead lost", "frozen")
+
+BIND_CODES = (409, 404, 429, 500)
+# That a pod is not found is never said of one that is there; whoever evicts may rely on that.
+EVICT_CODES = (409, 429, 500)
+UNANSWERED = (0, 504)
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """at: virtual nanoseconds. choice: a number that says which of those there are it concerns.
+    span: how long it lasts, in nanoseconds. code: an HTTP status.
+    """
+
+    at: int
+    kind: str
+    choice: int = 0
+    span: int = 0
+    code: int = 0
+
+    def __str__(self) -> str:
+        parts = [f"{self.at / SECOND:.3f}s {self.kind}"]
+        if self.kind not in REQUESTS:
+            parts.append(f"(choice {self.choice})")
+        if self.span:
+            parts.append(f"for {self.span / SECOND:.3f}s")
+        if self.code:
+            parts.append(f"code {self.code}")
+        return " ".join(parts)
+
+
+def plan_of(dice: Dice, until: int, *, two_schedulers: bool) -> list[Fault]:
+    """Faults up to a time, in its order: usually a handful, sometimes none or a swarm."""
+    kinds: tuple[str, ...] = WATCHES + REQUESTS + OTHERS + RESTARTS
+    if two_schedulers:
+        kinds += 2 * LEADERS
+    most = 40 if chance(dice, 8) else 12
+    if chance(dice, 4):
+        # Much of the same: two of the same kind close together find what one does not.
+        kinds = tuple(pick(dice, kinds) for _ in range(2))
+    found = [fault(dice, pick(dice, kinds), until) for _ in range(number(dice, 0, most))]
+    return sorted(found, key=lambda one: one.at)
+
+
+def fault(dice: Dice, kind: str, until: int) -> Fault:
+    """A fault of a kind."""
+    at = number(dice, 0, until // 1000) * 1000
+    choice = number(dice, 0, 999)
+    span = code = 0
+    if kind == "bind refused":
+        code = pick(dice, BIND_CODES)
+    elif kind == "evict refused":
+        code = pick(dice, EVICT_CODES)
+    elif kind == "prepare refused":
+        code = 500
+    elif kind == "patch refused":
+        code = pick(dice, (409, 404, 500, 0))
+    elif kind in ("bind unanswered", "bind reply lost", "evict reply lost", "bind late"):
+        code = pick(dice, UNANSWERED)
+    if kind in ("bind late", "watch cut", "watch expired", "watch lags", "restart", *LEADERS):
+        span = pick(dice, (1, 200, 2000, 15_000)) * number(dice, 1, 2000) * 1000
+    elif kind in OTHERS:
+        span = number(dice, 0, 20_000) * SECOND // 1000
+    return Fault(at, kind, choice, span, code)
+
+
+class Armed:
+    """Faults of requests whose time has come, each for the next request of its kind."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, list[Fault]] = {}
+
+    def arm(self, fault: Fault) -> None:
+        """Let a fault strike at the next request of its kind."""
+        self._waiting.setdefault(fault.kind.partition(" ")[0], []).append(fault)
+
+    def disarm(self) -> None:
+        """Nothing strikes any more."""
+        self._waiting.clear()
+
+    def strike(self, effect: Effect) -> Blow | None:
+        """What goes wrong with a request, None for nothing."""
+        waiting = self._waiting.get(_NAMES.get(type(effect), ""))
+        return _blow(waiting.pop(0)) if waiting else None
+
+
+_NAMES = {
+    to_do.Bind: "bind",
+    to_do.PatchStatus: "patch",
+    to_do.Evict: "evict",
+    to_do.ReadPod: "read",
+    to_do.Prepare: "prepare",
+}
+
+
+def _blow(fault: Fault) -> Blow:
+    match fault.kind:
+        case "bind reply lost" | "evict reply lost":
+            return Blow(fault.code, done=True)
+        case "bind late":
+            return Blow(fault.code, late=max(fault.span, 1))
+        case "read unanswered" | "prepare unanswered":
+            return Blow(None)
+        case _:
+            return Blow(fault.code)
+
+
+def shrunk(plan: list[Fault], fails: Callable[[list[Fault]], bool]) -> list[Fault]:
+    """The plan without what the failure does not need: halves first, then one by one, until none
+    of those that are left can be spared."""
+    size = len(plan)
+    while size > 0:
+        before = len(plan)
+        place = 0
+        while place < len(plan):
+            shorter = plan[:place] + plan[place + size :]
+            if fails(shorter):
+                plan = shorter
+            else:
+                place += size
+        if size > 1 or len(plan) == before:
+            size //= 2
+    return plan

@@ -1,0 +1,113 @@
+"""Instance: a scheduler that runs in a world: a machine, what it is shown, and its desk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from stowplan.messages import effects as to_do
+from stowplan.messages.effects import Effect
+from stowplan.messages.events import Event
+from stowplan.scheduler.machine import Machine
+from stowplan.sim.desk import Desk
+from stowplan.sim.watch import Stream
+from stowplan.sim.world import World
+
+Observer = Callable[["Instance", list[Event], list[Effect]], None]
+"""Told of every call of the machine: what went in, and what came out."""
+
+
+class Instance:
+    """name: of the process. streams: what it watches. observer: told of every call.
+
+    The machine is called when something has arrived for it, and when it has asked for that.
+    frozen: the process is there and does nothing; what arrives for it waits.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        world: World,
+        machine: Machine,
+        streams: Sequence[Stream],
+        observer: Observer | None = None,
+    ) -> None:
+        self.name = name
+        self.world = world
+        self.machine = machine
+        self.streams = streams
+        self.desk = Desk(world, self.tell, machine.work)
+        self.heads_max: int | None = None
+        self.runs = True
+        self.frozen = False
+        self._observer = observer
+        self._inbox: list[Event] = []
+        self._is_due = False
+        self._alarm: int | None = None
+
+    @property
+    def alarm(self) -> int | None:
+        """When the machine wants to be called next, None for only when something happens."""
+        return self._alarm
+
+    @property
+    def is_due(self) -> bool:
+        """True when it is about to be called."""
+        return self._is_due
+
+    def follow(self) -> None:
+        """Show every change to the machine as it happens."""
+        self.world.on_change.append(self.soon)
+        self.soon()
+
+    def tell(self, event: Event) -> None:
+        """Something has arrived for the machine."""
+        self._inbox.append(event)
+        self.soon()
+
+    def soon(self) -> None:
+        """Call the machine when everything else of this moment has happened."""
+        if not self._is_due:
+            self._is_due = True
+            self.world.agenda.after(0, self._due)
+
+    def _due(self) -> None:
+        self._is_due = False
+        if not self.runs or self.frozen:
+            return
+        events: list[Event] = []
+        for stream in self.streams:
+            events += stream.take()
+        self.call(events)
+
+    def call(self, shown: list[Event]) -> None:
+        """Call the machine with what the watch shows now, and all else that has arrived."""
+        if not self.runs:
+            return
+        events, self._inbox = shown + self._inbox, []
+        now = self.world.agenda.now
+        if not events and (self._alarm is None or self._alarm > now):
+            return
+        if self._alarm is not None and self._alarm <= now:
+            self._alarm = None
+        effects = self.machine.handle(events, now, self.heads_max)
+        if self._observer is not None:
+            self._observer(self, events, effects)
+        take = self.desk.take
+        for effect in effects:
+            if isinstance(effect, to_do.Wake):
+                self._alarm = effect.at
+                self.world.agenda.at(effect.at, self._ring, effect.at)
+            elif not isinstance(effect, to_do.RecordEvent):
+                take(effect)
+
+    def _ring(self, at: int) -> None:
+        # A later Wake may have taken the place of this one.
+        if self._alarm == at:
+            self.soon()
+
+    def stop(self) -> None:
+        """The process ends: it is not called any more, sends nothing and hears nothing."""
+        self.runs = False
+        self.desk.close()
+        if self.soon in self.world.on_change:
+            self.world.on_change.remove(self.soon)

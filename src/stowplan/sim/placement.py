@@ -1,0 +1,80 @@
+"""Placement: what became of a pod, and why it went nowhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from stowplan.cycle.attempt import filter_pod, score_pod
+from stowplan.framework import Framework
+from stowplan.framework.diagnosis import NO_NODES
+from stowplan.objects.pod import Pod
+from stowplan.scheduler.machine import Machine
+
+FAILED = "FailedScheduling"
+_OF_A_POD = re.compile(r" (?:of|for) pod '[^']*'")
+_ON_ITS_NODE = re.compile(r"0/1 nodes are available: 1 (.*)\.")
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """What became of a pod.
+
+    node: "" when it went nowhere. reason: why, without numbers, so that pods can be counted by
+    it. message: the text that users of a cluster read.
+    """
+
+    pod: str
+    node: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+def nowhere(pod: Pod, reason: str, message: str = "") -> Placement:
+    """The placement of a pod that has no node.
+
+    A reason that is a plugin's fault does not name the pod, so that pods can be counted by it.
+    """
+    return Placement(pod.key, "", _OF_A_POD.sub("", reason), message or reason)
+
+
+def frameworks_of(machine: Machine) -> Mapping[str, Framework]:
+    """The frameworks by which a machine decides."""
+    return machine._context.frameworks
+
+
+def refusal_of(pod: Pod, note: str, machine: Machine) -> Placement:
+    """Why a pending pod has no node, in the cluster as the machine knows it.
+
+    note: of its last failure, "" when there was none. A plugin that breaks its contract has only
+    failed an attempt before; here ContractError is raised.
+    """
+    name = pod.spec.scheduler_name
+    framework = frameworks_of(machine).get(name)
+    if framework is None:
+        return nowhere(pod, f"no profile has the schedulerName {name!r}")
+    message = told(pod) or note
+    gate = framework.run_pre_enqueue(pod)
+    if not gate.is_success:
+        return nowhere(pod, gate.message, message)
+    attempt = filter_pod(pod, machine.cache.snapshot(), framework)
+    if attempt.no_nodes:
+        return nowhere(pod, NO_NODES, message)
+    if attempt.failure is not None:
+        return nowhere(pod, attempt.failure.message, message)
+    if attempt.passed.shape[0]:
+        if framework.at("score"):
+            score_pod(attempt)
+        # A node was chosen, and something came between.
+        found = _ON_ITS_NODE.fullmatch(note)
+        return nowhere(pod, found[1] if found else note or "not tried yet", message)
+    # Sorted by text: the counts of the message differ from pod to pod, the reasons do not.
+    reasons = attempt.diagnosis.near_misses() or tuple(attempt.diagnosis.reasons())
+    return nowhere(pod, "; ".join(reasons), message)
+
+
+def told(pod: Pod) -> str:
+    """What the pod's PodScheduled condition says, "" where it has none."""
+    conditions = pod.status.conditions
+    return next((c.message for c in conditions if c.type == "PodScheduled"), "")

@@ -1,0 +1,175 @@
+"""What each queue deserves, has and wants, and whose room it uses: fairness one can see.
+
+A queue's part is what its weight gives it of all there is. What it has beyond that is borrowed,
+from the queues that have less than their part; of several lenders each lends in proportion to what
+it leaves. A lender wants back what its pending pods could use of it: that is what reclaim acts on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from stowplan.batch import Session
+from stowplan.batch.amounts import Amount
+from stowplan.batch.jobs import TAKING, TaskStatus
+from stowplan.batch.policies.proportion import Proportion
+from stowplan.sim.rounds import Rounds
+
+SCHEMA = "stowplan.dev/queues/v1"
+LEAST = 0.5
+"""Of milli-CPU, bytes and thousandths less than this is nothing: parts by weight are not whole."""
+
+
+class QueueShares(msgspec.Struct, frozen=True, rename="camel"):
+    """A queue. share: the greatest of what it has over what it deserves, by resource.
+
+    deserved, allocated, pending: resource -> amount, in cores, bytes or pieces. deserved and share
+    are absent where no policy shares the cluster out.
+    """
+
+    name: str
+    weight: int
+    pods_placed: int
+    pods_pending: int
+    part: dict[str, float]
+    deserved: dict[str, float] | None
+    allocated: dict[str, float]
+    pending: dict[str, float]
+    share: float | None
+
+
+class Loan(msgspec.Struct, frozen=True, rename="camel"):
+    """Room of `lender` that `borrower` uses. wanted_back: what the lender's pods wait for of it."""
+
+    borrower: str
+    lender: str
+    resource: str
+    amount: float
+    wanted_back: float
+
+
+class Shares(msgspec.Struct, frozen=True, rename="camel"):
+    """All queues and loans. strays: queue -> how many pods name it though it is not there."""
+
+    api_version: str
+    scheduler_name: str
+    total: dict[str, float]
+    queues: list[QueueShares]
+    loans: list[Loan]
+    strays: dict[str, int]
+
+
+class _Count:
+    """What the jobs of a queue have and wait for."""
+
+    def __init__(self) -> None:
+        self.allocated = Amount()
+        self.pending = Amount()
+        self.n_placed = 0
+        self.n_pending = 0
+
+
+def shares_of(rounds: Rounds) -> Shares:
+    """The queues of a cluster as a session finds them; raises as `Rounds.blaming` does."""
+    with rounds.blaming():
+        session = rounds.open()
+        shares = _shares(rounds, session)
+        rounds.settle(session)
+    return shares
+
+
+def _shares(rounds: Rounds, session: Session) -> Shares:
+    counts = _counted(session)
+    total = session.working.nodes.total()
+    parts = _parts(session, total)
+    proportion = session.policies.get(Proportion.name)
+    shared = proportion.shares if isinstance(proportion, Proportion) else None
+    names = _resources(total, counts)
+    queues = []
+    for name in sorted(session.queues):
+        held = shared.get(name) if shared is not None else None
+        deserved = None if shared is None else Amount() if held is None else held.deserved
+        count = counts.get(name) or _Count()
+        queues.append(
+            QueueShares(
+                name=name,
+                weight=session.queues[name].weight,
+                pods_placed=count.n_placed,
+                pods_pending=count.n_pending,
+                part=_plain(parts[name], names),
+                deserved=None if deserved is None else _plain(deserved, names),
+                allocated=_plain(count.allocated, names),
+                pending=_plain(count.pending, names),
+                share=None if shared is None else held.share if held is not None else 0.0,
+            )
+        )
+    strays: dict[str, int] = {}
+    for job in rounds.inventory.jobs.values():
+        if job.queue not in session.queues and job.tasks:
+            strays[job.queue] = strays.get(job.queue, 0) + len(job.tasks)
+    loans = list(_loans(parts, counts, names))
+    whole = _plain(total, names)
+    return Shares(SCHEMA, rounds.batch.scheduler_name, whole, queues, loans, strays)
+
+
+def _counted(session: Session) -> dict[str, _Count]:
+    counts: dict[str, _Count] = {}
+    for job in (*session.jobs.values(), *session.invalid.values()):
+        count = counts.setdefault(job.queue, _Count())
+        count.allocated.add(job.allocated)
+        count.n_placed += job.count(TAKING)
+        for task in job.of(TaskStatus.PENDING).values():
+            count.pending.add(task.ask.running)
+            count.n_pending += 1
+    return counts
+
+
+def _parts(session: Session, total: Amount) -> dict[str, Amount]:
+    """What each queue's weight gives it of everything."""
+    weights = {name: max(queue.weight, 0) for name, queue in session.queues.items()}
+    whole = sum(weights.values())
+    return {
+        name: total.copy().times(weight / whole) if whole else Amount()
+        for name, weight in weights.items()
+    }
+
+
+def _resources(total: Amount, counts: dict[str, _Count]) -> list[str]:
+    """cpu, memory, and what else somebody has or wants."""
+    more = {
+        name
+        for count in counts.values()
+        for amount in (count.allocated, count.pending)
+        for name, n in amount.pairs()
+        if n > 0
+    }
+    return ["cpu", "memory", *sorted(more - {"cpu", "memory"})]
+
+
+def _loans(parts: dict[str, Amount], counts: dict[str, _Count], names: list[str]) -> Iterator[Loan]:
+    nothing = _Count()
+    for resource in names:
+        left: dict[str, float] = {}
+        for queue, part in parts.items():
+            has = counts.get(queue, nothing).allocated.get(resource)
+            left[queue] = part.get(resource) - has
+        lent = sum(amount for amount in left.values() if amount > 0)
+        for borrower in sorted(queue for queue, amount in left.items() if amount < -LEAST):
+            for lender in sorted(queue for queue, amount in left.items() if amount > LEAST):
+                amount = min(1.0, -left[borrower] / lent) * left[lender]
+                waits = counts.get(lender, nothing).pending.get(resource)
+                back = min(amount, waits)
+                yield Loan(
+                    borrower, lender, resource, _unit(resource, amount), _unit(resource, back)
+                )
+
+
+def _plain(amount: Amount, names: list[str]) -> dict[str, float]:
+    return {name: _unit(name, amount.get(name)) for name in names}
+
+
+def _unit(name: str, amount: float) -> float:
+    """In cores, bytes or pieces; sessions count thousandths of all but memory."""
+    return round(amount) if name == "memory" else round(amount / 1000, 3)

@@ -1,0 +1,75 @@
+"""resized(): a cluster with more nodes or fewer, of the same mix."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from stowplan.objects.node import HOSTNAME_LABEL, Node
+from stowplan.objects.pod import Pod
+from stowplan.sim.cluster import Cluster
+
+Shape = tuple[object, ...]
+
+
+def resized(cluster: Cluster, n_nodes: int) -> Cluster:
+    """The cluster with so many nodes: the first of each kind stay, or the kind grows.
+
+    Nodes are of a kind that are alike but for name, images and the labels that name a single node.
+    Kinds keep their shares as well as whole nodes allow. Pods on nodes that are left out wait
+    again, save those of DaemonSets, which go.
+    """
+    kinds: dict[Shape, list[Node]] = {}
+    for node in cluster.nodes:
+        kinds.setdefault(_shape(node), []).append(node)
+    wanted = shares([len(nodes) for nodes in kinds.values()], n_nodes)
+    chosen: list[Node] = []
+    for nodes, count in zip(kinds.values(), wanted, strict=True):
+        chosen += nodes[:count]
+        chosen += _more(nodes, count - len(nodes), {node.name for node in cluster.nodes})
+    place = {node.name: index for index, node in enumerate(cluster.nodes)}
+    chosen.sort(key=lambda node: place.get(node.name, len(place)))
+    left = {node.name for node in cluster.nodes} - {node.name for node in chosen}
+    note = f"{n_nodes} nodes in place of {len(cluster.nodes)}, of the same mix"
+    pods = [kept for pod in cluster.pods for kept in _without(left, pod)]
+    return replace(cluster, nodes=chosen, pods=pods, notes=[*cluster.notes, note])
+
+
+def shares(counts: list[int], total: int) -> list[int]:
+    """`total` divided like `counts`: whole parts first, then the largest remainders in order."""
+    whole = sum(counts)
+    parts = [count * total // whole for count in counts]
+    by_rest = sorted(range(len(counts)), key=lambda i: (-(counts[i] * total % whole), i))
+    for place in by_rest[: total - sum(parts)]:
+        parts[place] += 1
+    return parts
+
+
+def _shape(node: Node) -> Shape:
+    labels = frozenset((k, v) for k, v in node.labels.items() if v != node.name)
+    amounts = frozenset((k, str(v)) for k, v in node.status.allocatable.items())
+    return labels, amounts, node.spec.taints, node.spec.unschedulable
+
+
+def _more(nodes: list[Node], count: int, taken: set[str]) -> Iterator[Node]:
+    """Copies of nodes, in turn, under names of their own."""
+    numbers: Counter[str] = Counter()
+    for index in range(count):
+        model = nodes[index % len(nodes)]
+        name = model.name
+        while name in taken:
+            numbers[model.name] += 1
+            name = f"{model.name}-{numbers[model.name] + 1}"
+        taken.add(name)
+        labels = {k: name if v == model.name else v for k, v in model.labels.items()}
+        labels |= {HOSTNAME_LABEL: name} if HOSTNAME_LABEL in labels else {}
+        yield replace(model, metadata=replace(model.metadata, name=name, uid=name, labels=labels))
+
+
+def _without(left: set[str], pod: Pod) -> Iterator[Pod]:
+    if pod.node_name not in left:
+        yield pod
+    elif pod.controller is None or pod.controller.kind != "DaemonSet":
+        yield replace(pod, spec=replace(pod.spec, node_name=""))

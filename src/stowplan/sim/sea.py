@@ -1,0 +1,201 @@
+"""Sea: what happens to the cluster of a storm by itself: pods and nodes come, change and go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from stowplan.objects.node import Node
+from stowplan.objects.pod import Pod
+from stowplan.sim.agenda import SECOND
+from stowplan.sim.faults import Fault
+from stowplan.sim.instance import Instance
+from stowplan.sim.world import RUN_ANNOTATION, World
+from stowplan.testing.dice import Dice, chance, number, pick
+from stowplan.testing.make import node, pod
+
+NODES = ("n0", "n1", "n2", "n3")
+PODS = tuple(f"p{i}" for i in range(14))
+ZONES = ("a", "b")
+FIRST_COME_WITHIN = 60
+GC = 8 * SECOND
+"""How long pods outlive the node that they are bound to."""
+
+
+class Happening(NamedTuple):
+    """Something that will happen at a time."""
+
+    at: int
+    act: Callable[[Sea], None]
+
+    def __call__(self, sea: Sea) -> None:
+        """Let it happen."""
+        self.act(sea)
+
+
+class Sea:
+    """The cluster of a storm. Nothing ends or changes by itself once it is calm."""
+
+    def __init__(self, world: World, crew: Sequence[Instance], dice: Dice) -> None:
+        """crew: the schedulers that run."""
+        self.world = world
+        self.crew = crew
+        self.is_calm = False
+        self._born = 0
+        world.run_of = self._run_of
+        for name in NODES[: number(dice, 2, 4)]:
+            world.put_node(a_node(dice, name))
+
+    def _run_of(self, one: Pod) -> int | None:
+        said = one.metadata.annotations.get(RUN_ANNOTATION)
+        return None if said is None or self.is_calm else int(said) * SECOND
+
+    def calm(self) -> None:
+        """From now on nobody comes, ends or changes, but for what has begun."""
+        self.is_calm = True
+
+    # What comes by itself.
+
+    def come(self, made: Pod) -> None:
+        """A pod is made, unless there is one of its name."""
+        if made.key not in self.world.pods:
+            self._born += 1
+            meta = replace(made.metadata, uid=f"{made.name}-{self._born}")
+            self.world.put_pod(replace(made, metadata=meta))
+
+    def change_node(self, changed: Node) -> None:
+        """A node arrives, or has become another."""
+        if not self.is_calm:
+            self.world.put_node(changed)
+
+    def open_gate(self, choice: int) -> None:
+        """A pod loses its gates."""
+        gated = [one for one in self.world.pods.values() if one.spec.scheduling_gates]
+        if gated:
+            one = gated[choice % len(gated)]
+            self.world.put_pod(replace(one, spec=replace(one.spec, scheduling_gates=())))
+
+    # What others do.
+
+    def befall(self, fault: Fault) -> None:
+        """A fault of the cluster."""
+        {
+            "node vanishes": self._vanish,
+            "node flaps": self._flap,
+            "node changes": self._shrink,
+            "pod deleted": self._delete,
+            "stranger binds": self._bind,
+        }[fault.kind](fault)
+
+    def _node(self, choice: int) -> Node | None:
+        nodes = list(self.world.nodes.values())
+        return nodes[choice % len(nodes)] if nodes else None
+
+    def _vanish(self, fault: Fault) -> None:
+        one = self._node(fault.choice)
+        if one is not None:
+            self.world.drop_node(one.name)
+            self.world.agenda.after(fault.choice * GC // 1000, self._collect, one.name)
+            if fault.choice % 3:
+                self.world.agenda.after(fault.span, self._put_back, one)
+
+    def _put_back(self, one: Node) -> None:
+        if one.name not in self.world.nodes:
+            self.world.put_node(one)
+
+    def _collect(self, name: str) -> None:
+        """The pods of a node that is no more are removed."""
+        if name not in self.world.nodes:
+            self.world.clear_node(name, "node left")
+        # One that came back keeps what it had.
+
+    def _flap(self, fault: Fault) -> None:
+        """A node is not ready for a while: nobody new may go there."""
+        one = self._node(fault.choice)
+        if one is not None:
+            self.world.put_node(replace(one, spec=replace(one.spec, unschedulable=True)))
+            self.world.agenda.after(fault.span, self._uncordon, one.name)
+
+    def _uncordon(self, name: str) -> None:
+        one = self.world.nodes.get(name)
+        if one is not None:
+            self.world.put_node(replace(one, spec=replace(one.spec, unschedulable=False)))
+
+    def _shrink(self, fault: Fault) -> None:
+        """A node offers another amount for a while, or for ever."""
+        one = self._node(fault.choice)
+        if one is not None:
+            before = one.status.allocatable["cpu"]
+            self._offer(one.name, str(fault.choice % 6))
+            if fault.choice % 2:
+                self.world.agenda.after(fault.span, self._offer, one.name, before)
+
+    def _offer(self, name: str, cpu: str) -> None:
+        one = self.world.nodes.get(name)
+        if one is not None:
+            offered = {**one.status.allocatable, "cpu": cpu}
+            self.world.put_node(replace(one, status=replace(one.status, allocatable=offered)))
+
+    def _delete(self, fault: Fault) -> None:
+        pods = list(self.world.pods)
+        if pods:
+            self.world.delete_pod(pods[fault.choice % len(pods)], "deleted")
+
+    def _bind(self, fault: Fault) -> None:
+        """Somebody else binds a pod, to a node or to nowhere."""
+        waiting = [one for one in self.world.pods.values() if not one.node_name]
+        names = (*self.world.nodes, "nowhere")
+        if waiting:
+            one = waiting[fault.choice % len(waiting)]
+            self.world.bind(one.key, one.uid, names[fault.choice // 3 % len(names)])
+
+
+def happenings(dice: Dice, until: int, labels: tuple[tuple[str, str], ...]) -> Iterator[Happening]:
+    """What happens by itself during a storm, in any order."""
+    for _ in range(number(dice, 5, 30)):
+        made = a_pod(dice, labels)
+        yield Happening(_time(dice, until), lambda sea, made=made: sea.come(made))  # type: ignore[misc]
+    for _ in range(number(dice, 0, 6)):
+        changed = a_node(dice, pick(dice, NODES))
+        yield Happening(_time(dice, until), lambda sea, to=changed: sea.change_node(to))  # type: ignore[misc]
+    for _ in range(number(dice, 0, 4)):
+        choice = number(dice, 0, 999)
+        yield Happening(_time(dice, until), lambda sea, which=choice: sea.open_gate(which))  # type: ignore[misc]
+
+
+def _time(dice: Dice, until: int) -> int:
+    """Whole milliseconds; often in the first moments, when much comes together."""
+    span = until if chance(dice, 2) else until // 10
+    return number(dice, 0, span // 1_000_000) * 1_000_000
+
+
+def a_node(dice: Dice, name: str) -> Node:
+    """A node of a few CPUs."""
+    return node(
+        name,
+        cpu=str(number(dice, 1, 5)),
+        memory=f"{number(dice, 2, 8)}Gi",
+        pods=number(dice, 2, 6),
+        zone=pick(dice, ZONES),
+        labels={"tide": pick(dice, ("high", "low"))},
+        taints=("berth=reserved:NoSchedule",) if chance(dice, 6) else (),
+    )
+
+
+def a_pod(dice: Dice, labels: tuple[tuple[str, str], ...]) -> Pod:
+    """A pod that asks for little, for a place, or for a lot, with some of these labels."""
+    runs = {RUN_ANNOTATION: str(number(dice, 1, 40))} if not chance(dice, 3) else {}
+    selector = {"topology.kubernetes.io/zone": pick(dice, ZONES)} if chance(dice, 5) else None
+    made = pod(
+        pick(dice, PODS),
+        cpu=str(number(dice, 0, 3)),
+        memory=f"{number(dice, 0, 3)}Gi",
+        priority=pick(dice, (0, 0, 0, 5, 50, 100)),
+        labels={key: value for key, value in labels if chance(dice, 6)},
+        node_selector=selector,
+        tolerations=("berth",) if chance(dice, 4) else (),
+        gates=("later",) if chance(dice, 12) else (),
+    )
+    return replace(made, metadata=replace(made.metadata, annotations=runs))

@@ -1,0 +1,154 @@
+"""Series: the state of a replay over time, a row per sample.
+
+Fragmentation of a resource is the share of its free amount that a pod of the workload, drawn from
+those that ask for it, cannot use because its node is short of that or of something else. Only
+amounts count: which nodes a pod may go to does not.
+
+Source: after the fragmentation measure of "Beware of Fragmentation" (Weng et al., USENIX ATC 2023).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.columns import NodeTable
+from stowplan.objects.pod import Pod
+from stowplan.objects.requests import requested
+from stowplan.queue import SchedulingQueue
+from stowplan.sim.agenda import in_seconds
+
+Row = dict[str, float | int]
+
+ROWS_MAX = 2000
+"""More samples than this are thinned out: every second one is dropped, and so on from there."""
+CLASSES_MAX = 64
+"""Fragmentation is measured with the commonest sizes of pods, this many at most."""
+QUEUE = ("active", "backoff", "parked", "gated", "binding")
+UNCHOSEN = "not tried yet"
+
+
+class Sizes:
+    """The sizes in which the pods of a workload come, the commonest first."""
+
+    def __init__(self, pods: Iterable[Pod]) -> None:
+        by_spec: dict[int, dict[str, int]] = {}
+        counts: Counter[tuple[tuple[str, int], ...]] = Counter()
+        for pod in pods:
+            asks = by_spec.get(id(pod.spec))
+            if asks is None:
+                asks = by_spec[id(pod.spec)] = {k: v for k, v in requested(pod).items() if v > 0}
+            counts[tuple(sorted(asks.items()))] += 1
+        found = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:CLASSES_MAX]
+        self.sizes = [(dict(asks), count) for asks, count in found]
+
+    def fragmentation(self, nodes: NodeTable) -> dict[str, float]:
+        """Resource -> the share of what is free that pods who ask for it cannot use."""
+        free = {name: _free(nodes, name) for name in nodes.resources.values if name != "pods"}
+        slots = nodes.pod_limit > nodes.pod_count
+        total = {name: int(amounts.sum()) for name, amounts in free.items()}
+        lost: Counter[str] = Counter()
+        askers: Counter[str] = Counter()
+        nowhere = np.zeros(nodes.n_nodes, dtype=np.int64)
+        for asks, count in self.sizes:
+            fits = slots.copy()
+            for name, amount in asks.items():
+                fits &= free.get(name, nowhere) >= amount
+            for name in asks:
+                if total.get(name):
+                    askers[name] += count
+                    lost[name] += count * (total[name] - int(free[name][fits].sum()))
+        return {name: lost[name] / askers[name] / total[name] for name in askers}
+
+
+def _free(nodes: NodeTable, name: str) -> NDArray[np.int64]:
+    """int64 (n_nodes,): what is left; nothing where more is taken than there is."""
+    left: NDArray[np.int64] = np.maximum(nodes.allocatable(name) - nodes.requested(name), 0)
+    return left
+
+
+class Series:
+    """Takes samples, and thins them out when they become too many."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        self.rows: list[Row] = []
+        self._sizes = sizes
+        self._skip = 1
+        self._taken = 0
+
+    def take(self, now: int, queue: SchedulingQueue, n_binding: int, nodes: NodeTable) -> None:
+        """Write the state down, unless samples of this density are not wanted any more."""
+        self._taken += 1
+        if (self._taken - 1) % self._skip:
+            return
+        row: Row = {"time_s": in_seconds(now), "queue": len(queue)}
+        row |= dict.fromkeys(QUEUE, 0)
+        row["active"], row["backoff"] = len(queue.active), len(queue.backoff)
+        row["binding"] = n_binding
+        for reason, count in sorted(pending(queue).items()):
+            row[f"pending.{reason}"] = count
+        row["gated"] = sum(1 for entry in queue.parked if entry.gated_by)
+        row["parked"] = len(queue.parked) - row["gated"]
+        row["nodes"] = nodes.n_nodes
+        for name, share in utilisation(nodes).items():
+            row[f"utilisation.{name}"] = round(share, 6)
+        for name, share in sorted(self._sizes.fragmentation(nodes).items()):
+            row[f"fragmentation.{name}"] = round(share, 6)
+        self.rows.append(row)
+        if len(self.rows) > ROWS_MAX:
+            del self.rows[1::2]
+            self._skip *= 2
+
+    def csv(self) -> bytes:
+        """The rows as CSV; a column for whatever ever was there, 0 where it was not."""
+        first = ("time_s", "queue", *QUEUE, "nodes")
+        rest = sorted({name for row in self.rows for name in row} - set(first))
+        text = io.StringIO()
+        writer = csv.DictWriter(text, (*first, *rest), restval=0, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self.rows)
+        return text.getvalue().encode()
+
+    def means(self, kind: str, until_s: float) -> dict[str, dict[str, float]]:
+        """Resource -> of `utilisation` or `fragmentation`, the mean of the samples up to a time,
+        and the peak of all."""
+        found: dict[str, list[tuple[float, float]]] = {}
+        for row in self.rows:
+            for name, value in row.items():
+                if name.startswith(f"{kind}."):
+                    there = found.setdefault(name.partition(".")[2], [])
+                    there.append((row["time_s"], float(value)))
+        n_rows = max(sum(row["time_s"] <= until_s for row in self.rows), 1)
+        means = {
+            name: sum(value for at, value in values if at <= until_s) / n_rows
+            for name, values in found.items()
+        }
+        return {
+            name: {"mean": round(means[name], 6), "peak": max(value for _, value in values)}
+            for name, values in sorted(found.items())
+        }
+
+
+def pending(queue: SchedulingQueue) -> dict[str, int]:
+    """Who refused the pods that wait -> how many; several together where they refused together."""
+    counts: Counter[str] = Counter()
+    for entry in queue:
+        refusers = [entry.gated_by] if entry.gated_by else sorted(entry.refusers)
+        counts["+".join(refusers) or UNCHOSEN] += 1
+    return dict(counts)
+
+
+def utilisation(nodes: NodeTable) -> dict[str, float]:
+    """Resource -> the share of what nodes offer that is requested."""
+    found = {}
+    for name in nodes.resources.values:
+        offered = int(nodes.allocatable(name).sum())
+        taken = nodes.pod_count if name == "pods" else nodes.requested(name)
+        if offered:
+            found[name] = int(taken.sum()) / offered
+    return dict(sorted(found.items()))

@@ -1,0 +1,52 @@
+"""Which mends explain that a case is answered otherwise than kube-batch would answer it.
+
+All switches of the compatibility are turned on, which gives the original's answer, and then turned
+off one by one: a switch without which the answer stays the same stays off. What is left on is a
+smallest set that explains the difference, for none of them can be missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from stowplan.batch import KUBE_BATCH_0_5, Compat
+from stowplan.sim.session_cases import SessionCase
+from stowplan.sim.sessions import answer
+
+
+class Explained(msgspec.Struct, frozen=True):
+    """A case and the switches that explain its difference; none where there is no difference."""
+
+    id: str
+    switches: tuple[str, ...]
+
+
+def explained(case: SessionCase) -> Explained:
+    """The switches that have to be on for the original's answer to a case."""
+    wanted = answer(case, KUBE_BATCH_0_5)
+    compat = KUBE_BATCH_0_5
+    turned = True
+    # A switch that was needed beside another need not be so without it.
+    while turned:
+        turned = False
+        for name in tuple(compat.on()):
+            without = compat.turned(name, on=False)
+            if answer(case, without) == wanted:
+                compat, turned = without, True
+    return Explained(case.id, tuple(compat.on()))
+
+
+def table(found: Iterable[Explained]) -> Iterator[str]:
+    """The cases by switches as lines of Markdown: how many cases a switch explains, and which one
+    it explains with the fewest others."""
+    kept = list(found)
+    yield "| switch | cases | shown by |"
+    yield "|---|---|---|"
+    for name in Compat.names():
+        cases = sorted((e for e in kept if name in e.switches), key=lambda e: len(e.switches))
+        shown = f"`{cases[0].id}` ({len(cases[0].switches)})" if cases else ""
+        yield f"| `{name}` | {len(cases)} | {shown} |"
+    n_same = sum(not e.switches for e in kept)
+    yield f"| none: the same answer | {n_same} | |"

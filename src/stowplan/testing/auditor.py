@@ -1,0 +1,463 @@
+"""Auditor: a second, simpler model of a cluster, which judges what schedulers do to it.
+
+It is told what each scheduler is shown, what that scheduler asks for, and what the API makes of it,
+and knows nothing of queues, caches or plugins. From that it says, at every step, whether anything
+has happened that never may (safety), and at rest whether anything has not happened that should have
+(liveness). The rules that it knows are amounts, node selectors and taints.
+
+A node may be over-committed in truth when nobody could have known: it has shrunk, or a pod has been
+bound to it by somebody else, and whoever bound the last pod had not been shown that when it
+decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from stowplan.messages import effects as to_do
+from stowplan.messages import events as happened
+from stowplan.messages.effects import Effect
+from stowplan.messages.events import Event
+from stowplan.objects.extender import Verb
+from stowplan.objects.node import Node
+from stowplan.objects.pod import Pod
+from stowplan.objects.quantity import Quantity, amount
+from stowplan.objects.requests import requested
+from stowplan.objects.taints import tolerates
+
+CREATED = 201
+_READS_AND_STOPS = (to_do.ReadPod, to_do.Cancel, to_do.Wake)
+STORY_MAX = 60
+
+
+class Violation(AssertionError):
+    """Something that must never happen. uid: of the pod that it happened to, "" for none."""
+
+    def __init__(self, what: str, uid: str = "") -> None:
+        super().__init__(what)
+        self.uid = uid
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A binding that was asked for. seen: the versions of pods and nodes shown until then."""
+
+    effect: int
+    node: str
+    pod: Pod
+    seen: tuple[int, int]
+
+
+class View:
+    """What one scheduler has been shown, and what it has asked for since.
+
+    open: by uid, the bindings of which it cannot know that they failed. given_up: the pods of those
+    that it was told had failed, which a reply that is overtaken may say of one that was made.
+    """
+
+    def __init__(self, name: str, *, leads: bool, term: int) -> None:
+        self.name = name
+        self.leads = leads
+        self.term = term
+        self.nodes: dict[str, Node] = {}
+        self.pods: dict[str, Pod] = {}
+        self.on: dict[str, dict[str, Pod]] = {}
+        self.open: dict[str, Asked] = {}
+        self.given_up: set[str] = set()
+        self.before: dict[str, Pod] = {}
+        self.led_in = 0
+        self.announced: set[tuple[str, str]] = set()
+
+    # What it is shown.
+
+    def begin(self) -> None:
+        """A call begins: what it is shown in one call it takes in piece by piece."""
+        self.before = dict(self.pods)
+        self.led_in = self.term if self.leads else 0
+
+    def show(self, event: Event) -> None:
+        """Take an event in."""
+        match event:
+            case happened.PodAdded(pod) | happened.PodUpdated(pod):
+                self._see(pod)
+            case happened.PodDeleted(pod):
+                self._lose(pod.key, pod.uid)
+            case happened.NodeAdded(node) | happened.NodeUpdated(node):
+                self.nodes[node.name] = node
+            case happened.NodeDeleted(node):
+                self.nodes.pop(node.name, None)
+            case happened.BindFailed(effect, uid, code):
+                if 400 <= code < 500 and code != 408:
+                    self._give_up(uid, effect, exact=True)
+            case happened.PodRead(effect, uid, read):
+                asked = self.open.get(uid)
+                bound = read is not None and read.uid == uid and asked is not None
+                if not (bound and read is not None and asked and read.node_name == asked.node):
+                    self._give_up(uid, effect, exact=False)
+            case happened.LeaderElected(term):
+                self.leads, self.term = True, term
+            case happened.LeaderLost():
+                self.leads = False
+
+    def _see(self, pod: Pod) -> None:
+        before = self.pods.get(pod.key)
+        if before is not None:
+            if before.uid != pod.uid:
+                self.open.pop(before.uid, None)
+            self._off(before)
+        if pod.is_finished:
+            self.pods.pop(pod.key, None)
+            self.open.pop(pod.uid, None)
+            return
+        self.pods[pod.key] = pod
+        if pod.node_name:
+            self.on.setdefault(pod.node_name, {})[pod.uid] = pod
+        if pod.node_name or pod.metadata.deletion_timestamp is not None:
+            self.open.pop(pod.uid, None)
+
+    def _lose(self, key: str, uid: str) -> None:
+        before = self.pods.get(key)
+        if before is not None and before.uid == uid:
+            del self.pods[key]
+            self._off(before)
+            self.open.pop(uid, None)
+
+    def _off(self, pod: Pod) -> None:
+        if pod.node_name:
+            self.on.get(pod.node_name, {}).pop(pod.uid, None)
+
+    def _give_up(self, uid: str, effect: int, *, exact: bool) -> None:
+        """An outcome says that a binding was not made; a read counts that came after it."""
+        asked = self.open.get(uid)
+        if asked is not None and (effect == asked.effect if exact else effect > asked.effect):
+            del self.open[uid]
+            self.given_up.add(uid)
+
+    def nodes_of(self, pod: Pod) -> Iterator[str]:
+        """Where a pod is, or may be on its way to."""
+        asked = self.open.get(pod.uid)
+        if pod.node_name:
+            yield pod.node_name
+        elif asked is not None:
+            yield asked.node
+        else:
+            yield from (node for uid, node in self.announced if uid == pod.uid)
+            if pod.status.nominated_node_name:
+                yield pod.status.nominated_node_name
+
+    def pods_on(self, node: str) -> Iterator[Pod]:
+        """Those shown there, and those that may be on their way."""
+        yield from self.on.get(node, {}).values()
+        for asked in self.open.values():
+            if asked.node == node:
+                yield asked.pod
+
+
+class Auditor:
+    """waits: which pods may pause between the choice of a node and Bind, so that the node may
+    change meanwhile. evicts: whether pods that could make room by eviction must not wait at rest.
+    """
+
+    def __init__(self, waits: Callable[[Pod], bool], *, evicts: bool = True) -> None:
+        self._waits = waits
+        self._evicts = evicts
+        self.views: dict[str, View] = {}
+        self.holder = ""
+        self.term = 1
+        self.version = 0
+        self.nodes: dict[str, Node] = {}
+        self.pods: dict[str, Pod] = {}
+        self.story: list[tuple[int, str, Any]] = []
+        self.now = 0
+        self._node_changed: dict[str, int] = {}
+        self._bound_at: dict[str, int] = {}
+        self._own: set[tuple[str, str]] = set()
+        self._n_bound: dict[str, int] = {}
+
+    # Being told.
+
+    def joined(self, name: str, *, leads: bool, term: int) -> None:
+        """A scheduler starts, and has been shown nothing."""
+        self.views[name] = View(name, leads=leads, term=term)
+        if leads:
+            self.holder, self.term = name, term
+
+    def leads(self, name: str, term: int) -> None:
+        """A scheduler, or nobody, holds the lead from now on."""
+        self.holder, self.term = name, term
+
+    def changed(self, version: int, event: Event) -> None:
+        """The cluster has changed in truth."""
+        self.version = version
+        self.story.append((self.now, "cluster", event))
+        match event:
+            case happened.PodAdded(pod) | happened.PodUpdated(pod):
+                if pod.is_finished:
+                    self.pods.pop(pod.uid, None)
+                    return
+                before = self.pods.get(pod.uid)
+                if pod.node_name and (before is None or not before.node_name):
+                    self._bound_at[pod.uid] = version
+                self.pods[pod.uid] = pod
+            case happened.PodDeleted(pod):
+                self.pods.pop(pod.uid, None)
+            case happened.NodeAdded(node) | happened.NodeUpdated(node):
+                self.nodes[node.name] = node
+                self._node_changed[node.name] = version
+            case happened.NodeDeleted(node):
+                self.nodes.pop(node.name, None)
+                self._node_changed[node.name] = version
+
+    def called(
+        self,
+        name: str,
+        events: Iterable[Event],
+        effects: Iterable[Effect],
+        seen: tuple[int, int],
+    ) -> None:
+        """A scheduler was shown something and asks for something. Raises Violation.
+
+        seen: up to which versions it has been shown pods and nodes.
+        """
+        view, tell = self.views[name], self.story.append
+        view.begin()
+        for event in events:
+            tell((self.now, f"{name} <-", event))
+            view.show(event)
+        asked = list(effects)
+        for effect in asked:
+            tell((self.now, f"{name} ->", effect))
+            if isinstance(effect, to_do.PatchStatus) and effect.nominated_node:
+                view.announced.add((effect.uid, effect.nominated_node))
+        for effect in asked:
+            self._judge(view, effect, seen)
+
+    def sent(self, name: str, effect: Effect) -> None:
+        """A scheduler sends what it has asked for. Raises Violation."""
+        if self.holder != name or effect.term != self.term:
+            lead = f"{self.holder or 'nobody'} leads in term {self.term}"
+            raise Violation(f"{name} writes though {lead}: {effect}", uid_of(effect))
+
+    def taken(self, name: str, effect: Effect, code: int) -> None:
+        """The API has answered a request of a scheduler. Raises Violation."""
+        if code != CREATED or not isinstance(effect, to_do.Bind):
+            return
+        uid = effect.uid
+        self._n_bound[uid] = self._n_bound.get(uid, 0) + 1
+        if self._n_bound[uid] > 1:
+            raise Violation(f"the API took {self._n_bound[uid]} bindings of {effect.name}", uid)
+        asked = self.views[name].open.get(uid)
+        if asked is None or asked.effect != effect.effect:
+            # It had given this one up: nobody counts on it until the watch shows it.
+            return
+        self._own.add((name, uid))
+        self._check_truth(name, asked)
+
+    # Safety.
+
+    def _judge(self, view: View, effect: Effect, seen: tuple[int, int]) -> None:
+        if not is_write(effect):
+            return
+        # What it asked for before it heard of the loss, in the same call, its desk will not send.
+        leads = view.leads and effect.term == view.term
+        if not leads and effect.term != view.led_in:
+            lead = f"in term {view.term}" if view.leads else "not"
+            raise Violation(f"{view.name} leads {lead} and asks for {effect}", uid_of(effect))
+        if isinstance(effect, to_do.Bind):
+            self._judge_bind(view, effect, seen)
+        elif isinstance(effect, to_do.Evict):
+            self._judge_evict(view, effect)
+
+    def _judge_bind(self, view: View, effect: to_do.Bind, seen: tuple[int, int]) -> None:
+        uid = effect.uid
+        key = f"{effect.namespace}/{effect.name}"
+        pod = view.pods.get(key)
+        known = view.before.get(key)
+        if known is not None and known.uid == uid and self._waits(known):
+            # It may have been let go just before its end was taken in.
+            pod = known
+        if pod is None or pod.uid != uid or pod.node_name:
+            state = "gone" if pod is None or pod.uid != uid else f"bound to {pod.node_name}"
+            raise Violation(f"{view.name} binds {effect.name}, which it was shown as {state}", uid)
+        if uid in view.open:
+            node = view.open[uid].node
+            raise Violation(f"{view.name} binds {effect.name} twice, to {node} before", uid)
+        if not self._waits(pod):
+            node_there = view.nodes.get(effect.node)
+            if node_there is None:
+                raise Violation(f"{view.name} binds {effect.name} to {effect.node}: no node", uid)
+            why = misfit(pod, node_there, view.pods_on(effect.node))
+            if why:
+                raise Violation(f"{view.name} binds {effect.name} to {effect.node}: {why}", uid)
+        view.open[uid] = Asked(effect.effect, effect.node, pod, seen)
+
+    def _judge_evict(self, view: View, effect: to_do.Evict) -> None:
+        uid = effect.uid
+        victim = view.pods.get(f"{effect.namespace}/{effect.name}")
+        preemptor = next((p for p in view.pods.values() if p.uid == effect.preemptor), None)
+        who = f"{view.name} evicts {effect.name} for {effect.preemptor}"
+        if victim is None or victim.uid != uid:
+            raise Violation(f"{who}: it was not shown such a pod", uid)
+        if preemptor is None or preemptor.node_name:
+            raise Violation(f"{who}: the pod that preempts is not pending", uid)
+        if victim.priority >= preemptor.priority:
+            raise Violation(f"{who}: its priority is no lower", uid)
+        nodes = set(view.nodes_of(victim))
+        cleared = {preemptor.status.nominated_node_name}
+        cleared |= {node for one, node in view.announced if one == preemptor.uid}
+        if not nodes & cleared:
+            raise Violation(f"{who}: nobody announced that {sorted(nodes)} is cleared", uid)
+
+    def _check_truth(self, name: str, asked: Asked) -> None:
+        """A pod has been bound: its node holds no more than it has, unless nobody could know."""
+        pod = asked.pod
+        if self._waits(pod):
+            return
+        node = self.nodes.get(asked.node)
+        seen_pods, seen_nodes = asked.seen
+        if self._node_changed.get(asked.node, 0) > seen_nodes:
+            return
+        others = [
+            other
+            for other in self.pods.values()
+            if other.node_name == asked.node and other.uid != pod.uid
+        ]
+        counted_on = {uid for by, uid in self._own if by == name} - self.views[name].given_up
+        unknown = any(
+            self._bound_at[other.uid] > seen_pods and other.uid not in counted_on
+            for other in others
+        )
+        why = "there is no such node" if node is None else misfit(pod, node, others)
+        if why and not unknown:
+            raise Violation(f"{name} has bound {pod.name} to {asked.node}: {why}", pod.uid)
+
+    # Liveness.
+
+    def at_rest(self, held: Callable[[Pod], bool]) -> None:
+        """All has been shown and answered: who waits has a reason to. Raises Violation.
+
+        held: which pods wait for something that is none of the auditor's business.
+        """
+        for pod in self.pods.values():
+            if not pod.node_name and not is_leaving(pod) and not held(pod):
+                for node in self.nodes.values():
+                    self._check_stays_out(pod, node)
+
+    def _check_stays_out(self, pod: Pod, node: Node) -> None:
+        there = [one for one in self.pods.values() if self._counts_on(one, node, pod)]
+        if not misfit(pod, node, there):
+            raise Violation(f"{pod.name} fits on {node.name} and waits", pod.uid)
+        if self._evicts and pod.spec.preemption_policy != "Never":
+            # Who is nominated is not there to be evicted.
+            left = [one for one in there if one.priority >= pod.priority and not is_leaving(one)]
+            if not any(is_leaving(one) for one in there) and not misfit(pod, node, left):
+                raise Violation(f"{pod.name} could make room on {node.name} and waits", pod.uid)
+
+    def _counts_on(self, one: Pod, node: Node, waiting: Pod) -> bool:
+        """True for a pod on the node, or nominated to it and before the one that waits."""
+        if one.node_name:
+            return one.node_name == node.name
+        nominated = one.status.nominated_node_name == node.name
+        return nominated and one.uid != waiting.uid and one.priority >= waiting.priority
+
+    # Stories.
+
+    def told(self, uid: str) -> list[str]:
+        """All that is known of a pod, a line each, the latest lines where they are many."""
+        lines = [
+            f"{now / 1e9:9.3f}  {who:<10} {brief(said)}"
+            for now, who, said in self.story
+            if not uid or uid_of(said) == uid
+        ]
+        return lines[-STORY_MAX:]
+
+
+def brief(message: Any) -> str:
+    """An event or effect on a short line."""
+    kind = type(message).__name__
+    if hasattr(message, "node") and isinstance(message.node, Node):
+        node = message.node
+        flags = " cordoned" if node.spec.unschedulable else ""
+        flags += "".join(f" taint {taint.key}" for taint in node.taints)
+        return f"{kind} {node.name} {dict(node.status.allocatable)}{flags}"
+    pod = getattr(message, "pod", None)
+    if isinstance(pod, Pod):
+        version = pod.metadata.resource_version
+        parts = [f"{kind} {pod.uid} version {version} asks {asks(pod)} priority {pod.priority}"]
+        parts += [f"on {pod.node_name}"] if pod.node_name else []
+        nominated = pod.status.nominated_node_name
+        parts += [f"nominated {nominated}"] if nominated else []
+        parts += ["leaving"] if is_leaving(pod) else []
+        return " ".join([*parts, pod.status.phase]).strip()
+    if isinstance(message, msgspec.Struct):
+        shown = {name: getattr(message, name) for name in message.__struct_fields__}
+        hidden = ("namespace", "name", "scheduler", "action")
+        told = (f"{key}={value}" for key, value in shown.items() if key not in hidden and value)
+        return f"{kind} {' '.join(told)}"
+    return str(message)
+
+
+def is_write(effect: Effect) -> bool:
+    """True for an effect that only a scheduler that leads may have."""
+    if isinstance(effect, to_do.CallExtender):
+        return effect.question.verb is Verb.BIND
+    return not isinstance(effect, _READS_AND_STOPS)
+
+
+def uid_of(message: Any) -> str:
+    """The uid of the pod that an event or effect is about, "" where it is about none."""
+    pod = getattr(message, "pod", None)
+    if pod is not None:
+        return str(pod.uid)
+    return str(getattr(message, "uid", ""))
+
+
+def is_leaving(pod: Pod) -> bool:
+    """True for a pod that is being deleted."""
+    return pod.metadata.deletion_timestamp is not None
+
+
+def misfit(pod: Pod, node: Node, there: Iterable[Pod]) -> str:
+    """Why a pod does not fit beside others on a node, "" when it does."""
+    wanted = pod.spec.node_selector or {}
+    if any(node.labels.get(key) != value for key, value in wanted.items()):
+        return "its node selector does not match"
+    if node.spec.unschedulable:
+        return "it is cordoned"
+    for taint in node.taints:
+        hard = taint.effect in ("NoSchedule", "NoExecute")
+        if hard and not any(tolerates(one, taint) for one in pod.tolerations):
+            return f"it has the taint {taint.key}"
+    others = [one for one in there if one.uid != pod.uid]
+    offered = amounts(node.status.allocatable)
+    if len(others) + 1 > offered.get("pods", 0):
+        return f"{len(others)} pods are there, it takes {offered.get('pods', 0)}"
+    for name, wants in asks(pod).items():
+        taken = sum(asks(one).get(name, 0) for one in others)
+        if wants and wants + taken > offered.get(name, 0):
+            return f"{name}: {wants} wanted, {taken} taken of {offered.get(name, 0)}"
+    return ""
+
+
+def amounts(offered: Mapping[str, Quantity]) -> dict[str, int]:
+    """What a node offers, in base units."""
+    return {name: _amount(name, quantity) for name, quantity in offered.items()}
+
+
+@cache
+def _amount(name: str, quantity: Quantity) -> int:
+    return amount(name, quantity)
+
+
+def asks(pod: Pod) -> Mapping[str, int]:
+    """What a pod asks for; the same for all pods of a spec."""
+    kept: dict[str, int] | None = pod.spec.__dict__.get(_KEPT)
+    if kept is None:
+        kept = pod.spec.__dict__[_KEPT] = requested(pod)
+    return kept
+
+
+_KEPT = "Auditor asks"

@@ -1,0 +1,89 @@
+"""What the inventory makes of changes between sessions."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from stowplan.batch import Compat
+from stowplan.batch.jobs import TaskStatus
+from stowplan.objects.pod import Pod
+from tests.batch.worlds import START, BatchWorld
+
+
+def deleted(pod: Pod) -> Pod:
+    return replace(pod, metadata=replace(pod.metadata, deletion_timestamp=START))
+
+
+def test_an_update_of_a_node_counts_what_is_released_once() -> None:
+    for compat, released in ((Compat(), 1000), (Compat(node_update_keeps_releasing=True), 3000)):
+        world = BatchWorld(compat=compat)
+        world.node("n1", cpu=4)
+        world.gang("g", 1, node="n1")
+        world.inventory.pod_seen(deleted(world.pods["g-0"]))
+        world.node("n1", cpu=4)
+        world.node("n1", cpu=4)
+        assert world.inventory.nodes.releasing.amount(0).cpu == released
+
+
+def test_a_bound_pod_of_another_scheduler_takes_room() -> None:
+    for compat, idle in ((Compat(), 3000), (Compat(foreign_pending_unseen=True), 4000)):
+        world = BatchWorld(compat=compat)
+        world.node("n1", cpu=4)
+        pod = world.pod("other")
+        world.gone("other")
+        spec = replace(pod.spec, scheduler_name="default-scheduler", node_name="n1")
+        world.inventory.pod_seen(replace(pod, spec=spec))
+        assert world.inventory.nodes.idle.amount(0).cpu == idle
+        assert not world.inventory.jobs["other"].tasks if "other" in world.inventory.jobs else True
+
+
+def test_pods_may_come_before_their_node_and_their_group() -> None:
+    world = BatchWorld("allocate")
+    world.pod("g-0", "g", node="n1")
+    world.pod("g-1", "g")
+    assert world.run() == ({}, [])
+    world.node("n1", cpu=2)
+    world.group("g", 2)
+    assert world.inventory.nodes.idle.amount(0).cpu == 1000
+    assert world.run() == ({"g-1": "n1"}, [])
+
+
+def test_a_pod_that_ends_gives_its_room_back_and_still_counts_for_its_gang() -> None:
+    world = BatchWorld("allocate")
+    world.node("n1", cpu=2)
+    world.gang("g", 2, node="n1")
+    pod = world.pods["g-0"]
+    world.inventory.pod_seen(replace(pod, status=replace(pod.status, phase="Succeeded")))
+    job = world.inventory.jobs["ns/g"]
+    assert world.inventory.nodes.idle.amount(0).cpu == 1000
+    assert (job.ready_count, job.is_ready) == (2, True)
+    assert job.allocated.cpu == 1000
+
+
+def test_pods_of_one_controller_are_one_job() -> None:
+    world = BatchWorld()
+    for name in ("a", "b"):
+        world.pod(name)
+    assert sorted(world.inventory.jobs) == ["a", "b"]
+
+
+def test_nodes_that_leave_take_their_rows_with_them() -> None:
+    world = BatchWorld("allocate")
+    for name in ("n1", "n2", "n3"):
+        world.node(name, cpu=2)
+    world.gang("g", 1, node="n3")
+    world.inventory.node_gone("n1")
+    nodes = world.inventory.nodes
+    assert nodes.names == ["n3", "n2"]
+    assert [nodes.idle.amount(row).cpu for row in range(2)] == [1000, 2000]
+    assert nodes.row("n3") == 0
+    assert nodes.pod_count.tolist() == [1, 0]
+
+
+def test_what_was_bound_is_not_bound_again_while_the_watch_is_silent() -> None:
+    world = BatchWorld("allocate")
+    world.node("n1", cpu=2)
+    world.gang("g", 1)
+    assert world.run()[0] == {"g-0": "n1"}
+    assert world.run()[0] == {}
+    assert TaskStatus.BINDING in world.inventory.jobs["ns/g"].by_status

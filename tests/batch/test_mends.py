@@ -1,0 +1,168 @@
+"""What is mended of the original, each by a small scenario: by default, and with its switch on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from stowplan.batch import KUBE_BATCH_0_5, Compat
+from tests.batch.worlds import BatchWorld
+
+Seen = tuple[dict[str, str], list[str]]
+
+
+def big_gang_before_a_small_job(compat: Compat) -> Seen:
+    """A gang of three finds room for two; a job of two comes after it."""
+    world = BatchWorld("allocate", compat)
+    world.node("n1", cpu=2)
+    world.gang("big", 3)
+    world.gang("small", 2)
+    return world.run()
+
+
+def gang_with_too_few_pods(compat: Compat) -> Seen:
+    """A group needs three and has two pods; another could use the room."""
+    world = BatchWorld("allocate", compat)
+    world.node("n1", cpu=2)
+    world.gang("few", 2, least=3)
+    world.gang("other", 1)
+    return world.run()
+
+
+def pod_of_two_millis(compat: Compat) -> Seen:
+    """A node without a single milli-CPU to spare, and a pod that wants two."""
+    world = BatchWorld("allocate, backfill", compat)
+    world.node("n1", cpu=1)
+    world.gang("all", 1, node="n1")
+    world.gang("tiny", 1, "2m")
+    return world.run()
+
+
+def init_container_only(compat: Compat) -> Seen:
+    """A pod asks for a CPU in its init container alone."""
+    world = BatchWorld("allocate, backfill", compat)
+    world.node("n1", cpu=1)
+    world.group("g", 1)
+    world.pod("p", "g", None, init_cpu="1")
+    return world.run()
+
+
+def smaller_pod_behind_one_that_fits_nowhere(compat: Compat) -> Seen:
+    """The first pod of a job is too large for any node, the second is not."""
+    world = BatchWorld("allocate", compat)
+    world.node("n1", cpu=1)
+    world.group("g", 1)
+    world.pod("large", "g", "3", priority=2)
+    world.pod("small", "g", "1", priority=1)
+    return world.run()
+
+
+def equal_priority(compat: Compat) -> Seen:
+    """A job waits while one of the same priority runs."""
+    world = BatchWorld("preempt", compat)
+    world.node("n1", cpu=1)
+    world.gang("old", 1, node="n1")
+    world.gang("new", 1)
+    return world.run()
+
+
+def gang_at_its_minimum(compat: Compat) -> Seen:
+    """Of a gang of four that needs three, two would have to go."""
+    world = BatchWorld("preempt", compat)
+    world.priority("high", 10)
+    world.node("n1", cpu=4)
+    world.gang("old", 4, least=3, node="n1")
+    world.gang("new", 1, "2", priority="high")
+    return world.run()
+
+
+def free_room_beside_a_victim(compat: Compat) -> Seen:
+    """Two CPUs are wanted, one is free, and each victim has one."""
+    world = BatchWorld("preempt", compat)
+    world.priority("high", 10)
+    world.node("n1", cpu=5)
+    world.gang("old", 4, least=0, node="n1")
+    world.gang("new", 1, "2", priority="high")
+    return world.run()
+
+
+def victims_that_do_not_help(compat: Compat) -> Seen:
+    """All victims together are smaller than what is wanted."""
+    world = BatchWorld("reclaim", compat)
+    world.queue("q1")
+    world.queue("q2")
+    world.node("n1", cpu=3)
+    world.gang("old", 2, least=0, queue="q1", node="n1")
+    world.gang("new", 1, "4", queue="q2")
+    return world.run()
+
+
+def queue_at_what_it_deserves(compat: Compat) -> Seen:
+    """Two queues that want CPU only; the first has its half and no more."""
+    world = BatchWorld("reclaim", compat)
+    world.queue("q1")
+    world.queue("q2")
+    world.node("n1", cpu=4)
+    world.gang("old", 2, least=0, queue="q1", node="n1")
+    world.gang("also", 2, least=0, queue="q2", node="n1")
+    world.gang("new", 1, queue="q2")
+    return world.run()
+
+
+def several_pods_of_a_job_reclaim(compat: Compat) -> Seen:
+    """A job with two pods is owed two CPUs."""
+    world = BatchWorld("reclaim", compat)
+    world.queue("q1")
+    world.queue("q2")
+    world.node("n1", cpu=4)
+    world.gang("old", 4, least=0, queue="q1", node="n1")
+    world.gang("new", 2, least=1, queue="q2")
+    return world.run()
+
+
+def gang_reclaims_whole_or_not(compat: Compat) -> Seen:
+    """A gang of two wants two CPUs a pod; only one of its pods can be given room."""
+    world = BatchWorld("reclaim", compat)
+    world.queue("q1", 3)
+    world.queue("q2", 3)
+    world.node("n1", cpu=2)
+    world.node("n2", cpu=1)
+    world.gang("old", 2, least=0, queue="q1", node="n1")
+    world.gang("older", 1, least=0, queue="q1", node="n2")
+    world.gang("new", 2, "1500m", queue="q2")
+    return world.run()
+
+
+def critical_pods_in_a_second_tier(compat: Compat) -> Seen:
+    """proportion, in the second tier, would not let the first queue fall below its half."""
+    world = BatchWorld("reclaim", compat)
+    world.queue("q1")
+    world.queue("q2")
+    world.node("n1", cpu=4)
+    world.gang("old", 3, least=0, queue="q1", node="n1")
+    world.gang("new", 2, "2", queue="q2", least=1)
+    return world.run()
+
+
+@pytest.mark.parametrize(
+    ("scene", "mended", "as_ever"),
+    [
+        (big_gang_before_a_small_job, ({"small-0": "n1", "small-1": "n1"}, []), ({}, [])),
+        (gang_with_too_few_pods, ({"other-0": "n1"}, []), ({}, [])),
+        (pod_of_two_millis, ({}, []), ({"tiny-0": "n1"}, [])),
+        (init_container_only, ({"p": "n1"}, []), ({}, [])),
+        (smaller_pod_behind_one_that_fits_nowhere, ({"small": "n1"}, []), ({}, [])),
+        (equal_priority, ({}, []), ({}, ["old-0"])),
+        (gang_at_its_minimum, ({}, []), ({}, ["old-3", "old-2"])),
+        (free_room_beside_a_victim, ({}, ["old-3"]), ({}, ["old-3", "old-2"])),
+        (victims_that_do_not_help, ({}, []), ({}, ["old-0", "old-1"])),
+        (queue_at_what_it_deserves, ({}, []), ({}, ["old-0"])),
+        (several_pods_of_a_job_reclaim, ({}, ["old-3", "old-2"]), ({}, ["old-0"])),
+        (gang_reclaims_whole_or_not, ({}, []), ({}, ["old-0", "old-1"])),
+        (critical_pods_in_a_second_tier, ({}, ["old-2"]), ({}, ["old-0", "old-1"])),
+    ],
+)
+def test_a_mend(scene: Callable[[Compat], Seen], mended: Seen, as_ever: Seen) -> None:
+    assert scene(Compat()) == mended
+    assert scene(KUBE_BATCH_0_5) == as_ever

@@ -1,0 +1,102 @@
+"""How what policies say is combined."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from stowplan.batch import KUBE_BATCH_0_5, Compat
+from stowplan.batch.jobs import Task
+from stowplan.batch.queues import QueueInfo
+from stowplan.batch.tiers import Hooks, PolicyUse
+from tests.batch.worlds import BatchWorld
+
+Said = Callable[[Task, Sequence[Task]], list[Task]]
+
+
+def tasks(n_tasks: int) -> list[Task]:
+    world = BatchWorld()
+    world.gang("g", n_tasks)
+    return list(world.inventory.jobs["ns/g"].tasks.values())
+
+
+def hooks(compat: Compat, *tiers: str) -> Hooks:
+    return Hooks(tuple(tuple(PolicyUse(name) for name in tier.split()) for tier in tiers), compat)
+
+
+def says(*numbers: int) -> Said:
+    """An opinion: of the candidates those with these numbers."""
+    names = {f"g-{number}" for number in numbers}
+    return lambda task, candidates: [c for c in candidates if c.pod.name in names]
+
+
+@pytest.mark.parametrize(
+    ("tiers", "opinions", "vetoes", "mended", "as_ever"),
+    [
+        # Within a tier victims are intersected.
+        (("a b",), {"a": (1, 2), "b": (2, 3)}, {}, "2", "2"),
+        # The first tier with an opinion decides, even if it names nobody.
+        (("a", "b"), {"a": (1,), "b": (2,)}, {}, "1", "1"),
+        (("a", "b"), {"a": (), "b": (2,)}, {}, "", ""),
+        # A tier that has only vetoes leaves the decision to the next one.
+        (("a", "b"), {"b": (1, 2)}, {"a": (1, 2, 3)}, "12", "123"),
+        (("a", "b"), {"b": (1, 2)}, {"a": (2, 3)}, "2", "23"),
+        # With nothing but vetoes all may go that nobody protects; with nothing at all, nobody.
+        (("a", "b"), {}, {"a": (1, 2), "b": (2, 3)}, "2", "12"),
+        (("a",), {}, {}, "", ""),
+    ],
+)
+def test_victims(
+    tiers: tuple[str, ...],
+    opinions: dict[str, tuple[int, ...]],
+    vetoes: dict[str, tuple[int, ...]],
+    mended: str,
+    as_ever: str,
+) -> None:
+    preemptor, *others = tasks(5)
+    for compat, want in ((Compat(), mended), (KUBE_BATCH_0_5, as_ever)):
+        asked = hooks(compat, *tiers)
+        for name, numbers in opinions.items():
+            asked.register("preemptable", name, says(*numbers))
+        for name, numbers in vetoes.items():
+            asked.register("preemptable", name, says(*numbers), veto=True)
+        found = asked.victims("preemptable", preemptor, others)
+        assert "".join(t.pod.name[2:] for t in found) == want
+
+
+def test_the_first_comparison_that_is_not_zero_wins() -> None:
+    asked = hooks(Compat(), "even", "size")
+    asked.register("queue_order", "even", lambda a, b: a.weight % 2 - b.weight % 2)
+    asked.register("queue_order", "size", lambda a, b: b.weight - a.weight)
+    two, three, four = (QueueInfo(f"q{n}", n) for n in (2, 3, 4))
+    assert asked.queue_less(two, three)
+    assert asked.queue_less(four, two)
+    assert not asked.queue_less(two, four)
+
+
+def test_without_comparisons_the_older_goes_first_then_the_name() -> None:
+    asked = hooks(Compat())
+    first, second = tasks(2)
+    assert asked.task_less(first, second)
+    assert not asked.task_less(second, first)
+    assert asked.queue_less(QueueInfo("a", 1), QueueInfo("b", 1))
+
+
+def test_readiness_is_a_conjunction_and_overused_a_disjunction() -> None:
+    asked = hooks(Compat(), "a b")
+    job = BatchWorld().inventory.jobs
+    assert not job
+    for kind, combined in (("job_ready", False), ("overused", True)):
+        asked.register(kind, "a", lambda _: True)  # type: ignore[arg-type]
+        asked.register(kind, "b", lambda _: False)  # type: ignore[arg-type]
+        answer = asked.overused if kind == "overused" else asked.job_ready
+        assert answer(QueueInfo("q", 1)) is combined  # type: ignore[arg-type]
+
+
+def test_a_switch_turns_a_function_off() -> None:
+    on = Hooks(((PolicyUse("a"),),), Compat())
+    off = Hooks(((PolicyUse("a", frozenset({"enableJobReady"})),),), Compat())
+    for asked, ready in ((on, False), (off, True)):
+        asked.register("job_ready", "a", lambda _: False)
+        assert asked.job_ready(None) is ready  # type: ignore[arg-type]

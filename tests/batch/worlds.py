@@ -1,0 +1,138 @@
+"""Small worlds for tests of sessions: nodes, queues, groups of pods, and a session on them."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+
+from stowplan.assembly.batch import batch_configuration, rules_for, session_options
+from stowplan.batch import Compat, Inventory, Session
+from stowplan.batch.closing import GroupWrite, PodNote
+from stowplan.objects.meta import ObjectMeta
+from stowplan.objects.node import Node, NodeCondition, NodeStatus
+from stowplan.objects.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
+from stowplan.objects.podgroup import PodGroup, PodGroupSpec, Queue, QueueSpec
+from stowplan.objects.quantity import Quantity
+from stowplan.objects.workload import PriorityClass
+
+START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+ALL = "reclaim, allocate, backfill, preempt"
+TIERS = """
+tiers:
+- plugins: [{name: priority}, {name: gang}, {name: conformance}]
+- plugins: [{name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}]
+"""
+
+
+class BatchWorld:
+    """An inventory that is filled in one line each, and told what its sessions decided."""
+
+    def __init__(
+        self, actions: str = ALL, compat: Compat | None = None, tiers: str = TIERS
+    ) -> None:
+        self.compat = compat or Compat()
+        self.inventory = Inventory("kube-batch", "default", self.compat)
+        configuration = batch_configuration(f'actions: "{actions}"{tiers}', "test", self.compat)
+        self.options = session_options(configuration, self.compat, rules_for(self.compat))
+        self.pods: dict[str, Pod] = {}
+        self.session: Session | None = None
+        self.writes: list[GroupWrite] = []
+        self.notes: list[PodNote] = []
+        self._made = 0
+        self._sessions = 0
+        self.queue("default")
+
+    def node(self, name: str, cpu: Quantity, memory: Quantity = "64Gi", pods: int = 110) -> None:
+        offer: dict[str, Quantity] = {"cpu": cpu, "memory": memory, "pods": pods}
+        status = NodeStatus(
+            allocatable=offer, capacity=offer, conditions=(NodeCondition("Ready", "True"),)
+        )
+        meta = ObjectMeta(name=name, labels={"kubernetes.io/hostname": name})
+        self.inventory.node_seen(Node(metadata=meta, status=status))
+
+    def queue(
+        self, name: str, weight: int = 1, capability: Mapping[str, Quantity] | None = None
+    ) -> None:
+        spec = QueueSpec(weight=weight, capability=dict(capability or {}))
+        self.inventory.queue_seen(Queue(metadata=ObjectMeta(name=name), spec=spec))
+
+    def priority(self, name: str, value: int) -> None:
+        self.inventory.class_seen(PriorityClass(metadata=ObjectMeta(name=name), value=value))
+
+    def group(self, name: str, least: int, queue: str = "default", priority: str = "") -> None:
+        """A pod group without pods."""
+        meta = ObjectMeta(name=name, namespace="ns", creation_timestamp=self._moment())
+        spec = PodGroupSpec(min_member=least, queue=queue, priority_class_name=priority)
+        self.inventory.group_seen(PodGroup(metadata=meta, spec=spec))
+
+    def pod(
+        self,
+        name: str,
+        group: str = "",
+        cpu: Quantity | None = "1",
+        *,
+        node: str = "",
+        priority: int | None = None,
+        init_cpu: Quantity | None = None,
+    ) -> Pod:
+        """A pod, pending, or running on a node."""
+        asked: dict[str, Quantity] = {} if cpu is None else {"cpu": cpu}
+        initial = ResourceRequirements(requests={} if init_cpu is None else {"cpu": init_cpu})
+        spec = PodSpec(
+            containers=(Container(resources=ResourceRequirements(requests=asked)),),
+            init_containers=() if init_cpu is None else (Container(resources=initial),),
+            scheduler_name="kube-batch",
+            node_name=node,
+            priority=priority,
+        )
+        meta = ObjectMeta(
+            name=name,
+            namespace="ns",
+            uid=name,
+            creation_timestamp=self._moment(),
+            annotations={"scheduling.k8s.io/group-name": group} if group else {},
+        )
+        status = PodStatus(phase="Running" if node else "Pending")
+        pod = Pod(metadata=meta, spec=spec, status=status)
+        self.pods[name] = pod
+        self.inventory.pod_seen(pod)
+        return pod
+
+    def gang(
+        self,
+        name: str,
+        size: int,
+        cpu: Quantity = "1",
+        *,
+        least: int | None = None,
+        queue: str = "default",
+        priority: str = "",
+        node: str = "",
+    ) -> None:
+        """A pod group and its pods NAME-0, NAME-1 and so on."""
+        self.group(name, size if least is None else least, queue, priority)
+        for number in range(size):
+            self.pod(f"{name}-{number}", name, cpu, node=node)
+
+    def run(self) -> tuple[dict[str, str], list[str]]:
+        """Hold a session; pod -> node of those bound, and those evicted, by name."""
+        self._sessions += 1
+        inventory = self.inventory
+        inventory.bound.clear()
+        inventory.evicted.clear()
+        opened = inventory.open()
+        uid = f"session-{self._sessions}"
+        self.session = Session(opened, self.options, inventory, uid, START)
+        self.session.run()
+        self.writes, self.notes = self.session.close()
+        inventory.settle(opened)
+        bound = {task.pod.name: task.node for task in inventory.bound}
+        return bound, [task.pod.name for task, _ in inventory.evicted]
+
+    def gone(self, name: str) -> None:
+        """A pod is gone."""
+        self.inventory.pod_gone(self.pods.pop(name).uid)
+
+    def _moment(self) -> datetime.datetime:
+        self._made += 1
+        return START + datetime.timedelta(seconds=self._made)

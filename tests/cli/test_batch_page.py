@@ -1,0 +1,213 @@
+"""docs/batch.md: its files are read, its commands run and say what the page says."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.cli.run import check_one_line, run
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "batch.md").read_text()
+BATCH, CLUSTER = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+(PYTHON,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+COMMANDS = [line.split() for line in re.findall(r"^    stowplan (.*)$", PAGE, re.MULTILINE)]
+SHOWN = "research borrows 3 cpu from product; product waits for 3 of it"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory with the page's files, which is where commands are run."""
+    files = {"batch.yaml": BATCH, "cluster.yaml": CLUSTER, "large_first.py": PYTHON}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def told(*arguments: str) -> str:
+    ran = run(*arguments)
+    assert ran.code == 0, ran
+    return ran.out
+
+
+WORLD = ("--cluster", "cluster.yaml", "--config", "batch.yaml")
+
+
+def test_config_check_prints_what_is_read_again(here: Path) -> None:
+    once = told("config", "check", "batch.yaml")
+    assert yaml.safe_load(once) == yaml.safe_load(BATCH)
+    (here / "again.yaml").write_text(once)
+    assert told("config", "check", "again.yaml") == once
+    (here / "again.yaml").write_text(once.replace("name: gang", "name: gan"))
+    check_one_line(run("config", "check", "again.yaml"), "plugins[1].name", "did you mean 'gang'?")
+    assert "name: gan\n" in told("config", "check", "again.yaml", "--compat", "kube-batch-0.5")
+    check_one_line(run("config", "check", "gone.yaml"), "gone.yaml")
+    fallen_back = told("config", "check", "gone.yaml", "--compat", "kube-batch-0.5")
+    assert fallen_back.startswith("actions: allocate, backfill\n")
+
+
+def test_simulate_reclaims_for_the_gang(here: Path) -> None:
+    out = told("simulate", *WORLD, "--out", "out")
+    assert "2 of 2 pods placed on 1 nodes, 2 of 2 jobs ready" in out
+    gone = ", ".join(f"default/survey-{number} (reclaim)" for number in (3, 2, 1))
+    assert f"Evicted: {gone}" in out
+    jobs = [json.loads(line) for line in (here / "out" / "jobs.jsonl").read_text().splitlines()]
+    assert [(job["name"], job["phase"], job["ready"]) for job in jobs] == [
+        ("default/train", "Running", 2),
+        ("default/survey", "Running", 1),
+    ]
+    placed = (here / "out" / "placements.jsonl").read_text().splitlines()
+    assert {json.loads(line)["node"] for line in placed} == {"n1"}
+
+
+def test_simulate_refuses_what_sessions_cannot_do(here: Path) -> None:
+    for more, said in ((("--seeds", "2"), "several seeds"), (("--node-count", "2"), "node-count")):
+        ran = run("simulate", *WORLD, *more)
+        assert ran.code == 2
+        assert said in ran.err
+    assert run("simulate", "--config", "batch.yaml").code == 2
+
+
+def test_explain_tells_of_gang_and_evictions(here: Path) -> None:
+    ran = run("explain", "train-0", *WORLD)
+    assert ran.code == 1
+    assert "RoomBeingFreed: 2 pods of it wait" in ran.out
+    assert "The session evicts default/survey-3 (reclaim)" in ran.out
+    (here / "batch.yaml").write_text(BATCH.replace("reclaim, ", ""))
+    ran = run("explain", "train-0", *WORLD, "-o", "json")
+    assert ran.code == 1
+    answer = json.loads(ran.out)
+    assert answer["job"]["reason"] == "NotEnoughResources"
+    assert answer["job"]["message"] == (
+        "2/2 tasks in gang unschedulable: 0/1 nodes are available: 1 Insufficient cpu."
+    )
+    assert answer["nodes"] == [
+        {"name": "n1", "reasons": ["Insufficient cpu (needs 1500m, 0 left)"]},
+    ]
+    check_one_line(run("explain", "trian-0", *WORLD), "did you mean 'default/train-0'")
+
+
+def test_queues_prints_the_loan(here: Path) -> None:
+    assert SHOWN in PAGE
+    out = told("queues", *WORLD)
+    assert SHOWN in out
+    answer = json.loads(told("queues", *WORLD, "-o", "json"))
+    product, research = answer["queues"]
+    assert (product["name"], product["podsPending"], product["share"]) == ("product", 2, 0.0)
+    assert product["deserved"]["cpu"] == product["part"]["cpu"] == 3
+    assert research["allocated"] == {"cpu": 4, "memory": 0}
+    assert research["share"] == 4.0
+    # Without a file queues share by kube-batch's default.
+    assert SHOWN in told("queues", "--cluster", "cluster.yaml")
+
+
+def test_one_s_own_policy_and_action_decide(here: Path) -> None:
+    told("plugin", "check", "large_first.py")
+    tree = yaml.safe_load(BATCH)
+    tree["actions"] = "evacuate, allocate"
+    tree["tiers"][0]["plugins"].append({"name": "large-first"})
+    (here / "batch.yaml").write_text(yaml.safe_dump(tree))
+    ran = run("config", "check", "batch.yaml")
+    assert ran.code == 2
+    assert "'evacuate'" in ran.err
+    assert "'large-first'" in ran.err
+    own = ("--plugin", "large_first.py")
+    assert "large-first" in told("config", "check", "batch.yaml", *own)
+    cordoned = CLUSTER.replace("{name: n1}\n", "{name: n1}\nspec: {unschedulable: true}\n")
+    (here / "cluster.yaml").write_text(cordoned)
+    out = told("simulate", *WORLD, *own)
+    assert "Evicted: default/survey-0 (evacuate), default/survey-1 (evacuate)" in out
+    assert "0 of 2 pods placed" in out
+    assert "NotEnoughResources" in out
+
+
+def test_an_installed_policy_takes_part_where_it_is_named(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = here / "site" / "acme_jobs-1.0.dist-info"
+    info.mkdir(parents=True)
+    (here / "site" / "acme_jobs.py").write_text(PYTHON)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-jobs\nVersion: 1.0\n")
+    entries = "large-first = acme_jobs:LargeFirst\nevacuate = acme_jobs:Evacuate\n"
+    (info / "entry_points.txt").write_text(f"[stowplan.plugins]\n{entries}")
+    monkeypatch.syspath_prepend(here / "site")
+    monkeypatch.delitem(sys.modules, "acme_jobs", raising=False)
+    told("config", "check", "batch.yaml")
+    assert "acme_jobs" not in sys.modules
+    (here / "batch.yaml").write_text(BATCH.replace("name: gang", "name: large-first"))
+    assert "large-first" in told("config", "check", "batch.yaml")
+    assert "2 of 2 jobs ready" in told("simulate", *WORLD)
+
+
+def test_profiles_and_sessions_side_by_side(here: Path) -> None:
+    kind = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    (here / "profiles.yaml").write_text(kind)
+    other = "---\napiVersion: v1\nkind: Pod\nmetadata: {name: web}\n"
+    other += "spec: {containers: [{name: c}]}\n"
+    (here / "cluster.yaml").write_text(CLUSTER + other)
+    both = (*WORLD, "--config", "profiles.yaml")
+    assert "web (default-scheduler): pending; it would go to n1" in told("explain", "web", *both)
+    assert "by sessions" in run("explain", "train-0", *both).out
+    assert "2 of 2 pods placed" in told("simulate", *both)
+    checked = yaml.safe_load(told("config", "check", "profiles.yaml", "batch.yaml"))
+    assert checked["batch"]["schedulerName"] == "kube-batch"
+    assert checked["profiles"][0]["schedulerName"] == "default-scheduler"
+    (here / "one.yaml").write_text(yaml.safe_dump(checked))
+    assert yaml.safe_load(told("config", "check", "one.yaml")) == checked
+    # Alone the profiles decide as they ever did, and sessions leave the others alone.
+    ran = run("explain", "train-0", "--cluster", "cluster.yaml", "--config", "profiles.yaml")
+    check_one_line(ran, "profile: got 'kube-batch'")
+    assert "not looked at" in run("explain", "web", *WORLD).out
+    check_one_line(run("queues", *WORLD[:2], "--config", "profiles.yaml"), "got no sessions")
+
+
+def test_a_fault_of_one_s_own_policy_is_told_in_one_line(here: Path) -> None:
+    text = PYTHON.replace("len(second.tasks) - len(first.tasks)", "second.size - first.size")
+    (here / "large_first.py").write_text(text)
+    tree = yaml.safe_load(BATCH)
+    tree["tiers"][0]["plugins"] = [{"name": "large-first"}]
+    (here / "batch.yaml").write_text(yaml.safe_dump(tree))
+    # Two jobs wait in one queue, so that somebody asks for their order.
+    again = [doc.replace("train", "again") for doc in CLUSTER.split("---\n") if "train" in doc]
+    (here / "cluster.yaml").write_text("---\n".join([CLUSTER, *again]))
+    for command in (("simulate",), ("explain", "train-0")):
+        ran = run(*command, *WORLD, "--plugin", "large_first.py")
+        check_one_line(ran, "large_first.py:", "job_order() raised AttributeError", "'size'")
+
+
+def test_a_name_that_is_taken_is_refused(here: Path) -> None:
+    text = PYTHON.replace('"large-first"', '"gang"')
+    (here / "large_first.py").write_text(text)
+    ran = run("simulate", *WORLD, "--plugin", "large_first.py")
+    check_one_line(ran, "'gang' is taken")
+    text = "from stowplan.batch import Policy\n\n\nclass Nameless(Policy):\n    pass\n"
+    (here / "large_first.py").write_text(text)
+    ran = run("simulate", *WORLD, "--plugin", "large_first.py")
+    check_one_line(ran, "class Nameless has no `name`")
+
+
+def test_the_page_s_commands_run(here: Path) -> None:
+    assert len(COMMANDS) == 5
+    for command in COMMANDS:
+        ran = run(*command)
+        assert ran.code == (1 if command[0] == "explain" else 0), (command, ran)
+
+
+@pytest.mark.slow
+def test_the_example_is_sound_to_a_type_checker(here: Path) -> None:
+    config = ("--config-file", str(ROOT / "pyproject.toml"))
+    cache = ("--cache-dir", str(ROOT / ".mypy_cache"))
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", *config, *cache, "large_first.py"],
+        capture_output=True,
+        text=True,
+        cwd=here,
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr

@@ -1,0 +1,201 @@
+"""`stowplan plugin`: what it writes runs, passes its tests and its check; what is wrong is told."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.run import check_one_line, run
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [[], ["--class"]])
+def test_a_new_plugin_passes_its_tests_and_its_check(options: list[str], here: Path) -> None:
+    ran = run("plugin", "new", "near_data", *options)
+    assert ran.code == 0, ran.err
+    assert ran.out.startswith("Written: near_data.py, test_near_data.py\n")
+    tested = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        capture_output=True,
+        text=True,
+        cwd=here,
+    )
+    assert tested.returncode == 0, tested.stdout
+    assert " passed" in tested.stdout
+    checked = run("plugin", "check", "near_data.py")
+    assert checked.code == 0, checked
+    assert checked.out.endswith(" checks passed\n")
+    size = ("--node-count", "5", "--pod-count", "5")
+    assert run("simulate", "--plugin", "near_data.py", *size).code == 0
+
+
+def test_nothing_is_overwritten(here: Path) -> None:
+    (here / "test_mine.py").write_text("precious")
+    ran = run("plugin", "new", "mine")
+    check_one_line(ran, "test_mine.py", "a file that is there already")
+    assert (here / "test_mine.py").read_text() == "precious"
+    assert not (here / "mine.py").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("near-data", "did you mean 'near_data'?"),
+        ("mine.py", "did you mean 'mine'?"),
+        ("1st", "a name that Python can import"),
+        ("class", "a name that Python can import"),
+        ("__", "a name that Python can import"),
+        ("json", "the name of a module that Python has already"),
+        ("numpy", "the name of a module that Python has already"),
+        ("Pod", "which is something else already"),
+        ("node", "which is something else already"),
+        ("print", "which is something else already"),
+    ],
+)
+def test_names_that_would_not_do(name: str, said: str, here: Path) -> None:
+    check_one_line(run("plugin", "new", name), repr(name), said)
+    assert not list(here.iterdir())
+
+
+WRONG = """
+import numpy as np
+from stowplan.framework import filter, score
+
+@score("sound")
+def sound(node):
+    return 50
+
+@score("torn")
+def torn(node):
+    return 101
+
+@filter("halves")
+def halves(nodes):
+    return np.arange(nodes.n_nodes) % 2 == 0
+"""
+
+
+def test_a_check_says_what_is_wrong(here: Path) -> None:
+    (here / "mine.py").write_text(WRONG)
+    ran = run("plugin", "check", "mine.py")
+    assert ran.code == 1
+    lines = ran.out.splitlines()
+    assert lines[0] == "sound: 6 checks passed"
+    assert "torn: " in ran.out
+    assert "plugin 'torn': scores_are_in_range (seed 0): " in ran.out
+    assert "column_agrees_with_scalar" in ran.out.partition("halves")[2]
+    told = json.loads(run("plugin", "check", "mine.py", "-o", "json").out)
+    assert {one["plugin"] for one in told} == {"sound", "torn", "halves"}
+    assert all(one["passed"] == ("failure" not in one) for one in told)
+
+
+NEEDS_ARGS = """
+import msgspec
+
+class Limit:
+    name = "Limit"
+
+    class Args(msgspec.Struct, forbid_unknown_fields=True):
+        most: int
+
+    def __init__(self, args):
+        self.most = args.most
+
+    def score(self, node):
+        return min(self.most, len(node.pods))
+"""
+
+CONFIG = (
+    "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    "profiles: [{pluginConfig: [{name: Limit, args: {most: %s}}]}]\n"
+)
+
+
+def test_arguments_come_from_a_configuration(here: Path) -> None:
+    (here / "limit.py").write_text(NEEDS_ARGS)
+    check_one_line(run("plugin", "check", "limit.py"), "'Limit'", "args.most", "a whole number")
+    (here / "c.yaml").write_text(CONFIG % 5)
+    ran = run("plugin", "check", "limit.py", "--config", "c.yaml")
+    assert (ran.code, ran.out) == (0, "Limit: 6 checks passed\n")
+    (here / "c.yaml").write_text(CONFIG % -1)
+    assert run("plugin", "check", "limit.py", "--config", "c.yaml").code == 1
+
+
+def test_a_file_that_cannot_be_loaded(here: Path) -> None:
+    check_one_line(run("plugin", "check", "gone.py"), "gone.py", "cannot be read")
+    (here / "none.py").write_text("x = 1\n")
+    check_one_line(run("plugin", "check", "none.py"), "none.py", "defines no plugin", "@score")
+    (here / "bad.py").write_text(
+        "from stowplan.framework import score\n\n@score('x')\ndef x(nood): return 1\n"
+    )
+    check_one_line(run("plugin", "check", "bad.py"), "bad.py:3", "rule 'x'", "x(nood)")
+    (here / "ends.py").write_text("import sys\nsys.exit(0)\n")
+    check_one_line(run("plugin", "check", "ends.py"), "ends.py:2", "SystemExit")
+
+
+# `--plugin` on the commands that answer in bulk; the pages of the other commands try it there.
+
+EVEN = """
+import numpy as np
+from stowplan.framework import filter, score
+
+@filter("even", reason="node(s) were odd")
+def even(node):
+    return node.name in ("n0", "n2")
+
+@score("late")
+def late(nodes):
+    return np.arange(nodes.n_nodes)
+"""
+OFFER = {"allocatable": {"cpu": "4", "pods": "9"}}
+CLUSTER = [{"metadata": {"name": f"n{i}"}, "status": OFFER} for i in range(3)]
+POD = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}]}}
+
+
+def evaluated(here: Path, case: dict[str, Any], *options: str) -> Any:
+    (here / "cases.jsonl").write_text(json.dumps({"id": "one", "nodes": CLUSTER, **case}) + "\n")
+    ran = run("evaluate", "cases.jsonl", *options)
+    assert ran.code == 0, ran.err
+    return json.loads(ran.out)["result"]
+
+
+def test_evaluate_takes_plugins(here: Path) -> None:
+    (here / "even.py").write_text(EVEN)
+    told = evaluated(here, {"pod": POD}, "--plugin", "even.py")
+    assert told["feasible"] == ["n0", "n2"]
+    assert told["filter"]["n1"]["reasons"] == ["node(s) were odd"]
+    assert told["score"]["plugins"]["late"] == {"raw": [0, 2], "final": [0, 2]}
+    assert evaluated(here, {"pod": POD})["feasible"] == ["n0", "n1", "n2"]
+    off = {"profiles": [{"plugins": {"multiPoint": {"disabled": [{"name": "even"}]}}}]}
+    told = evaluated(here, {"pod": POD, "profile": off}, "--plugin", "even.py")
+    assert told["feasible"] == ["n0", "n1", "n2"]
+
+
+def test_evaluate_takes_plugins_for_sequences(here: Path) -> None:
+    (here / "even.py").write_text(EVEN)
+    steps = [{"op": "schedule", "template": "t", "pod": "p"}]
+    case = {"templates": {"t": POD}, "steps": steps}
+    told = evaluated(here, case, "--as", "sequence", "--plugin", "even.py")
+    assert [name for name, held in told["final"].items() if held.get("pods")] == ["n2"]
+
+
+def test_evaluate_says_what_cannot_take_plugins_and_what_is_wrong_with_them(here: Path) -> None:
+    (here / "even.py").write_text(EVEN)
+    (here / "torn.py").write_text(WRONG)
+    (here / "cases.jsonl").write_text(json.dumps({"id": "one", "nodes": CLUSTER, "pod": POD}))
+    ran = run("evaluate", "cases.jsonl", "--as", "queue", "--plugin", "even.py")
+    check_one_line(ran, "--plugin", "--as queue", "attempt, sequence")
+    ran = run("evaluate", "cases.jsonl", "--plugin", "torn.py")
+    check_one_line(ran, "line 1", "'torn' scores 101 on node 'n0' for pod 'default/p'")
+    check_one_line(run("evaluate", "cases.jsonl", "--plugin", "gone.py"), "gone.py")

@@ -1,0 +1,67 @@
+"""The places in the arrays: no two share one, and the kernels are compiled for those that are."""
+
+import hashlib
+from pathlib import Path
+
+import stowplan.columns.engine
+from stowplan.columns.engine import arrays as at
+
+FOLDER = Path(stowplan.columns.engine.__file__).parent
+
+
+def digest(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()
+
+
+def stale(arrays: bytes, kernels: str) -> str:
+    """What is to be done, "" for nothing."""
+    line = f'ARRAYS = "{digest(arrays)}"'
+    return "" if line in kernels else f"kernels.py: wanted the line {line}"
+
+
+def test_the_kernels_name_the_arrays_that_they_are_compiled_for() -> None:
+    """Constants are compiled in, and Numba's cache on disk looks at `kernels.py` alone: without
+    this line it would go on running kernels for arrays as they were."""
+    arrays = (FOLDER / "arrays.py").read_bytes()
+    kernels = (FOLDER / "kernels.py").read_text(encoding="utf-8")
+    complaint = stale(arrays, kernels)
+    assert not complaint, complaint
+
+
+def test_control_other_arrays_are_noticed() -> None:
+    kernels = f'ARRAYS = "{digest(b"A = 1")}"\n'
+    assert not stale(b"A = 1", kernels)
+    assert digest(b"A = 2") in stale(b"A = 2", kernels)
+
+
+def test_no_two_things_share_a_column_of_classes() -> None:
+    singles = [
+        at.STATIC, at.LAYOUT, at.N_GROUPS, at.PODS, at.SEEN, at.N_WANTED, at.N_USED, at.N_EVEN,
+        at.N_TAKEN, at.N_NORMALISED, at.USE_KIND, at.USE_WEIGHT, at.EVEN_WEIGHT, at.HAS_ROOM,
+        at.CPU, at.MEMORY, at.FIRST_TERM, at.N_HOST_TERMS, at.N_TERMS, at.SPREAD_WEIGHT,
+        at.DRAWN_WEIGHT, at.REQUIRES_ALL, at.MATCHES_ITSELF, at.TREE,
+    ]  # fmt: skip
+    spans = {
+        at.WANTED: 2 * at.AMOUNTS_MAX,
+        at.USED: 4 * at.AMOUNTS_MAX,
+        at.EVEN: 2 * at.AMOUNTS_MAX,
+        at.TAKEN: 2 * at.AMOUNTS_MAX,
+        at.NORMALISED: 2 * at.NORMALISED_MAX,
+        at.HIGHEST: at.NORMALISED_MAX,
+        at.N_HIGHEST: at.NORMALISED_MAX,
+        at.LINE: 101,
+    }
+    taken = singles + [first + i for first, width in spans.items() for i in range(width)]
+    assert sorted(taken) == list(range(at.N_COLUMNS))
+
+
+def test_no_two_things_share_a_column_of_terms() -> None:
+    taken = [
+        at.KIND, at.KEY, at.FIRST_COUNT, at.N_VALUES, at.SLOT, at.SKEW_MAX, at.DOMAINS_MIN,
+        at.MATCHES, at.N_DOMAINS, at.MASK, at.TOTAL,
+    ]  # fmt: skip
+    assert sorted(taken) == list(range(at.N_TERM_COLUMNS))
+
+
+def test_kinds_that_score_stand_behind_those_that_filter() -> None:
+    assert max(at.APART, at.NEAR, at.EVEN_HARD) < min(at.EVEN_SOFT, at.DRAWN)

@@ -1,0 +1,194 @@
+"""The `actions:` / `tiers:` file: strict, and as kube-batch reads it."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+from msgspec.structs import replace
+
+from stowplan.assembly.batch import batch_configuration
+from stowplan.assembly.deciders import Text, deciders_of
+from stowplan.batch import KUBE_BATCH_0_5
+from stowplan.config import Configuration, effective
+from stowplan.config.batch import tree_of
+from stowplan.framework import ConfigError
+
+
+def refused(text: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        batch_configuration(text, "batch.yaml")
+    return str(caught.value)
+
+
+def test_the_default() -> None:
+    read = batch_configuration(None, "default")
+    assert read.actions == ("allocate", "backfill")
+    assert [[p.name for p in tier] for tier in read.tiers or ()] == [
+        ["priority", "gang"],
+        ["drf", "predicates", "proportion", "nodeorder"],
+    ]
+    assert (read.scheduler_name, read.period_s, read.default_queue) == (
+        "kube-batch",
+        1.0,
+        "default",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("actions: allocat", ["actions", "'allocat'", "did you mean 'allocate'"]),
+        ("actions: 'allocate,'", ["actions", "an empty name"]),
+        ("actions: [allocate]", ["actions", "a list", "a text"]),
+        ("action: allocate", ["action", "unknown field", "did you mean 'actions'"]),
+        ("tiers: x\nactions: allocate", ["tiers", "'x'", "a list"]),
+        (
+            "actions: allocate\ntiers:\n- plugins: [{name: gan}]",
+            ["tiers[0].plugins[0].name", "gang"],
+        ),
+        (
+            "actions: allocate\ntiers:\n- plugins: [{name: gang, enableJobReady: maybe}]",
+            ["tiers[0].plugins[0].enableJobReady", "'maybe'", "true or false"],
+        ),
+        (
+            "actions: allocate\ntiers:\n- plugins:\n"
+            "  - {name: nodeorder, arguments: {leastrequested: 1}}",
+            ["tiers[0].plugins[0].arguments.leastrequested", "unknown argument"],
+        ),
+        (
+            "actions: allocate\ntiers:\n- plugins:\n"
+            "  - {name: nodeorder, arguments: {leastrequested.weight: abc}}",
+            ["arguments['leastrequested.weight']", "'abc'", "a whole number"],
+        ),
+        ("actions: a: b", ["line 1"]),
+        ("- actions", ["document", "a list", "a mapping"]),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(text: str, wanted: list[str]) -> None:
+    said = refused(text)
+    assert said.startswith("batch.yaml")
+    for part in wanted:
+        assert part in said
+
+
+def test_all_mistakes_are_named_at_once() -> None:
+    said = refused("actions: nothing\ntiers:\n- plugins: [{name: a}, {name: b}]")
+    assert "'nothing'" in said
+    assert "plugins[0].name" in said
+    assert "plugins[1].name" in said
+
+
+def test_the_original_lets_what_it_does_not_know_pass() -> None:
+    text = "actions: allocate\nmore: 1\ntiers:\n- plugins: [{name: other, colour: red}]"
+    read = batch_configuration(text, "x", KUBE_BATCH_0_5)
+    assert read.tiers is not None
+    assert read.tiers[0][0].name == "other"
+    with pytest.raises(ConfigError):
+        batch_configuration("actions: other", "x", KUBE_BATCH_0_5)
+
+
+def test_an_argument_keeps_its_spelling() -> None:
+    text = (
+        "actions: allocate\ntiers:\n- plugins:\n"
+        "  - {name: predicates, arguments: {predicate.MemoryPressureEnable: %s}}"
+    )
+    for spelling in ("true", "yes", "1"):
+        read = batch_configuration(text % spelling, "x", KUBE_BATCH_0_5)
+        assert read.tiers is not None
+        assert read.tiers[0][0].arguments == {"predicate.MemoryPressureEnable": spelling}
+
+
+def test_what_is_read_and_printed_is_read_again() -> None:
+    text = (
+        "actions: 'reclaim, allocate'\ntiers:\n- plugins:\n  - name: gang\n    enableJobOrder: no\n"
+        "- plugins:\n  - name: nodeorder\n    arguments:\n      leastrequested.weight: 2\n"
+    )
+    read = batch_configuration(text, "x")
+    assert batch_configuration(yaml.safe_dump(tree_of(read)), "x") == read
+
+
+# The block of options, and several files.
+
+KSC = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+TIERS = (
+    "tiers:\n- plugins: [{name: gang}, {name: nodeorder, arguments: {leastrequested.weight: 2}}]\n"
+)
+OPTIONS = "{schedulerName: mine, schedulePeriod: 1500ms, defaultQueue: q, priorityClass: false}"
+
+
+def configured(*texts: str) -> Configuration:
+    files = [Text(text, f"f{number}.yaml") for number, text in enumerate(texts)]
+    return deciders_of(files).configuration
+
+
+def test_options_stand_beside_actions_and_tiers() -> None:
+    read = batch_configuration(f"actions: allocate\n{TIERS}batch: {OPTIONS}", "x")
+    assert (read.scheduler_name, read.period_s, read.default_queue) == ("mine", 1.5, "q")
+    assert not read.uses_priority_classes
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [f"actions: allocate\n{TIERS}batch: {OPTIONS}"],
+        [f"batch: {OPTIONS}"],
+        [f"{KSC}parallelism: 4\nbatch: {{schedulerName: mine, actions: allocate}}"],
+        [f"{KSC}batch: {OPTIONS}"],
+        [KSC, f"actions: 'allocate, reclaim'\n{TIERS}"],
+        [f"actions: allocate\n{TIERS}", "apiVersion: v1\nkind: Policy\n"],
+    ],
+)
+def test_what_holds_is_printed_and_read_again(texts: list[str]) -> None:
+    once = configured(*texts)
+    tree = effective(once)
+    again = configured(yaml.safe_dump(tree, sort_keys=False))
+    assert effective(again) == tree
+    assert once.batch is not None
+    assert again.batch is not None
+    assert replace(again.batch, source="") == replace(once.batch, source="")
+    assert again.profiles == once.profiles
+
+
+def test_actions_and_tiers_alone_leave_no_profile() -> None:
+    assert not configured("actions: allocate").profiles
+    assert configured(KSC, "actions: allocate").profiles.keys() == {"default-scheduler"}
+    assert configured(KSC).batch is None
+
+
+@pytest.mark.parametrize(
+    ("texts", "wanted"),
+    [
+        (["batch: {schedulePeriod: 0s}"], ["batch.schedulePeriod", "0s", "above 0s"]),
+        (["batch: {schedulePeriod: 1}"], ["batch.schedulePeriod", "did you mean '1s'"]),
+        (["batch: {schedulername: x}"], ["batch.schedulername", "did you mean 'schedulerName'"]),
+        (["batch: {defaultQueue: ''}"], ["batch.defaultQueue", "a name"]),
+        (["batch: [x]"], ["batch", "a list", "a mapping"]),
+        ([f"{KSC}batch: [x]"], ["batch", "a list", "a mapping"]),
+        ([f"{KSC}batch: {{actions: alocate}}"], ["batch.actions", "did you mean 'allocate'"]),
+        ([f"{KSC}batch: {{tier: []}}"], ["batch.tier", "did you mean 'tiers'"]),
+        (
+            [f"{KSC}batch: {{actions: allocate, tiers: [{{plugins: [{{name: gan}}]}}]}}"],
+            ["batch.tiers[0].plugins[0].name", "did you mean 'gang'"],
+        ),
+        (
+            [f"{KSC}batch: {{schedulerName: default-scheduler}}"],
+            ["batch.schedulerName", "'default-scheduler'", "another name"],
+        ),
+        ([KSC, KSC], ["f1.yaml", "a second file with profiles beside f0.yaml"]),
+        (["actions: allocate", "actions: allocate"], ["f1.yaml", "sessions again"]),
+        (["action: allocate"], ["action", "did you mean 'actions'"]),
+        (["profiles: []"], ["kind", "or actions and tiers"]),
+    ],
+)
+def test_a_mistake_in_options_or_between_files(texts: list[str], wanted: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        configured(*texts)
+    for part in wanted:
+        assert part in str(caught.value)
+
+
+def test_mistakes_in_the_block_and_around_it_are_named_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        configured(f"{KSC}parallelism: x\nbatch: {{actions: nothing}}")
+    assert "parallelism" in str(caught.value)
+    assert "batch.actions" in str(caught.value)

@@ -1,0 +1,170 @@
+"""The recorded answers of kube-scheduler 1.36.2 through the engine, where it takes the pod."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stowplan.columns.nodetable import table_of
+from stowplan.cycle.engine import Engine
+from stowplan.framework import Nominations, Snapshot
+from stowplan.objects.pod import Pod
+from stowplan.sim import attempts, sequences
+from stowplan.sim.sequences import Answer, Sequence, SequenceCase, Step
+from tests.conformance.compare import recorded
+from tests.property.engine_kernels import plain
+
+kernels = pytest.importorskip("stowplan.columns.engine.kernels")
+
+DATA = Path(__file__).parent / "data"
+
+
+def families(kind: str) -> list[str]:
+    return sorted(path.name.removesuffix(".jsonl.gz") for path in (DATA / kind).glob("*.gz"))
+
+
+# Single attempts.
+
+SHARES = {"nominated": 0, "volumes": 0, "ports": 0.04, "preemption": 0.85}
+"""How many of a family's pods the engine takes at least, where it is not nearly all of them."""
+
+
+def placed_by_engine(case: attempts.AttemptCase, engine: Engine) -> tuple[bool, str]:
+    """Whether the engine takes the pod, and the node that it places it on, "" for none."""
+    framework = attempts.framework_of(case)
+    table = table_of(case.nodes, (pod for pod in case.pods if not pod.is_finished))
+    snapshot = Snapshot(table, case.world(), Nominations(case.nominated_pods))
+    one = engine.class_of(case.pod, framework)
+    if one is None or not snapshot.nominations.is_empty or not table.n_nodes:
+        return False, ""
+    run = engine.run([case.pod], [one])
+    rows = run.place(0, snapshot)
+    return bool(run.heads[0] >= 0), table.names[rows[0]] if rows else ""
+
+
+def check_attempts(family: str, engine: Engine) -> tuple[list[str], Counter[str]]:
+    """What differs from the recorded answers, and what became of the pods."""
+    wrong, counted = [], Counter[str]()
+    for line, want in recorded(DATA / "attempts" / f"{family}.jsonl.gz"):
+        case = attempts.read_case(line)
+        if want["outcome"] == "gated":
+            continue
+        counted["pods"] += 1
+        is_taken, node = placed_by_engine(case, engine)
+        if not is_taken:
+            continue
+        counted["placed" if node else "refused"] += 1
+        selected = want.get("selected", [""])
+        if node not in selected or (node and node != first(want)):
+            wrong.append(f"{case.id}: {node!r}, wanted {selected}")
+    return wrong, counted
+
+
+def first(want: Answer) -> str:
+    """Of the nodes that are as good as the one selected the first in the snapshot's order."""
+    return str(min(want["selected"], key=want["nodeOrder"].index))
+
+
+@pytest.mark.parametrize("family", families("attempts"))
+def test_the_engine_chooses_what_the_original_chose(family: str) -> None:
+    wrong, counted = check_attempts(family, Engine(kernels))
+    assert not wrong, wrong[:5]
+    n_taken = counted["placed"] + counted["refused"]
+    assert n_taken >= SHARES.get(family, 0.9) * counted["pods"], counted
+
+
+# Sequences.
+
+SAID = ("outcome", "placed")
+
+
+class EngineSequence(Sequence):
+    """Pods that follow each other are placed in one run. counted: what became of them."""
+
+    def __init__(self, case: SequenceCase, engine: Engine) -> None:
+        super().__init__(case)
+        self.engine = engine
+        self.counted: Counter[str] = Counter()
+        self._placed: dict[int, str] = {}
+        self._refused: set[int] = set()
+
+    def _step(self, index: int, step: Step) -> Answer:
+        if step.op == "schedule" and index not in self._placed and self._is_calm():
+            self._place_ahead(index)
+        if index not in self._placed:
+            answer = super()._step(index, step)
+            if index in self._refused:
+                self.counted["refused"] += 1
+                assert "placed" not in answer, f"{self.case.id}: step {index} is refused"
+            return answer
+        return {"outcome": "scheduled", "placed": self._placed[index]}
+
+    def _is_calm(self) -> bool:
+        self.table.refresh()
+        return self.snapshot.nominations.is_empty and self.table.n_nodes > 0
+
+    def _place_ahead(self, index: int) -> None:
+        """Place this pod and those after it as far as the engine goes."""
+        pods: list[Pod] = []
+        for step in self.case.steps[index:]:
+            if step.op != "schedule":
+                break
+            pods.append(sequences._named(self.case.templates[step.template], step.pod))
+        classes = [self.engine.class_of(pod, self.framework) for pod in pods]
+        known = [one for one in classes if one is not None]
+        n_known = classes.index(None) if len(known) < len(classes) else len(classes)
+        run = self.engine.run(pods[:n_known], known[:n_known])
+        rows = run.place(0, self.snapshot) if n_known else []
+        self.counted["placed"] += len(rows)
+        for i, row in enumerate(rows):
+            name = self.table.names[row]
+            self._placed[index + i] = name
+            # As the watch shows it, and between two attempts.
+            self.table.refresh()
+            self.table.remove_pod(pods[i].uid)
+            self.table.add_pod(sequences._bound(pods[i], name, index + i))
+        if len(rows) < n_known and run.heads[len(rows)] >= 0:
+            self._refused.add(index + len(rows))
+
+
+def check_sequences(family: str, engine: Engine) -> tuple[list[str], Counter[str]]:
+    """What differs from the recorded answers, and what became of the pods."""
+    wrong, counted = [], Counter[str]()
+    for line, want in recorded(DATA / "sequences" / f"{family}.jsonl.gz"):
+        case = sequences.read_case(line)
+        sequence = EngineSequence(case, engine)
+        got = sequence.run()
+        counted += sequence.counted
+        for index, (mine, theirs) in enumerate(zip(got["steps"], want["steps"], strict=True)):
+            counted["pods"] += "outcome" in theirs
+            if [mine.get(key) for key in SAID] != [theirs.get(key) for key in SAID]:
+                wrong.append(f"{case.id}: step {index}: {mine}, wanted {theirs}")
+        if amounts(got) != amounts(want):
+            wrong.append(f"{case.id}: another end")
+    return wrong, counted
+
+
+def amounts(answer: Answer) -> dict[str, Any]:
+    """What the nodes hold at the end."""
+    return {
+        name: {k: v for k, v in held.items() if k != "scalar" and v}
+        for name, held in answer["final"].items()
+    }
+
+
+@pytest.mark.parametrize("family", families("sequences"))
+def test_the_engine_goes_the_way_of_the_original(family: str) -> None:
+    wrong, counted = check_sequences(family, Engine(kernels))
+    assert not wrong, wrong[:5]
+    n_taken = counted["placed"] + counted["refused"]
+    assert n_taken >= (0.6 if family == "preemption" else 0.8) * counted["pods"], counted
+
+
+def test_a_kernel_that_is_wrong_is_noticed() -> None:
+    """Wrong: a pod slot too many is given out."""
+    slots = "if pod_count[row] + 1 > allocatable[classes[c, at.PODS], row]:"
+    wrong, _ = check_attempts("resources", Engine(plain((slots, slots.replace(" + 1", "")))))
+    assert wrong

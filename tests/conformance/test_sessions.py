@@ -1,0 +1,165 @@
+"""Every recorded session of kube-batch v0.5, exactly where the original is: its scheduling code
+walks hash maps in random order and draws among equal nodes, so what varied between its runs is
+compared with the outcomes that were seen."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stowplan.batch import KUBE_BATCH_0_5, Compat
+from stowplan.sim import session_switches, sessions
+from tests.conformance.compare import recorded
+
+TESTS = Path(__file__).parent.parent
+DATA = TESTS / "conformance" / "data" / "session"
+FAMILIES = sorted(path.name.removesuffix(".jsonl.gz") for path in DATA.glob("*.jsonl.gz"))
+DECIDED = ("binds", "evicts", "pipelined", "reserved")
+
+
+def is_same(want: Any, got: Any) -> bool:
+    """Equal but for the rounding of amounts and shares; of a panic the text is free."""
+    if isinstance(want, bool) or isinstance(got, bool):
+        return want is got
+    if isinstance(want, int | float) and isinstance(got, int | float):
+        return math.isclose(want, got, rel_tol=1e-6, abs_tol=1e-3)
+    if isinstance(want, dict) and isinstance(got, dict):
+        if "panic" in want:
+            return "panic" in got
+        return want.keys() == got.keys() and all(is_same(v, got[k]) for k, v in want.items())
+    if isinstance(want, list) and isinstance(got, list):
+        return len(want) == len(got) and all(map(is_same, want, got))
+    return bool(want == got)
+
+
+def fixed_differences(want: Any, got: Any, path: str) -> Iterator[str]:
+    """Where facts that never varied differ, among facts of which others did."""
+    for key, value in want.items():
+        mine = got.get(key) if isinstance(got, dict) else None
+        if isinstance(value, dict) and isinstance(mine, dict):
+            yield from fixed_differences(value, mine, f"{path}.{key}")
+        elif not is_same(value, mine):
+            yield f"{path}.{key}: want {value!r}, got {mine!r}"
+
+
+def session_differences(number: int, want: dict[str, Any], got: dict[str, Any]) -> Iterator[str]:
+    """Where the facts of one session differ."""
+    for kind, value in want.get("fixed", {}).items():
+        mine = got.get(kind, type(value)())
+        if kind in want.get("varies", {}) and isinstance(value, dict):
+            yield from fixed_differences(value, mine, f"session {number} {kind}")
+        elif not is_same(value, mine):
+            yield f"session {number} {kind}: want {value!r}, got {mine!r}"
+
+
+def outcome(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What counts as one outcome; why pods were evicted does not."""
+    return [
+        {k: sorted(s[k]) if k == "evicts" else s[k] for k in DECIDED if s.get(k)} for s in found
+    ]
+
+
+def differences(want: dict[str, Any], got: dict[str, Any]) -> Iterator[str]:
+    """Where an answer differs from what was recorded."""
+    if "confError" in want:
+        if "confError" not in got:
+            yield "the configuration was not refused"
+        return
+    if "units" in want:
+        if not is_same(want["units"], got["units"]):
+            yield "units differ"
+        return
+    if not is_same(want["conf"], got["conf"]):
+        yield f"conf: want {want['conf']!r}, got {got['conf']!r}"
+    if len(want["sessions"]) != len(got["sessions"]):
+        yield f"want {len(want['sessions'])} sessions, got {len(got['sessions'])}"
+        return
+    for number, (w, g) in enumerate(zip(want["sessions"], got["sessions"], strict=True), 1):
+        yield from session_differences(number, w, g)
+    seen = [outcome(o["sessions"]) for o in want.get("outcomes", ())]
+    if seen and not any(is_same(o, outcome(got["sessions"])) for o in seen):
+        yield f"none of the {len(seen)} outcomes: {outcome(got['sessions'])!r}"
+
+
+def wrong_in(family: str, compat: Compat = KUBE_BATCH_0_5) -> dict[str, list[str]]:
+    """Case id -> the first differences, for the cases that differ and did not end in a crash."""
+    wrong = {}
+    for line, want in recorded(DATA / f"{family}.jsonl.gz"):
+        case = sessions.read_case(line)
+        got = sessions.answer(case, compat)
+        if want.get("panics"):
+            if "panic" not in got:
+                wrong[case.id] = ["the original ends here, and this does not"]
+            continue
+        found = list(differences(want, got))
+        if found:
+            wrong[case.id] = found[:3]
+    return wrong
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_session_is_the_originals(family: str) -> None:
+    wrong = wrong_in(family)
+    assert not wrong, json.dumps(wrong, indent=1)[:4000]
+
+
+def test_all_families_are_here() -> None:
+    assert len(FAMILIES) == 19
+
+
+def test_a_changed_answer_is_noticed() -> None:
+    line, want = next(recorded(DATA / "reclaim1.jsonl.gz"))
+    got = sessions.answer(sessions.read_case(line), KUBE_BATCH_0_5)
+    assert not list(differences(want, got))
+    got["sessions"][0]["jobs"].popitem()
+    assert list(differences(want, got))
+
+
+def test_without_the_switches_sessions_are_answered_otherwise() -> None:
+    assert len(wrong_in("reclaim1", Compat())) > 40
+
+
+@pytest.mark.parametrize("family", ["quirks", "invalid", "own"])
+def test_every_difference_is_explained_by_switches_none_of_which_can_be_missed(
+    family: str,
+) -> None:
+    for line, _ in recorded(DATA / f"{family}.jsonl.gz"):
+        case = sessions.read_case(line)
+        if family == "own" and "unit" not in case.id:
+            continue
+        compat = Compat(**dict.fromkeys(session_switches.explained(case).switches, True))
+        original = sessions.answer(case, KUBE_BATCH_0_5)
+        assert sessions.answer(case, compat) == original, case.id
+        for name in compat.on():
+            assert sessions.answer(case, compat.turned(name, on=False)) != original, (case.id, name)
+
+
+def test_every_switch_is_documented_with_a_case_that_shows_it() -> None:
+    rows = dict(documented())
+    assert list(rows) == list(Compat.names())
+    wanted = {shown for shown in rows.values() if not shown.startswith("test_")}
+    found = {}
+    for family in FAMILIES:
+        for line, _ in recorded(DATA / f"{family}.jsonl.gz"):
+            name = json.loads(line)["case"]["id"]
+            if name in wanted:
+                found[name] = session_switches.explained(sessions.read_case(line)).switches
+    tests = "".join(path.read_text() for path in (TESTS / "batch").glob("test_*.py"))
+    for switch, shown in rows.items():
+        if shown.startswith("test_"):
+            assert f"def {shown}(" in tests, shown
+        else:
+            assert switch in found[shown], (switch, shown)
+
+
+def documented() -> Iterator[tuple[str, str]]:
+    """(switch, what shows it) of each row of the tables in docs/parity.md."""
+    for line in (TESTS.parent / "docs" / "parity.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 4 and cells[0].startswith("`"):
+            yield cells[0].strip("`"), cells[3].strip("`")

@@ -1,0 +1,168 @@
+"""The recorded conversations of kube-scheduler 1.36 with extenders: our calls have the recorded
+bodies, our reactions the recorded outcomes."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from stowplan.assembly.build import configuration_of
+from stowplan.cycle import Attempt
+from stowplan.cycle.extending import PodConsultation
+from stowplan.framework import ConfigError
+from stowplan.objects import extender
+from stowplan.objects.extender import ExtenderArgs
+from stowplan.scheduler.binding import Bindings
+from tests.contract.api import Tree
+from tests.contract.conversation import Conversation, Different, configured, recordings
+
+RECORDINGS = {recording["scenario"]: recording for recording in recordings()}
+REFUSED = (
+    "{} no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is not "
+)
+REFUSED += "helpful for scheduling."
+
+DIFFERS = {
+    # Only nodes that pass the filters as things are now are bound to, whatever an extender returns.
+    "filter-not-offered-nodes": (
+        None,
+        "Unschedulable",
+        REFUSED.format("0/3 nodes are available:"),
+    ),
+    "filter-not-offered-nodes-existing": (
+        None,
+        "Unschedulable",
+        REFUSED.format("0/3 nodes are available: 1 Insufficient cpu."),
+    ),
+    # A pod that is bound after all is not said to have failed.
+    "bind-done-then-error": ("n3", None, None),
+    "bind-done-then-timeout": ("n3", None, None),
+}
+"""Where we differ: what becomes of the pod with us. Each has its `Differs:` in the source."""
+
+FINAL = "Calculated node's final score"
+
+PLAYED = [name for name in RECORDINGS if not name.startswith("config-")]
+REFUSALS = {
+    "config-no-weight": "extenders[0].weight: got 0, wanted",
+    "config-two-binders": "extenders[1].bindVerb: got 'bind', wanted one extender that binds",
+    "config-managed-twice": "extenders[1].managedResources[0].name: got 'example.com/foo'",
+    "config-managed-native": "extenders[0].managedResources[0].name: got 'cpu', wanted",
+    "config-insecure-with-ca": "extenders[0].tlsConfig: got both, wanted",
+    "config-timeout-without-unit": "extenders[0].httpTimeout: got '5', wanted",
+}
+
+
+@pytest.mark.parametrize("name", sorted(set(PLAYED) - set(DIFFERS)))
+def test_a_conversation_takes_its_recorded_course(name: str) -> None:
+    conversation = Conversation(RECORDINGS[name])
+    conversation.play()
+    assert conversation.differences() == []
+
+
+@pytest.mark.parametrize("name", sorted(DIFFERS))
+def test_what_differs_differs_as_written_down(name: str) -> None:
+    conversation = Conversation(RECORDINGS[name], is_strict=False)
+    conversation.play()
+    assert conversation.differences() != []
+    assert not conversation.calls, "every recorded call is made"
+    assert conversation.pods()["p1"][:3] == DIFFERS[name]
+
+
+@pytest.mark.parametrize("name", sorted(REFUSALS))
+def test_a_configuration_that_is_refused_is_refused_by_us(name: str) -> None:
+    recording = RECORDINGS[name]
+    assert recording["exit"] == 1
+    with pytest.raises(ConfigError) as refused:
+        configuration_of(configured(recording), "recording")
+    assert REFUSALS[name] in str(refused.value)
+
+
+def test_every_recording_is_looked_at() -> None:
+    assert len(RECORDINGS) == 163
+    assert {name for name in RECORDINGS if name not in PLAYED} == set(REFUSALS)
+
+
+# Scores, of which the scheduler's log tells.
+
+SCORED = [
+    name
+    for name, recording in RECORDINGS.items()
+    if any(FINAL in line for line in recording.get("log") or ())
+]
+
+
+def logged(recording: Tree) -> list[dict[str, int]]:
+    """The final scores of each pod, which was tried once, as the recorded scheduler logged them."""
+    found: dict[str, dict[str, int]] = {}
+    for line in recording["log"]:
+        if FINAL in line:
+            pod, node, score = re.findall(r'pod="(\S+)" node="(\S+)" score=(-?\d+)', line)[0]
+            found.setdefault(pod, {})[node] = int(score)
+    return list(found.values())
+
+
+def totals_of(recording: Tree) -> list[dict[str, int]]:
+    """Ours, for attempts that extenders were asked about."""
+    found: list[dict[str, int]] = []
+    inner = PodConsultation.totals
+
+    def spied(self: PodConsultation, attempt: Attempt, rows: Any) -> Any:
+        totals = inner(self, attempt, rows)
+        names = [attempt.snapshot.nodes.names[row] for row in rows.tolist()]
+        found.append(dict(zip(names, totals.tolist(), strict=True)))
+        return totals
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PodConsultation, "totals", spied)
+        Conversation(recording).play()
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(SCORED))
+def test_scores_add_up_as_logged(name: str) -> None:
+    recording = RECORDINGS[name]
+    ours, theirs = totals_of(recording), logged(recording)
+    assert ours == theirs
+
+
+# Wrong variants.
+
+
+def outcome(name: str) -> str:
+    conversation = Conversation(RECORDINGS[name])
+    try:
+        conversation.play()
+    except Different as different:
+        return str(different)
+    return "\n".join(conversation.differences())
+
+
+def test_control_a_body_in_the_other_form_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def args(self: PodConsultation, extender: Any, attempt: Attempt, names: Any) -> ExtenderArgs:
+        """Wrong: always the names."""
+        return ExtenderArgs(self._pod, None, tuple(names))
+
+    monkeypatch.setattr(PodConsultation, "_args", args)
+    assert outcome("filter-names") == ""
+    assert outcome("filter-nodes").startswith("got http://<extender-a>/filter")
+
+
+def test_control_scores_that_are_not_scaled_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stowplan.assembly.extenders.SCALE", 1)
+    assert totals_of(RECORDINGS["prioritize-several"]) != logged(RECORDINGS["prioritize-several"])
+
+
+def test_control_a_failure_that_is_not_passed_over_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(extender.Extender, "is_interested", lambda self, pod: True)
+    assert "got http://<extender-down>" not in outcome("managed-down")
+    assert "not written: ('bind', 'plain', 'n3')" in outcome("managed-down")
+
+
+def test_control_a_binding_of_our_own_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Bindings, "_bind", Bindings._bind_by_plugin)
+    assert "calls that were not made" in outcome("bind")

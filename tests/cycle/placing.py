@@ -1,0 +1,101 @@
+"""One cluster twice: what the engine makes of a run of pods, and what the walk does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from types import ModuleType
+from typing import Any
+
+from msgspec.structs import replace
+
+from stowplan.assembly import registered
+from stowplan.columns.nodetable import table_of
+from stowplan.config import default, from_tree
+from stowplan.cycle.decide import decide
+from stowplan.cycle.engine import Engine, PodClass, start
+from stowplan.framework import FeatureGates, Framework, Snapshot, World
+from stowplan.objects.meta import Object
+from stowplan.objects.node import Node
+from stowplan.objects.pod import Pod
+
+BY_WALK = "by the walk"
+NOWHERE = "nowhere"
+
+
+def framework_for(profile: dict[str, Any] | None = None, plugins: Sequence[Any] = ()) -> Framework:
+    """The framework of a configuration's only profile."""
+    full, defaults = registered(plugins)
+    if profile is None:
+        made = default(full, defaults)
+    else:
+        made = from_tree({"profiles": [profile]}, "", full, defaults, body=True)
+    (only,) = made.profiles.values()
+    return Framework(only, full, FeatureGates())
+
+
+class Both:
+    """A cluster that the engine decides about, and one for the walk."""
+
+    def __init__(
+        self,
+        nodes: Iterable[Node],
+        bound: Iterable[Pod] = (),
+        objects: Iterable[Object] = (),
+        framework: Framework | None = None,
+        kernels: ModuleType | None = None,
+    ) -> None:
+        """kernels: others than the compiled ones."""
+        nodes, bound, objects = tuple(nodes), tuple(bound), tuple(objects)
+        self.framework = framework or framework_for()
+        chosen = kernels or start.kernels()
+        assert chosen is not None
+        self.engine = Engine(chosen)
+        self.fast, self.slow = (Snapshot(table_of(nodes, bound), World(objects)) for _ in range(2))
+
+    def both(self, change: Callable[[Snapshot], Any]) -> None:
+        """Let it happen to either."""
+        change(self.fast)
+        change(self.slow)
+
+    def class_of(self, pod: Pod) -> PodClass:
+        """The engine's class of a pod that has one."""
+        one = self.engine.class_of(pod, self.framework)
+        assert one is not None
+        return one
+
+    def run(self, pods: Sequence[Pod]) -> list[str]:
+        """Where the engine places each pod, and that the walk does the same; NOWHERE for pods
+        that fit nowhere, BY_WALK for those that the engine leaves to it."""
+        found = self._placed(pods)
+        for pod, node in zip(pods, found, strict=True):
+            self.slow.nodes.refresh()
+            wanted = decide(pod, self.slow, self.framework).node_name
+            if node != BY_WALK:
+                assert node == (wanted or NOWHERE), f"{pod.name}: {node}, wanted {wanted}"
+            if wanted:
+                self.slow.nodes.add_pod(pod, wanted)
+        return found
+
+    def _placed(self, pods: Sequence[Pod]) -> list[str]:
+        run = self.engine.run(pods, [self.class_of(pod) for pod in pods])
+        found: list[str] = []
+        while len(found) < len(pods):
+            self.fast.nodes.refresh()
+            rows = run.place(len(found), self.fast)
+            found += [self.fast.nodes.names[row] for row in rows]
+            if len(found) == len(pods):
+                break
+            pod = pods[len(found)]
+            is_fast = run.heads[len(found)] >= 0 and self.fast.nodes.n_nodes > 0
+            found.append(NOWHERE if is_fast else BY_WALK)
+            self.fast.nodes.refresh()
+            node = decide(pod, self.fast, self.framework).node_name
+            if node:
+                self.fast.nodes.add_pod(pod, node)
+        return found
+
+
+def copies(made: Pod, n_pods: int) -> list[Pod]:
+    """Pods of one template."""
+    names = [f"{made.name}-{i}" for i in range(n_pods)]
+    return [replace(made, metadata=replace(made.metadata, name=n, uid=n)) for n in names]

@@ -1,0 +1,112 @@
+"""Classes: which pods are alike to every rule, and which stand for themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from stowplan.columns.podterms import Role, terms_of
+from stowplan.cycle.engine.classes import ClassIndex
+from stowplan.framework import Framework
+from stowplan.objects.meta import OwnerReference
+from stowplan.objects.pod import (
+    ContainerStatus,
+    Pod,
+    PodResourceClaim,
+    PodStatus,
+    ResourceRequirements,
+)
+from stowplan.objects.volume import EphemeralVolume, Volume
+from stowplan.testing import affinity, pod, term
+from tests.cycle.placing import framework_for
+
+FRAMEWORK = framework_for()
+WEB = pod("web", labels={"app": "web"}, cpu="1")
+
+
+def same(one: Pod, other: Pod, framework: Framework = FRAMEWORK) -> bool:
+    """Whether two pods are of one class, and of some."""
+    index = ClassIndex()
+    first = index.find(one, FRAMEWORK)
+    return first is not None and index.find(other, framework) is first
+
+
+def test_pods_of_one_template_are_alike_whatever_they_are_called() -> None:
+    other = replace(
+        WEB, metadata=replace(WEB.metadata, name="other", uid="u", annotations={"a": "b"})
+    )
+    assert same(WEB, other)
+
+
+def test_pods_that_are_decoded_one_by_one_are_found_by_content() -> None:
+    assert same(WEB, pod("other", labels={"app": "web"}, cpu="1"))
+    assert same(
+        pod("a", node_selector={"x": "1", "y": "2"}), pod("b", node_selector={"y": "2", "x": "1"})
+    )
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pod("web", labels={"app": "web"}, cpu="2"),
+        pod("web", labels={"app": "db"}, cpu="1"),
+        pod("web", labels={"app": "web"}, cpu="1", namespace="prod"),
+        pod("web", labels={"app": "web"}, cpu="1", priority=3),
+        replace(
+            WEB, metadata=replace(WEB.metadata, owner_references=(OwnerReference(kind="Job"),))
+        ),
+    ],
+    ids=["request", "label", "namespace", "priority", "owner"],
+)
+def test_what_a_rule_may_read_tells_pods_apart(other: Pod) -> None:
+    assert not same(WEB, other)
+
+
+def test_profiles_have_classes_of_their_own() -> None:
+    assert not same(WEB, WEB, framework_for())
+
+
+RUNNING = ResourceRequirements(requests={"cpu": "2"})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"status": PodStatus(nominated_node_name="n1")},
+        {"status": PodStatus(container_statuses=(ContainerStatus("main", RUNNING),))},
+        {"status": PodStatus(resources=RUNNING)},
+        {"status": PodStatus(allocated_resources={"cpu": "2"})},
+        {"spec": replace(WEB.spec, volumes=(Volume(name="v", ephemeral=EphemeralVolume()),))},
+        {"spec": replace(WEB.spec, resource_claims=(PodResourceClaim(name="card"),))},
+    ],
+    ids=["nominated", "resizing", "resized", "allocated", "own volume", "own device"],
+)
+def test_pods_that_stand_for_themselves_have_no_class(changes: dict[str, Any]) -> None:
+    assert ClassIndex().find(replace(WEB, **changes), FRAMEWORK) is None
+
+
+def test_a_term_is_news_once() -> None:
+    index = ClassIndex()
+    loner = pod("loner", affinity=affinity(apart=[term("app=web", "rack")]))
+    index.find(WEB, FRAMEWORK)
+    assert not index.has_news
+    index.find(loner, FRAMEWORK)
+    assert index.has_news
+    index.has_news = False
+    index.find(replace(loner, metadata=replace(loner.metadata, labels={"a": "b"})), FRAMEWORK)
+    index.learn(terms_of(loner).all)
+    assert not index.has_news
+    assert index.peers.terms(Role.REQUIRED_ANTI_AFFINITY, WEB) == list(terms_of(loner).all)
+    assert index.peers.terms(Role.PREFERRED, WEB) == []
+
+
+def test_what_is_forgotten_is_found_anew() -> None:
+    index = ClassIndex()
+    before = index.find(WEB, FRAMEWORK)
+    assert before is not None
+    before.number = 3
+    index.forget_all()
+    assert before.number == -1
+    assert index.find(WEB, FRAMEWORK) is not before

@@ -1,0 +1,78 @@
+"""Layouts: every row has one leaf, in the group of its labels, in the snapshot's order."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stowplan.columns.nodetable import NodeTable, table_of
+from stowplan.cycle.engine.layouts import Layout, is_host_like, stacked
+from stowplan.testing import node
+from stowplan.testing.make import HOSTNAME, ZONE
+
+ZONES = ("a", "b", "", "a", "c", "b", "a", "")
+
+
+def table() -> NodeTable:
+    nodes = [node(f"n{i}", zone=zone) for i, zone in enumerate(ZONES)]
+    made = table_of(nodes)
+    made.remove_node("n1")
+    made.refresh()
+    return made
+
+
+@pytest.mark.parametrize("keys", [(), (ZONE,), (HOSTNAME, ZONE), ("no such key",)])
+def test_every_row_has_a_leaf_of_its_own(keys: tuple[str, ...]) -> None:
+    nodes = table()
+    layout = Layout(nodes, keys)
+    assert len(set(layout.leaf.tolist())) == nodes.n_nodes
+    for row in range(nodes.n_nodes):
+        assert layout.row[layout.leaf[row]] == row
+        first, size = layout.first[layout.group[row]], layout.size[layout.group[row]]
+        assert first + size <= layout.leaf[row] < first + 2 * size
+    assert (layout.row >= 0).sum() == nodes.n_nodes
+
+
+@pytest.mark.parametrize("keys", [(), (ZONE,), (HOSTNAME, ZONE)])
+def test_rows_of_a_group_have_its_labels(keys: tuple[str, ...]) -> None:
+    nodes = table()
+    layout = Layout(nodes, keys)
+    for slot, key in enumerate(keys):
+        codes = nodes.labels.column(key).codes[: nodes.n_nodes]
+        assert (layout.value[slot][layout.group] == codes).all()
+
+
+def test_leaves_of_a_group_stand_in_the_snapshots_order() -> None:
+    nodes = table()
+    layout = Layout(nodes, (ZONE,))
+    for group in range(layout.n_groups):
+        rows = np.flatnonzero(layout.group == group)
+        by_leaf = rows[np.argsort(layout.leaf[rows])]
+        assert (np.diff(nodes.rank[by_leaf]) > 0).all()
+
+
+def test_trees_do_not_overlap() -> None:
+    layout = Layout(table(), (ZONE,))
+    ends = layout.first + 2 * layout.size
+    assert (layout.first[1:] == ends[:-1]).all()
+    assert layout.width == ends[-1]
+    assert all(size & (size - 1) == 0 for size in layout.size.tolist())
+
+
+def test_layouts_that_stand_together_keep_their_places() -> None:
+    nodes = table()
+    alone = [Layout(nodes, keys) for keys in ((), (HOSTNAME,), (ZONE,))]
+    groups, values, places, rows_of = stacked(alone, nodes.n_nodes)
+    for i, one in enumerate(alone):
+        assert groups[i, 0, : one.n_groups].tolist() == one.first.tolist()
+        assert groups[i, 1, : one.n_groups].tolist() == one.size.tolist()
+        assert values[i, :, : one.n_groups].tolist() == one.value.tolist()
+        assert places[i].tolist() == [one.group.tolist(), one.leaf.tolist()]
+        assert rows_of[i, : one.width].tolist() == one.row.tolist()
+
+
+@pytest.mark.parametrize(
+    ("codes", "wanted"), [([], True), ([-1, -1], True), ([0, 2, -1, -1], True), ([1, 0, 1], False)]
+)
+def test_domains_are_rows_where_no_value_is_there_twice(codes: list[int], wanted: bool) -> None:
+    assert is_host_like(np.array(codes, dtype=np.int32), 3) is wanted

@@ -1,0 +1,105 @@
+"""Sheets: what grows keeps what it holds, and what is forgotten is marked as such."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from stowplan.columns.engine import arrays as at
+from stowplan.columns.nodetable import table_of
+from stowplan.cycle.engine import sheets
+from stowplan.cycle.engine.sheets import Sheets, logarithms
+from stowplan.testing import node
+from stowplan.testing.make import HOSTNAME, ZONE
+
+
+def made(n_nodes: int = 4) -> Sheets:
+    return Sheets(table_of([node(f"n{i}", zone="ab"[i % 2]) for i in range(n_nodes)]))
+
+
+def test_classes_terms_and_counts_keep_what_they_hold_as_more_come() -> None:
+    one = made()
+    for i in range(40):
+        number, term = one.add_class(), one.add_term(i % 3)
+        one.classes[number, at.CPU] = one.terms[term, at.SKEW_MAX] = i
+        one.counted(term)[:] = i
+    assert one.classes[:40, at.CPU].tolist() == list(range(40))
+    assert one.terms[:40, at.SKEW_MAX].tolist() == list(range(40))
+    for term in range(40):
+        assert one.counted(term).tolist() == [term] * (term % 3)
+
+
+def test_effects_of_a_class_stand_together() -> None:
+    one = made()
+    first, second = one.add_class(), one.add_class()
+    for number, term, count in ((second, 0, 5), (first, 1, 7), (second, 2, 9)):
+        one.add_effect(number, term, count)
+    rules = one.board()[1]
+    found = {
+        c: rules.effects[rules.first_effect[c] : rules.first_effect[c + 1]].tolist()
+        for c in (first, second)
+    }
+    assert found == {first: [[1, 7]], second: [[0, 5], [2, 9]]}
+
+
+def test_rows_that_others_touched_come_to_the_end_of_the_log() -> None:
+    one = made()
+    one.note([3, 1], 5)
+    one.note([2], 5)
+    assert one.log[: one.n_log].tolist() == [3, 1, 2]
+    assert one.log.shape[0] >= one.n_log + 5
+
+
+def test_what_nobody_knows_any_more_makes_all_classes_begin_anew() -> None:
+    one = made()
+    one.classes[one.add_class(), at.SEEN] = 7
+    one.note(None, 1)
+    assert one.classes[0, at.SEEN] == -1
+
+
+def test_of_a_long_log_the_older_half_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sheets, "LOG_MIN", 8)
+    one = made(1)
+    for number, seen in enumerate((1, 4, 6)):
+        one.add_class()
+        one.classes[number, at.SEEN] = seen
+    one.note([10, 11, 12, 13, 14, 15], 0)
+    one.classes[:3, at.SEEN] = 1, 4, 6
+    one.note([16], 2)
+    assert one.log[: one.n_log].tolist() == [13, 14, 15, 16]
+    assert one.classes[:3, at.SEEN].tolist() == [-1, 1, 3]
+
+
+def test_the_tree_asked_for_longest_ago_is_lost_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sheets, "TREES_BYTES_MAX", 1)
+    one = made()
+    numbers = [one.add_class() for _ in range(9)]
+    for number in numbers[:7]:
+        one.want_tree(number)
+    trees = one.classes[numbers[:7], at.TREE].tolist()
+    assert sorted(trees) == [1, 2, 3, 4, 5, 6, 7]
+    one.want_tree(numbers[0])
+    one.want_tree(numbers[7])
+    assert one.classes[numbers[1], at.TREE] == at.SHARED
+    assert one.classes[numbers[7], at.TREE] == trees[1]
+    assert one.classes[numbers[0], at.TREE] == trees[0]
+
+
+def test_wider_trees_are_made_anew() -> None:
+    one = made(5)
+    one.layout((ZONE,))
+    number = one.add_class()
+    one.want_tree(number)
+    width = one.board()[2].trees.shape[1]
+    one.classes[number, at.SEEN] = 3
+    one.layout((HOSTNAME,))
+    wider = one.board()[2].trees.shape[1]
+    assert wider == width or one.classes[number, at.SEEN] == -1
+    assert wider >= one.board()[2].rows_of.shape[1]
+
+
+def test_logarithms_are_those_of_the_walk() -> None:
+    assert logarithms(3).tolist() == [math.log(2.0), math.log(3.0), math.log(4.0)]
+    assert logarithms(3).dtype == np.float64

@@ -1,0 +1,141 @@
+"""JSON as Go reads it: what is let through, and what is said of the rest."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stowplan.objects.go_json import Fault, Fields, ListOf, MapOf, Scan, Text, Tree, Whole, read
+
+POINT = Fields("shapes.Point", {"X": Whole(), "Y": Whole()})
+SHAPE = Fields(
+    "shapes.Shape",
+    {
+        "Name": Text(),
+        "Corners": ListOf("[]shapes.Point", POINT),
+        "Notes": MapOf("map[string]string", Text()),
+        "Origin": POINT,
+        "Whole": Tree("shapes.Any"),
+    },
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("{}", {}),
+        ("null", None),
+        ('{"Name": "\\ud83d\\ude00 \\ud800!"}', {"Name": "\U0001f600 \ufffd!"}),
+        ('{"name": "a", "NAME": "b"}', {"Name": "b"}),
+        ('{"Name": null, "other": [1]}', {"Name": None}),
+        (' {"Name": "a"} and more', {"Name": "a"}),
+        ('{"Origin": {"x": -5, "Y": null}}', {"Origin": {"X": -5, "Y": None}}),
+        ('{"Corners": [{"X": 1}, null]}', {"Corners": [{"X": 1}, None]}),
+        ('{"Notes": {"x": "y"}}', {"Notes": {"x": "y"}}),
+        (
+            '{"Whole": {"a": [1, 2.5, "3"], "b": null}}',
+            {"Whole": {"a": [1, 2.5, "3"], "b": None}},
+        ),
+    ],
+)
+def test_what_is_read(text: str, wanted: Any) -> None:
+    assert read(text.encode(), SHAPE) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("", "EOF"),
+        (" \n", "EOF"),
+        ("{", "unexpected EOF"),
+        ('{"Name"', "unexpected EOF"),
+        ('"abc', "unexpected EOF"),
+        ("tru", "unexpected EOF"),
+        ("-", "unexpected EOF"),
+        ("x", "invalid character 'x' looking for beginning of value"),
+        ("\ufeff{}", "invalid character 'ï' looking for beginning of value"),
+        ("NaN", "invalid character 'N' looking for beginning of value"),
+        ("nope", "invalid character 'o' in literal null (expecting 'u')"),
+        ("{1", "invalid character '1' looking for beginning of object key string"),
+        ('{"a" 1}', "invalid character '1' after object key"),
+        ('{"a": 01}', "invalid character '1' after object key:value pair"),
+        ('{"a": 1,}', "invalid character '}' looking for beginning of object key string"),
+        ("[1 2]", "invalid character '2' after array element"),
+        ("[1,]", "invalid character ']' looking for beginning of value"),
+        ("-x", "invalid character 'x' in numeric literal"),
+        ("[1.]", "invalid character ']' after decimal point in numeric literal"),
+        ("[1e]", "invalid character ']' in exponent of numeric literal"),
+        ('["\n"]', "invalid character '\\n' in string literal"),
+        ('["\\x"]', "invalid character 'x' in string escape code"),
+        ('["\\u00g0"]', "invalid character 'g' in \\u hexadecimal character escape"),
+        ("['a']", "invalid character '\\'' looking for beginning of value"),
+    ],
+)
+def test_what_is_no_json(text: str, fault: str) -> None:
+    assert read(text.encode(), SHAPE) == Fault(fault)
+
+
+WRONG = "json: cannot unmarshal"
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("[]", f"{WRONG} array into Go value of type shapes.Shape"),
+        ('"a"', f"{WRONG} string into Go value of type shapes.Shape"),
+        ("1.5", f"{WRONG} number into Go value of type shapes.Shape"),
+        ('{"Name": 5}', f"{WRONG} number into Go struct field Shape.Name of type string"),
+        ('{"name": true}', f"{WRONG} bool into Go struct field Shape.Name of type string"),
+        (
+            '{"Corners": {}}',
+            f"{WRONG} object into Go struct field Shape.Corners of type []shapes.Point",
+        ),
+        (
+            '{"Corners": [{"X": 1.5}, 7]}',
+            f"{WRONG} number 1.5 into Go struct field Point.Corners.X of type int64",
+        ),
+        ('{"Notes": {"x": 1}}', f"{WRONG} number into Go struct field Shape.Notes of type string"),
+        (
+            '{"Origin": {"X": 9223372036854775808}}',
+            f"{WRONG} number 9223372036854775808 into Go struct field Point.Origin.X of type int64",
+        ),
+        ('{"Whole": []}', f"{WRONG} array into Go struct field Shape.Whole of type shapes.Any"),
+    ],
+)
+def test_what_is_of_another_type(text: str, fault: str) -> None:
+    assert read(text.encode(), SHAPE) == Fault(fault)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def faults_are_found_where_they_are(tree: Any, cut: int) -> None:
+    """What is JSON is read; what ends too early is not, and the scan says why."""
+    text = json.dumps([{"a": tree}]).encode()
+    assert read(text, ListOf("[]any", Tree("any"))) == [{"a": tree}]
+    early = text[: 1 + cut % (len(text) - 1)]
+    assert Scan(early).fault() == "unexpected EOF"
+
+
+@given(JSON, st.integers(0, 10_000))
+def test_whatever_ends_too_early_is_said_to(tree: Any, cut: int) -> None:
+    faults_are_found_where_they_are(tree, cut)
+
+
+def test_control_a_scan_that_loses_its_place_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def string(self: Scan) -> None:
+        """Wrong: a quotation mark ends a string though a backslash stands before it."""
+        while self._next() != ord('"'):
+            pass
+
+    monkeypatch.setattr(Scan, "_string", string)
+    with pytest.raises(AssertionError):
+        faults_are_found_where_they_are('"x"', 100)

@@ -1,0 +1,110 @@
+"""Templates: equal pods, shared parts, bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from stowplan.objects.codec import decode, encode
+from stowplan.objects.pod import Pod
+from stowplan.objects.templates import Templates, on_node, template_of
+from stowplan.testing import make
+from stowplan.testing.strategies import pods
+from tests.property.wrong import assert_caught
+
+Intern = Callable[[Pod], Pod]
+
+A_FEW = st.lists(pods() | pods(on="n0") | pods(on="n1"), max_size=6)
+
+
+def again(pod: Pod) -> Pod:
+    """The pod as another message would bring it: equal, and nothing shared."""
+    return decode(encode(pod), Pod)
+
+
+def test_pods_of_a_template_share_spec_and_labels() -> None:
+    templates = Templates()
+    web = make.pod("web-0", labels={"app": "web"}, cpu="1")
+    first = templates.intern(web)
+    second = templates.intern(again(replace(web, metadata=replace(web.metadata, name="web-1"))))
+    assert second.spec is first.spec
+    assert second.labels is first.labels
+    assert second.name == "web-1"
+    assert len(templates) == 1
+
+
+def test_labels_in_another_order_are_the_same() -> None:
+    templates = Templates()
+    first = templates.intern(make.pod("a", labels={"app": "web", "tier": "front"}))
+    second = templates.intern(make.pod("b", labels={"tier": "front", "app": "web"}))
+    assert second.spec is first.spec
+
+
+def test_other_labels_are_another_template() -> None:
+    templates = Templates()
+    first = templates.intern(make.pod("a", labels={"app": "web"}))
+    second = templates.intern(make.pod("b", labels={"app": "api"}))
+    assert second.spec is not first.spec
+    assert second.labels == {"app": "api"}
+
+
+def test_a_pod_on_a_node_leads_to_the_template() -> None:
+    templates = Templates()
+    pending = templates.intern(make.pod("a", cpu="1"))
+    placed = templates.intern(again(make.pod("a", cpu="1", on="n1")))
+    assert placed.node_name == "n1"
+    assert placed.spec.containers is pending.spec.containers
+    assert template_of(placed.spec) is pending.spec
+    assert template_of(pending.spec) is pending.spec
+    assert template_of(on_node(pending.spec, "n2")) is pending.spec
+
+
+def test_a_spec_of_no_template_is_its_own() -> None:
+    spec = make.pod("a", on="n1").spec
+    assert template_of(spec) is spec
+
+
+def test_what_came_up_least_recently_is_forgotten() -> None:
+    templates = Templates(kept_max=2)
+    old = templates.intern(make.pod("a", labels={"n": "0"}))
+    for label in ("1", "0", "2"):
+        last = templates.intern(make.pod("a", labels={"n": label}))
+    assert len(templates) == 2
+    assert templates.intern(make.pod("a", labels={"n": "0"})).spec is old.spec
+    templates.intern(make.pod("a", labels={"n": "1"}))
+    assert templates.intern(make.pod("a", labels={"n": "2"})).spec is not last.spec
+
+
+def check_equal_and_shared(found: list[Pod], intern: Intern) -> None:
+    """Interned, each pod is what it was, and those of equal spec and labels share both."""
+    interned = [intern(again(pod)) for pod in found]
+    assert interned == found
+    for pod, one in zip(found, interned, strict=True):
+        for other, two in zip(found, interned, strict=True):
+            bare = [replace(p.spec, node_name="") for p in (pod, other)]
+            alike = bare[0] == bare[1] and pod.labels == other.labels
+            assert (template_of(one.spec) is template_of(two.spec)) == alike
+            assert not alike or one.labels is two.labels
+
+
+@given(A_FEW)
+def test_an_interned_pod_is_equal_and_shares_with_its_like(found: list[Pod]) -> None:
+    check_equal_and_shared(found, Templates().intern)
+
+
+def by_spec_alone() -> Intern:
+    """A wrong one: forgets that labels are part of a template."""
+    kept: dict[bytes, Pod] = {}
+
+    def intern(pod: Pod) -> Pod:
+        like = kept.setdefault(encode(pod.spec), pod)
+        return replace(pod, spec=like.spec, metadata=replace(pod.metadata, labels=like.labels))
+
+    return intern
+
+
+def test_control_labels_forgotten() -> None:
+    assert_caught(lambda found: check_equal_and_shared(found, by_spec_alone()), A_FEW)

@@ -1,0 +1,148 @@
+"""Sessions decide the same whether columns are kept or not, on the inventory or on a copy of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stowplan.batch.choices import Choices
+from stowplan.batch.inventory import Inventory
+from stowplan.batch.jobs import Task
+from stowplan.batch.nodes import NodeLedger
+from tests.batch.worlds import BatchWorld
+from tests.property.wrong import assert_caught
+from tests.soak import examples
+
+Decided = list[tuple[dict[str, str], list[str]]]
+
+
+class Shape:
+    """A drawn world. jobs: (size, least, milli-CPU, queue, priority, node or -1)."""
+
+    def __init__(self, cpus: list[int], jobs: list[tuple[int, int, int, int, int, int]]) -> None:
+        self.cpus = cpus
+        self.jobs = jobs
+
+    def __repr__(self) -> str:
+        return f"Shape({self.cpus}, {self.jobs})"
+
+    def world(self) -> BatchWorld:
+        world = BatchWorld()
+        world.queue("q0")
+        world.queue("q1", 2)
+        world.priority("p1", 10)
+        for number, cpu in enumerate(self.cpus):
+            world.node(f"n{number}", cpu=cpu)
+        for number, (size, least, milli, queue, priority, node) in enumerate(self.jobs):
+            home = f"n{node}" if 0 <= node < len(self.cpus) else ""
+            world.gang(
+                f"j{number}",
+                size,
+                f"{milli}m",
+                least=min(least, size),
+                queue=f"q{queue}",
+                priority="p1" if priority else "",
+                node=home,
+            )
+        return world
+
+
+SHAPES = st.builds(
+    Shape,
+    st.lists(st.integers(1, 6), min_size=1, max_size=6),
+    st.lists(
+        st.tuples(
+            st.integers(1, 4),
+            st.integers(0, 4),
+            st.sampled_from([0, 250, 500, 1000, 1500]),
+            st.integers(0, 1),
+            st.integers(0, 1),
+            st.integers(-2, 5),
+        ),
+        max_size=6,
+    ),
+)
+
+
+def decided(shape: Shape) -> Decided:
+    """What three sessions decide; between them what was bound or evicted stays under way."""
+    world = shape.world()
+    return [world.run() for _ in range(3)]
+
+
+def check_kept(shape: Shape, anew: type[Choices]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        kept = decided(shape)
+        patch.setattr("stowplan.batch.session.Choices", anew)
+        assert decided(shape) == kept
+
+
+class _Anew(Choices):
+    """Keeps nothing between two questions."""
+
+    def best(self, task: Task, *, later: bool = False) -> int:
+        self._kept.clear()
+        self._hopeless.clear()
+        return super().best(task, later=later)
+
+
+class _Stale(Choices):
+    """Forgets that rows were touched."""
+
+    def best(self, task: Task, *, later: bool = False) -> int:
+        found = super().best(task, later=later)
+        for kept in self._kept.values():
+            kept.seen = 10**6
+        return found
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(SHAPES)
+def test_kept_choices_are_those_made_anew(shape: Shape) -> None:
+    check_kept(shape, _Anew)
+
+
+def test_choices_that_go_stale_are_caught() -> None:
+    assert_caught(lambda shape: check_kept(shape, _Stale), SHAPES)
+
+
+class _Copying(Inventory):
+    """Lets sessions work on a copy, as the switches do."""
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)  # type: ignore[arg-type]
+        self.copies = True
+
+
+def check_copied(shape: Shape, make: Callable[..., Inventory]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        live = decided(shape)
+        patch.setattr("tests.batch.worlds.Inventory", make)
+        assert decided(shape) == live
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(SHAPES)
+def test_a_session_on_the_inventory_itself_decides_as_on_a_copy(shape: Shape) -> None:
+    check_copied(shape, _Copying)
+
+
+class _Shallow(_Copying):
+    """Copies the nodes without the pods on them."""
+
+    def open(self) -> object:  # type: ignore[override]
+        opened = super().open()
+        bare = NodeLedger(self.compat, self.arithmetic)
+        for node in opened.nodes.nodes:
+            if node is not None:
+                bare.set_node(node)
+        opened.nodes.held[:] = [{} for _ in opened.nodes.held]
+        opened.nodes.idle = bare.idle
+        return opened
+
+
+def test_a_copy_that_lacks_pods_is_caught() -> None:
+    assert_caught(lambda shape: check_copied(shape, _Shallow), SHAPES)

@@ -1,0 +1,130 @@
+"""Whatever a statement does, rolled back it leaves jobs, nodes and shares as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stowplan.batch import Session
+from stowplan.batch.jobs import Task, TaskStatus
+from stowplan.batch.policies.drf import Drf
+from stowplan.batch.policies.proportion import Proportion
+from stowplan.batch.statement import Statement
+from stowplan.batch.working import Working
+from tests.batch.worlds import BatchWorld
+from tests.property.wrong import assert_caught
+from tests.soak import examples
+
+Step = tuple[str, int, int]
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["allocate", "pipeline", "evict", "mark", "rollback"]),
+        st.integers(0, 20),
+        st.integers(0, 2),
+    ),
+    max_size=12,
+)
+MAKE = Callable[[Working], Statement]
+
+
+def opened() -> Session:
+    """Two queues, three nodes, jobs that run and jobs that wait."""
+    world = BatchWorld("allocate")
+    world.queue("q2")
+    for number in range(3):
+        world.node(f"n{number}", cpu=4)
+        world.gang(f"run{number}", 2, queue="q2", node=f"n{number}", least=1)
+        world.gang(f"wait{number}", 2, "2")
+    inventory = world.inventory
+    return Session(inventory.open(), world.options, inventory, "s")
+
+
+def state(session: Session) -> list[Any]:
+    """All that operations change."""
+    nodes = session.working.nodes
+    drf, proportion = session.policies[Drf.name], session.policies[Proportion.name]
+    assert isinstance(drf, Drf)
+    assert isinstance(proportion, Proportion)
+    return [
+        [
+            c.amount(row).pairs()
+            for c in (nodes.idle, nodes.used, nodes.releasing)
+            for row in range(3)
+        ],
+        [{key: held.status for key, held in nodes.held[row].items()} for row in range(3)],
+        nodes.pod_count.tolist(),
+        (nodes.has_promises, nodes.has_releases),
+        {t.key: (t.status, t.node) for j in session.jobs.values() for t in j.tasks.values()},
+        {j.uid: (j.allocated.pairs(), j.wanted.pairs()) for j in session.jobs.values()},
+        {uid: (s.share, s.allocated.pairs()) for uid, s in drf.shares.items()},
+        {name: (s.share, s.allocated.pairs()) for name, s in proportion.shares.items()},
+    ]
+
+
+def tasks_in(session: Session, status: TaskStatus) -> list[Task]:
+    return [t for j in session.jobs.values() for t in j.of(status).values()]
+
+
+def check_rollback(steps: list[Step], make: MAKE = Statement) -> None:
+    session = opened()
+    statement = make(session.working)
+    begun = state(session)
+    marks = [(0, begun)]
+    for verb, choice, row in steps:
+        if verb == "mark":
+            marks.append((statement.mark(), state(session)))
+        elif verb == "rollback" and len(marks) > 1:
+            mark, was = marks.pop()
+            statement.rollback(mark)
+            assert state(session) == was
+        elif verb in ("allocate", "pipeline"):
+            pending = tasks_in(session, TaskStatus.PENDING)
+            if pending:
+                getattr(statement, verb)(pending[choice % len(pending)], row)
+        elif verb == "evict":
+            running = tasks_in(session, TaskStatus.RUNNING)
+            if running:
+                statement.evict(running[choice % len(running)], "test")
+    statement.rollback()
+    assert state(session) == begun
+    assert not session.working.bound
+    assert not session.working.evicted
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(STEPS)
+def test_rolled_back_it_never_was(steps: list[Step]) -> None:
+    check_rollback(steps)
+
+
+class _LosesTheNode(Statement):
+    """Takes evictions back in the job alone, as the original does."""
+
+    def rollback(self, mark: int = 0) -> None:
+        working = self._working
+        evicted = {o.task.uid: o.task for o in self._ledger[mark:] if hasattr(o, "reason")}
+        nodes = working.nodes
+        held = {uid: nodes.row(task.node) for uid, task in evicted.items()}
+        super().rollback(mark)
+        for uid, row in held.items():
+            task = evicted[uid]
+            task.status = TaskStatus.RELEASING
+            nodes.update(row, task)
+            task.status = TaskStatus.RUNNING
+
+
+class _ForgetsTheMark(Statement):
+    """Takes everything back, whatever was marked."""
+
+    def rollback(self, mark: int = 0) -> None:
+        super().rollback(0)
+
+
+@pytest.mark.parametrize("wrong", [_LosesTheNode, _ForgetsTheMark])
+def test_a_wrong_statement_is_caught(wrong: MAKE) -> None:
+    assert_caught(lambda steps: check_rollback(steps, wrong), STEPS)

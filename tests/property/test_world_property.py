@@ -1,0 +1,112 @@
+"""What is assumed of objects, against two dicts: what the cluster shows, and what is believed."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stowplan.framework.world import World
+from stowplan.objects.meta import Object, ObjectMeta
+from stowplan.objects.workload import Namespace
+from tests.property.wrong import assert_caught
+
+NAMES = ("a", "b")
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(("put", "drop", "assume", "restore")),
+        st.sampled_from(NAMES),
+        st.integers(1, 3),
+    ),
+    max_size=30,
+)
+
+Step = tuple[str, str, int]
+
+
+def made(name: str, version: int, mark: int) -> Namespace:
+    meta = ObjectMeta(name=name, resource_version=str(version), labels={"mark": str(mark)})
+    return Namespace(metadata=meta)
+
+
+class Model:
+    """shown: as the cluster shows them. believed: of those, what is assumed and still holds."""
+
+    def __init__(self) -> None:
+        self.shown: dict[str, Namespace] = {}
+        self.believed: dict[str, Namespace] = {}
+
+    def put(self, value: Namespace) -> None:
+        self.shown[value.name] = value
+        self.believed.pop(value.name, None)
+
+    def drop(self, name: str) -> None:
+        del self.shown[name]
+        self.believed.pop(name, None)
+
+    def assume(self, value: Namespace) -> None:
+        if value.name in self.shown:
+            self.believed[value.name] = value
+
+    def restore(self, value: Namespace) -> None:
+        shown = self.shown.get(value.name)
+        if shown is not None and shown.metadata.resource_version == value.metadata.resource_version:
+            self.believed.pop(value.name, None)
+
+    def seen(self, name: str) -> Namespace | None:
+        return self.believed.get(name, self.shown.get(name))
+
+
+def the_world_is_two_dicts(steps: list[Step]) -> None:
+    world, model = World(), Model()
+    for mark, (what, name, version) in enumerate(steps):
+        value = made(name, version, mark)
+        before = {each: model.seen(each) for each in NAMES}
+        at = world.version
+        if what != "drop":
+            getattr(world, what)(value)
+            getattr(model, what)(value)
+        elif name in model.shown:
+            world.drop(Namespace, name)
+            model.drop(name)
+        for each in NAMES:
+            assert world.find(Namespace, each) is model.seen(each)
+            assert world.observed(Namespace, each) is model.shown.get(each)
+        assert list(world.all(Namespace)) == [model.seen(each) for each in model.shown]
+        changed = before != {each: model.seen(each) for each in NAMES}
+        assert (world.version > at) or not changed, "who follows by version misses this"
+
+
+@given(STEPS)
+def test_the_world_is_two_dicts(steps: list[Step]) -> None:
+    the_world_is_two_dicts(steps)
+
+
+def test_a_late_end_of_an_old_assumption_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: whoever gives up what it had assumed ends what somebody else assumes by now."""
+
+    def restore(self: World, value: Object) -> None:
+        observed = self._observed.get((type(value), value.name))
+        if observed is not None:
+            self.put(observed)
+
+    monkeypatch.setattr(World, "restore", restore)
+    assert_caught(the_world_is_two_dicts, STEPS)
+
+
+def test_what_the_cluster_shows_and_nobody_sees_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Wrong: an assumption holds until whoever made it gives it up."""
+    right = World.put
+
+    def put(self: World, value: Object) -> None:
+        assumed = self._observed.get((type(value), value.name)) and self.find(
+            type(value), value.name
+        )
+        right(self, value)
+        if assumed:
+            self.assume(assumed)
+
+    monkeypatch.setattr(World, "put", put)
+    assert_caught(the_world_is_two_dicts, STEPS)

@@ -1,0 +1,135 @@
+"""What can be chosen about a machine, and that `machine_for` lets it be chosen."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from stowplan.assembly.build import configuration_of, machine_for
+from stowplan.framework import ConfigError
+from stowplan.messages import effects as to_do
+from stowplan.messages import events as happened
+from stowplan.messages.effects import Effect
+from stowplan.queue import Place, QueueOptions
+from stowplan.scheduler import Machine, MachineOptions
+from stowplan.testing import node, pod
+from tests.scheduler.world import SECOND
+
+SLOW = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "podInitialBackoffSeconds": 3,
+    "podMaxBackoffSeconds": 30,
+}
+
+
+def machine(options: MachineOptions | None = None, tree: object = None) -> Machine:
+    text = None if tree is None else json.dumps(tree)
+    return machine_for(*configuration_of(text, "test"), options=options)
+
+
+def queue(**chosen: float | bool) -> MachineOptions:
+    return MachineOptions(queue=QueueOptions(**chosen))
+
+
+def backoff_ends(made: Machine) -> int:
+    """When, in seconds, a pod is tried again whose first binding is refused at once."""
+    effects = made.handle([happened.NodeAdded(node("n1")), happened.PodAdded(pod("web"))], 0)
+    (bind,) = (effect for effect in effects if isinstance(effect, to_do.Bind))
+    effects = made.handle([happened.BindFailed(bind.effect, bind.uid, 409)], 0)
+    return woken(effects) // SECOND
+
+
+def woken(effects: list[Effect]) -> int:
+    return next(effect.at for effect in effects if isinstance(effect, to_do.Wake))
+
+
+@pytest.mark.parametrize(
+    ("options", "tree", "wanted_s"),
+    [
+        (None, None, 2),
+        (None, SLOW, 4),
+        (queue(initial_backoff_s=5), SLOW, 6),
+        (queue(max_backoff_s=2), SLOW, 3),
+        (queue(initial_backoff_s=50), None, 11),
+        (queue(initial_backoff_s=5, flush_backoff_s=20), None, 20),
+    ],
+)
+def test_backoff_is_the_options_then_the_configurations_then_the_usual(
+    options: MachineOptions | None, tree: object, wanted_s: int
+) -> None:
+    assert backoff_ends(machine(options, tree)) == wanted_s
+
+
+def park(made: Machine) -> list[Effect]:
+    """A pod that is too large for the only node."""
+    return made.handle([happened.NodeAdded(node("n1")), happened.PodAdded(pod("web", cpu="99"))], 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "swept_s", "over_s"),
+    [
+        (None, 30, 330),
+        (queue(hints=False), 30, 90),
+        (queue(max_parked_s=40, flush_leftover_s=7), 7, 42),
+    ],
+)
+def test_leftovers_are_looked_for_and_found(
+    options: MachineOptions | None, swept_s: int, over_s: int
+) -> None:
+    made = machine(options)
+    assert woken(park(made)) == swept_s * SECOND
+    for at in range(swept_s, over_s + 1, swept_s):
+        assert made.queue.place_of("default/web") is Place.PARKED
+        assert made.queue.get("default/web").attempts == 1
+        made.handle([], at * SECOND)
+    assert made.queue.get("default/web").attempts == 2
+
+
+@pytest.mark.parametrize(("hints", "attempts"), [(True, 1), (False, 2)])
+def test_hints_may_be_turned_off(hints: bool, attempts: int) -> None:
+    made = machine(queue(hints=hints))
+    park(made)
+    # No hint thinks that so small a node may help.
+    made.handle([happened.NodeAdded(node("n2", cpu="0", pods=0))], 9 * SECOND)
+    assert made.queue.get("default/web").attempts == attempts
+
+
+def test_leadership_and_term() -> None:
+    made = machine(MachineOptions(leads=False, term=7))
+    events = [happened.NodeAdded(node("n1")), happened.PodAdded(pod("web"))]
+    assert made.handle(events, 0) == []
+    assert made.handle([happened.LeaderElected(7)], 0)[0].term == 7
+    assert machine(MachineOptions(term=7)).handle(events, 0)[0].term == 7
+
+
+def test_limits_of_time_and_size() -> None:
+    made = machine(MachineOptions(read_again_s=3, assume_limit_s=20, heads_max=1))
+    events = [happened.NodeAdded(node("n1")), *(happened.PodAdded(pod(name)) for name in "ab")]
+    bind, wake = made.handle(events, 0)
+    assert isinstance(bind, to_do.Bind)
+    assert (wake.at, made.options.heads_max) == (0, 1)
+    effects = made.handle([happened.BindFailed(bind.effect, bind.uid, 0)], 0)
+    assert woken(effects) == 3 * SECOND
+    (read,) = (effect for effect in effects if isinstance(effect, to_do.ReadPod))
+    there = pod("a", on="n1")
+    effects = made.handle([happened.PodRead(read.effect, bind.uid, there)], 0)
+    assert woken(effects) == 20 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (queue(max_backoff_s=-1), "options.queue.max_backoff_s: got -1, wanted 0 or more"),
+        (queue(flush_leftover_s=0), "options.queue.flush_leftover_s: got 0, wanted more than 0"),
+        (MachineOptions(assume_limit_s=-2), "options.assume_limit_s: got -2, wanted 0 or more"),
+        (MachineOptions(read_again_s=0), "options.read_again_s: got 0, wanted more than 0"),
+        (MachineOptions(heads_max=0), "options.heads_max: got 0, wanted 1 or more"),
+        (MachineOptions(term=0), "options.term: got 0, wanted 1 or more"),
+    ],
+)
+def test_what_is_out_of_range(options: MachineOptions, complaint: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        machine(options)
+    assert complaint in str(caught.value)

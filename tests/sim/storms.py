@@ -1,0 +1,222 @@
+"""Storms with plugins that pause, reserve and refuse, and some with a whole crew of such.
+
+Run: python -m tests.sim.storms [--manned] [--story] [--wrong] SEED... and read what became of each;
+with --story, all that happened in it; with --wrong, parked pods that an event may help come in the
+order of a set.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import Any
+
+from stowplan.assembly.build import configuration_of, machine_for
+from stowplan.config import Configuration
+from stowplan.framework import OK, Handle, PermitWait, Registry, Status
+from stowplan.framework.clusterevents import STORAGE_CLASS, Action, EventWithHint, on
+from stowplan.messages import events as happened
+from stowplan.objects.meta import ObjectMeta
+from stowplan.objects.pod import Pod
+from stowplan.objects.storage import StorageClass
+from stowplan.queue import QueueEntry, QueueOptions
+from stowplan.queue.parked import Parked
+from stowplan.scheduler import Machine, MachineOptions
+from stowplan.sim.agenda import SECOND
+from stowplan.sim.sea import Happening, Sea
+from stowplan.sim.storm import Kit, Storm, told, weathered
+from stowplan.sim.world import World
+from stowplan.testing.dice import Dice, number, pick
+from tests.scenarios import crew as scenarios
+from tests.scenarios.crew import Purser
+
+TIDE = "tide"
+WAIT_S = 6.0
+
+
+class Tide:
+    """Permit: a pod labelled `tide` waits a while for high water, and then is sent back."""
+
+    name = "Tide"
+
+    def __init__(self, handle: Handle) -> None:
+        self.shared = handle.shared
+
+    def permit(self, pod: Pod) -> Status | PermitWait:
+        if TIDE not in pod.labels or is_high(self.shared.world.find(StorageClass, TIDE)):
+            return OK
+        return PermitWait(WAIT_S)
+
+    def events_to_register(self) -> tuple[EventWithHint, ...]:
+        return (on(STORAGE_CLASS, Action.ADD | Action.UPDATE),)
+
+
+def is_high(gauge: Any) -> bool:
+    return gauge is not None and gauge.labels["level"] == "high"
+
+
+def tides(dice: Dice, until: int) -> Iterator[Happening]:
+    """The water changes a few times, and often stays high in the end."""
+    levels = [pick(dice, ("low", "high")) for _ in range(number(dice, 0, 4))]
+    at = 0
+    for level in [*levels, "high"]:
+        at += number(dice, 0, until // SECOND // 5) * SECOND
+        gauge = StorageClass(metadata=ObjectMeta(name=TIDE, uid=TIDE, labels={"level": level}))
+        yield Happening(min(at, until), lambda sea, gauge=gauge: sea.world.put_object(gauge))
+
+
+PLUGINS = (
+    "PrioritySort",
+    "SchedulingGates",
+    "NodeUnschedulable",
+    "NodeName",
+    "TaintToleration",
+    "NodeAffinity",
+    "NodeResourcesFit",
+    "DefaultPreemption",
+    "DefaultBinder",
+)
+
+
+ALONE = (Tide, Purser)
+CREW = (Tide, *(one for one in scenarios.CREW.values() if one.name != "Loadmaster"))
+BINDERS = ("Saboteur", "Pilot", "DefaultBinder")
+
+
+@cache
+def configured(*plugins: type[Any]) -> tuple[Configuration, Registry]:
+    names = [{"name": name} for name in (*PLUGINS, *(plugin.name for plugin in plugins))]
+    off = [{"name": "*"}]
+    points: dict[str, Any] = {"multiPoint": {"disabled": off, "enabled": names}}
+    if plugins == CREW:
+        points["bind"] = {"disabled": off, "enabled": [{"name": name} for name in BINDERS]}
+    tree = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"plugins": points}],
+    }
+    return configuration_of(json.dumps(tree), "storms", plugins)
+
+
+def machine(seed: int, leads: bool, term: int) -> Machine:
+    configuration, registry = configured(*ALONE)
+    return machine_for(configuration, registry, options=MachineOptions(leads=leads, term=term))
+
+
+def manned(seed: int, leads: bool, term: int) -> Machine:
+    """With a crew; every fourth goes by the rules from before there were hints."""
+    configuration, registry = configured(*CREW)
+    queue = QueueOptions(hints=seed % 4 > 0)
+    options = MachineOptions(queue=queue, leads=leads, term=term)
+    return machine_for(configuration, registry, options=options)
+
+
+PAUSES = {TIDE, "captain", "mate", "crane", "winch", "pilot"}
+HOLDS = {"captain", "mate", "crane", "purser", "saboteur"}
+SABOTAGE = ("filter", "reserve", "unreserve", "permit", "flight", "prebind", "bind", "postbind")
+CREW_LABELS = (
+    (TIDE, "yes"),
+    ("captain", "30"),
+    ("captain", "no"),
+    ("mate", "20"),
+    ("crane", "yes"),
+    ("crane", "broken"),
+    ("winch", "yes"),
+    ("purser", "no"),
+    ("pilot", "yes"),
+    ("wakes", "p1"),
+    ("wakes", "p2"),
+    *(("saboteur", point) for point in SABOTAGE[::3]),
+)
+
+
+def waits(pod: Pod) -> bool:
+    return bool(PAUSES & set(pod.labels))
+
+
+def waits_for_water(pod: Pod, world: World) -> bool:
+    return TIDE in pod.labels and not is_high(world.objects.get((StorageClass, TIDE)))
+
+
+def restless(pod: Pod) -> bool:
+    """True for a pod that somebody may send back for ever."""
+    return bool(HOLDS & set(pod.labels))
+
+
+def answers(dice: Dice, until: int) -> Iterator[Happening]:
+    """Those that wait at Permit are let go or sent back."""
+    for _ in range(number(dice, 0, 12)):
+        at = number(dice, 0, until // SECOND) * SECOND
+        kind = pick(dice, (happened.Allowed, happened.Allowed, happened.Rejected))
+        yield Happening(at, lambda sea, kind=kind: answer(sea, kind))
+
+
+def answer(sea: Sea, kind: type[Any]) -> None:
+    for instance in sea.crew:
+        for waiting in instance.machine._context.shared.waiting:
+            instance.tell(kind(waiting.pod.uid, min(waiting.pending)))
+
+
+def tides_and_answers(dice: Dice, until: int) -> Iterator[Happening]:
+    yield from tides(dice, until)
+    yield from answers(dice, until)
+
+
+def look(machine: Machine) -> None:
+    """Nobody who waits in the queue holds a cabin."""
+    for framework in machine._context.frameworks.values():
+        reserved = framework.members[Purser.name].plugin.reserved
+        for entry in machine.queue:
+            assert entry.uid not in reserved, f"{entry.key} waits and holds a cabin"
+
+
+LABELS = ((TIDE, "yes"), (TIDE, "yes"), ("purser", "yes"))
+KIT = Kit(
+    machine,
+    waits=lambda pod: TIDE in pod.labels,
+    held=waits_for_water,
+    look=look,
+    labels=LABELS,
+    more=tides,
+)
+MANNED = Kit(
+    manned,
+    waits=waits,
+    held=waits_for_water,
+    restless=restless,
+    look=look,
+    labels=CREW_LABELS,
+    more=tides_and_answers,
+)
+
+
+def in_order_of_a_set(self: Parked, plugins: Iterable[str]) -> list[QueueEntry]:
+    """The wrong variant of Parked.refused_by."""
+    keys = {key for plugin in plugins for key in self._by_plugin.get(plugin, {})}
+    return [self.entries[key] for key in keys]
+
+
+def story(seed: int, kit: Kit) -> str:
+    """All that happens in a storm, in full."""
+    storm = Storm(seed, kit)
+    storm.run()
+    return "\n".join(f"{now} {who} {message}" for now, who, message in storm.auditor.story)
+
+
+def main(*arguments: str) -> None:
+    """Print what became of the seeds."""
+    kit = MANNED if "--manned" in arguments else KIT
+    if "--wrong" in arguments:
+        Parked.refused_by = in_order_of_a_set  # type: ignore[method-assign]
+    for seed in (int(text) for text in arguments if text.isdecimal()):
+        if "--story" in arguments:
+            print(story(seed, kit))
+            continue
+        failure = weathered(seed, kit)
+        print(f"seed {seed}: all is well" if failure is None else told(failure, kit))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
