@@ -46,7 +46,7 @@ class OffByOne(Replica):
 
     def follow(self) -> int:
         n_copied = super().follow()
-        self._generation += 1
+        self._marks = self._marks[0] + 1, self._marks[1]
         return n_copied
 
 

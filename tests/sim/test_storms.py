@@ -39,6 +39,20 @@ def test_a_thousand_storms(number: int) -> None:
     assert failure is None, str(failure)
 
 
+@pytest.mark.parametrize(
+    ("seed", "what"),
+    [
+        (23562, "a preemptor is woken when a victim in doubt held no room"),
+        (3575, "no victim is evicted whose own binding has failed"),
+        (12625, "nor one that is bound elsewhere meanwhile"),
+        (16259, "nor one that is pending again"),
+    ],
+)
+def test_a_storm_that_once_found_something(seed: int, what: str) -> None:
+    failure = first_failure(range(seed, seed + 1), KIT)
+    assert failure is None, f"{what}: {failure}"
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("number", range(100))
 def test_a_hundred_thousand_storms(number: int) -> None:

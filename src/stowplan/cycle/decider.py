@@ -78,5 +78,6 @@ def repeats_itself(framework: Framework) -> bool:
     says neither so nor what its rule amounts to may read more: what it keeps by itself, say."""
     filters = (*framework.at("preFilter"), *framework.at("filter"))
     return all(
-        m.row_local or m.node_only or m.calls["parts"] or m.calls["concerns"] for m in filters
+        m.row_local or m.node_only or m.calls["parts"] or (m.in_tree and m.calls["concerns"])
+        for m in filters
     ) and all(m.in_tree for m in framework.at("postFilter"))

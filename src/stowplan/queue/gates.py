@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from stowplan.framework.problems import ContractError
 from stowplan.framework.runtime import Framework
-from stowplan.framework.status import OK, Status
+from stowplan.framework.status import OK, Status, error
 from stowplan.objects.pod import Pod, PodSpec
 from stowplan.queue.entry import QueueEntry
 
@@ -35,6 +36,7 @@ class Gates:
         """by_profile: scheduler name -> (plugin, its `pre_enqueue`). concerns: plugin -> whether it
         concerns a pod at all, where it says so."""
         self._by_profile = {name: tuple(gates) for name, gates in by_profile.items()}
+        self.faults: list[tuple[Pod, str]] = []
         self._by_name = {
             (profile, name): ask for profile, gates in by_profile.items() for name, ask in gates
         }
@@ -73,14 +75,19 @@ class Gates:
         ask = self._by_name.get((entry.pod.spec.scheduler_name, entry.gated_by))
         if ask is None:
             return False
-        status = ask(entry.pod)
+        try:
+            status = ask(entry.pod)
+        except ContractError:
+            # It is asked again, and told, when the pod is about to come in.
+            return False
         return status is not OK and not status.is_success
 
     def lets_in(self, entry: QueueEntry) -> bool:
         """Ask the gates and write into the entry which one keeps it out, if any.
 
         The gate that has kept it out so far is asked first. One that refuses joins the plugins
-        that refused the pod, and stays among them when it opens.
+        that refused the pod, and stays among them when it opens. One that breaks its contract
+        keeps the pod out too, and what it did is added to `faults`.
         """
         pod = entry.pod
         known = self._by_spec.get(id(pod.spec))
@@ -88,7 +95,11 @@ class Gates:
         if entry.gated_by:
             gates = tuple(sorted(gates, key=lambda gate: gate[0] != entry.gated_by))
         for name, ask in gates:
-            status = ask(pod)
+            try:
+                status = ask(pod)
+            except ContractError as fault:
+                status = error(str(fault))
+                self.faults.append((pod, str(fault)))
             if status is not OK and not status.is_success:
                 entry.gated_by = name
                 entry.refused_by |= {name}

@@ -127,6 +127,12 @@ class SchedulingQueue:
         hints = Hints.of(frameworks, others)
         return cls(rank, Gates.of(frameworks), hints, listed, world, options)
 
+    def take_faults(self) -> list[tuple[Pod, str]]:
+        """Pods that are kept out since a PreEnqueue plugin broke its contract, and how, since the
+        last time."""
+        faults, self._gates.faults = self._gates.faults, []
+        return faults
+
     # Looking.
 
     def __len__(self) -> int:

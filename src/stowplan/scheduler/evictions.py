@@ -107,7 +107,7 @@ class Evictions:
             # The pod is gone, or has been tried since and may have preempted anew.
             # Differs: where it is gone the original evicts the last victim all the same.
             return
-        if preemption.failed or not (preemption.last_is_asked or self._is_there(preemption.last)):
+        if preemption.failed or not (preemption.last_is_asked or self._is_there(preemption)):
             # Differs: in the original a last victim that went by itself may have gone unheard.
             self._open(preemption)
             self._activate(preemption.preemptor)
@@ -122,6 +122,9 @@ class Evictions:
         for preemption in tuple(self._gating.values()):
             if preemption.last_is_asked and preemption.last.uid == uid:
                 self._open(preemption)
+                if not self._context.cache.nodes.knows_pod(uid):
+                    # Its binding has fallen through meanwhile, so no room will be heard of.
+                    self._activate(preemption.preemptor)
 
     def preemptor_gone(self, uid: str) -> None:
         """The pod that preempts is no more, or it is bound: no more victims for it."""
@@ -147,10 +150,14 @@ class Evictions:
         if pod is not None and pod.uid == preemptor.uid and not pod.node_name:
             self._context.queue.activate([pod], self._context.now)
 
-    def _is_there(self, victim: Pod) -> bool:
-        """True while a victim has not begun to end by itself."""
+    def _is_there(self, preemption: Preemption) -> bool:
+        """True while the last victim takes room on the node, and has not begun to end by itself."""
+        nodes, victim = self._context.cache.nodes, preemption.last
         pod = self._context.known.get(victim.key)
-        return pod is not None and pod.uid == victim.uid and pod.metadata.deletion_timestamp is None
+        if pod is None or pod.uid != victim.uid or pod.metadata.deletion_timestamp is not None:
+            return False
+        row = nodes.row(preemption.node)
+        return row >= 0 and nodes.knows_pod(pod.uid) and nodes.row_of_pod(pod.uid) == row
 
     def _clear_lower(self, preemptor: Pod, node_name: str) -> None:
         """Pods of lower priority that are nominated to the node had better look elsewhere."""

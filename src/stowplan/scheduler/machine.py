@@ -83,9 +83,9 @@ class Machine:
         """Take in what happened and answer with what is to be done.
 
         now: whole nanoseconds from a beginning that is a whole second, never less than before. A
-        plugin that breaks its contract fails the attempt of the pod that it was asked about. Where
-        no pod was being attempted (PreEnqueue, a hint, QueueSort) ContractError is raised; the
-        machine must not be used any more.
+        plugin that breaks its contract fails the attempt of the pod that it was asked about, or at
+        PreEnqueue keeps it out of the queue. Where it was asked about no pod's attempt (a hint,
+        QueueSort) ContractError is raised; the machine must not be used any more.
         """
         context = self._context
         if now < context.now:
@@ -103,6 +103,8 @@ class Machine:
         if shared.is_stirred:
             self._react()
         self._decide(self.options.heads_max if heads_max is None else heads_max)
+        for pod, fault in self.queue.take_faults():
+            context.outbox.record(pod, "Warning", "FailedScheduling", "Scheduling", fault)
         self._set_alarm()
         effects = context.outbox.take()
         context.note(now, effects)

@@ -67,7 +67,8 @@ def evaluate(
 
     form: what a line holds; `attempt` is a cluster and one pending pod. source: named in errors.
     plugins: as for `simulate`. compat: for sessions, whose defects to keep. Blank lines are passed
-    over. Raises InputError naming the line that cannot be answered, and ContractError for plugins that cannot be loaded.
+    over. Raises InputError naming the line that cannot be answered, and ContractError for plugins
+    that cannot be loaded.
     """
     if form not in FORMATS:
         raise InputError(source, "--as", form, ", ".join(FORMATS))

@@ -136,6 +136,10 @@ class View:
             del self.open[uid]
             self.given_up.add(uid)
 
+    def versions(self, uid: str) -> list[Pod]:
+        """A pod as it is, and as it was when this call began."""
+        return [pod for pods in (self.pods, self.before) for pod in pods.values() if pod.uid == uid]
+
     def nodes_of(self, pod: Pod) -> Iterator[str]:
         """Where a pod is, or may be on its way to."""
         asked = self.open.get(pod.uid)
@@ -296,16 +300,17 @@ class Auditor:
 
     def _judge_evict(self, view: View, effect: to_do.Evict) -> None:
         uid = effect.uid
-        victim = view.pods.get(f"{effect.namespace}/{effect.name}")
-        preemptor = next((p for p in view.pods.values() if p.uid == effect.preemptor), None)
+        # An outcome may have let it ask before the rest of the same call was taken in.
+        victims, preemptors = view.versions(uid), view.versions(effect.preemptor)
         who = f"{view.name} evicts {effect.name} for {effect.preemptor}"
-        if victim is None or victim.uid != uid:
+        if not victims:
             raise Violation(f"{who}: it was not shown such a pod", uid)
-        if preemptor is None or preemptor.node_name:
+        preemptor = next((pod for pod in preemptors if not pod.node_name), None)
+        if preemptor is None:
             raise Violation(f"{who}: the pod that preempts is not pending", uid)
-        if victim.priority >= preemptor.priority:
+        if victims[0].priority >= preemptor.priority:
             raise Violation(f"{who}: its priority is no lower", uid)
-        nodes = set(view.nodes_of(victim))
+        nodes = {node for victim in victims for node in view.nodes_of(victim)}
         cleared = {preemptor.status.nominated_node_name}
         cleared |= {node for one, node in view.announced if one == preemptor.uid}
         if not nodes & cleared:

@@ -1,0 +1,104 @@
+"""CycleDecider: what it remembers of refusals, and what it asks for anew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from stowplan.columns.nodetable import table_of
+from stowplan.cycle import CycleDecider, decider
+from stowplan.cycle.engine.start import Mode
+from stowplan.framework import OK, NodeInfo, Snapshot, unschedulable
+from stowplan.framework.decider import Decision
+from stowplan.objects.pod import Pod
+from stowplan.testing import node, pod
+from tests.cycle.placing import framework_for
+
+pytest.importorskip("stowplan.columns.engine.kernels")
+
+
+class Moody:
+    """Refuses every pod once, for reasons of its own."""
+
+    name = "Moody"
+    REFUSED = unschedulable("not now")
+
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+
+    def filter(self, pod: Pod, node: NodeInfo) -> Any:
+        if pod.labels.get("app") in self.seen:
+            return OK
+        self.seen.add(pod.labels["app"])
+        return self.REFUSED
+
+
+class MoodyWithPorts(Moody):
+    """The same, and it says which pods it concerns."""
+
+    def concerns(self, pod: Pod) -> bool:
+        return True
+
+
+class Asked:
+    """Decides pods on one node without room, and counts how often the walk has been asked."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *plugins: Any) -> None:
+        self.n_walks = 0
+        self.framework = framework_for(plugins=plugins)
+        self.decider = CycleDecider(Mode.COMPILED)
+        assert self.decider.engine() is not None
+        self.snapshot = Snapshot(table_of([node("n1", cpu="2")]))
+        right = decider.decide
+
+        def counting(*given: Any) -> Decision:
+            self.n_walks += 1
+            return right(*given)
+
+        monkeypatch.setattr(decider, "decide", counting)
+
+    def decide(self, asked: Pod) -> Decision:
+        return self.decider.decide(asked, self.snapshot, self.framework, None)
+
+
+BIG = pod("big", cpu="4", labels={"app": "big"})
+
+
+def test_a_refusal_is_repeated_in_the_same_words_while_nothing_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = Asked(monkeypatch)
+    first = asked.decide(BIG)
+    again = asked.decide(replace(BIG, metadata=replace(BIG.metadata, name="other", uid="o")))
+    assert first.message == again.message
+    assert asked.n_walks == 1
+    asked.snapshot.nodes.update_node(node("n1", cpu="8"))
+    assert asked.decide(BIG).node_name == "n1"
+
+
+def test_a_refusal_is_not_repeated_to_pods_that_ask_for_something_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = Asked(monkeypatch)
+    assert asked.decide(BIG).refusal is not None
+    assert asked.decide(pod("small", cpu="1")).node_name == "n1"
+
+
+def test_while_a_pod_is_nominated_nothing_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(monkeypatch)
+    asked.decide(BIG)
+    asked.snapshot.nominations.add(pod("vip", cpu="1"), "n1")
+    asked.decide(BIG)
+    assert asked.n_walks == 2
+
+
+@pytest.mark.parametrize("plugin", [Moody, MoodyWithPorts])
+def test_plugins_that_keep_something_by_themselves_are_asked_anew(
+    plugin: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = Asked(monkeypatch, plugin)
+    small = pod("small", cpu="1", labels={"app": "small"})
+    assert asked.decide(small).refusal is not None
+    assert asked.decide(small).node_name == "n1"
