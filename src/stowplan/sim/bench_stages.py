@@ -47,6 +47,8 @@ def watched(machine: Machine) -> Stopwatch:
     watch.watch("decision", machine._decider.engine(), "class_of", "place")
     watch.watch("queue", machine.queue, "add", "enter", "pop", "done", "put_back", "move", "update")
     watch.watch("cache", machine.cache, "assume", "snapshot", "put_pod", "drop_pod", "put_node")
+    outbox = machine._context.outbox
+    watch.watch("effects", outbox, "bind", "record", "patch_status", "evict", "wake", "take")
     return watch
 
 
