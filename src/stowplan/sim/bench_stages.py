@@ -47,8 +47,9 @@ def watched(machine: Machine) -> Stopwatch:
     watch.watch("decision", machine._decider.engine(), "class_of", "place")
     watch.watch("queue", machine.queue, "add", "enter", "pop", "done", "put_back", "move", "update")
     watch.watch("cache", machine.cache, "assume", "snapshot", "put_pod", "drop_pod", "put_node")
-    outbox = machine._context.outbox
-    watch.watch("effects", outbox, "bind", "record", "patch_status", "evict", "wake", "take")
+    # With what they ask of the queue: journeys, bindings and refusals are begun here.
+    watch.watch("effects", machine.bindings, "begin", "begin_run")
+    watch.watch("effects", machine._failures, "attempt_failed")
     return watch
 
 
