@@ -63,8 +63,9 @@ def test_events_are_counted_as_such() -> None:
 def test_stages_add_up_to_the_whole() -> None:
     found = measure(SHAPES["basic"], SMALL, stages=True)
     assert isinstance(found.stages_us, dict)
-    assert list(found.stages_us) == ["decision", "queue", "cache", REST]
+    assert list(found.stages_us) == ["decision", "queue", "cache", "effects", REST]
     assert found.stages_us["decision"] > 0
+    assert found.stages_us["effects"] > 0
     assert found.stages_us[REST] > 0
 
 
