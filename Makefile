@@ -24,7 +24,7 @@ golden: .venv/.stamp ## write the answers of tests/scenarios anew: the diff is t
 	STOWPLAN_GOLDEN=1 $(PYTEST) tests/scenarios tests/plugins/test_yoda_scenarios.py
 
 bench: .venv/.stamp ## pods/s by shape; no figure is asserted (SHAPES='basic anti')
-	$(BIN)/stowplan bench $(SHAPES) $(BENCH)
+	$(BIN)/stowplan bench --stages $(SHAPES) $(BENCH)
 
 bench-plots: .venv/.stamp ## measure growth and stages, and draw them into docs/plots
 	$(BIN)/python bench/plots.py

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from stowplan.assembly.build import configuration_of, machine_for
-from stowplan.framework import OK, Status
+from stowplan.framework import OK, Status, unschedulable
+from stowplan.framework.clusterevents import NODE, Action, EventWithHint, QueueingHint, on
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.objects.pod import Pod
@@ -32,3 +33,29 @@ def test_a_gate_that_breaks_keeps_its_pod_out_and_says_so() -> None:
     assert "KeyError" in told[0], told
     assert [e.name for e in effects if isinstance(e, to_do.Bind)] == ["even"]
     assert machine.queue.place_of("default/odd") is Place.GATED
+
+
+class Muddled:
+    """A filter whose hint breaks."""
+
+    name = "Muddled"
+
+    def filter(self, pod: Pod) -> Status:
+        return unschedulable("not yet")
+
+    def events_to_register(self) -> tuple[EventWithHint, ...]:
+        return (on(NODE, Action.ADD, self.helped),)
+
+    def helped(self, pod: Pod, old: object, new: object) -> QueueingHint:
+        raise KeyError("zone")
+
+
+def test_a_hint_that_breaks_has_its_pod_tried_again_and_says_so() -> None:
+    machine = machine_for(*configuration_of(None, "default", [Muddled]))
+    machine.handle([happened.NodeAdded(node("n1")), happened.PodAdded(pod("web"))], 0)
+    assert machine.queue.place_of("default/web") is Place.PARKED
+    effects = machine.handle([happened.NodeAdded(node("n2"))], 1)
+    told = [e.note for e in effects if isinstance(e, to_do.RecordEvent)]
+    assert any("Muddled" in note and "KeyError" in note for note in told), told
+    (entry,) = machine.queue
+    assert entry.attempts == 2

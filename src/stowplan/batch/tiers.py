@@ -161,35 +161,24 @@ class Hooks:
 
     # Order.
 
+    def _compared(self, kind: Kind, first: Any, second: Any) -> float:
+        """The first opinion on which of two comes first: below 0 for `first`, 0 for none."""
+        return next((s for c in self.walk(kind) if (s := c(first, second))), 0)
+
     def job_less(self, first: Job, second: Job) -> bool:
         """True when `first` is served before `second`; in doubt the older one, then by uid."""
-        for compare in self.walk("job_order"):
-            said = compare(first, second)
-            if said:
-                return bool(said < 0)
-        if first.created == second.created:
-            return first.uid < second.uid
-        return first.created < second.created
+        said = self._compared("job_order", first, second)
+        return said < 0 if said else (first.created, first.uid) < (second.created, second.uid)
 
     def queue_less(self, first: QueueInfo, second: QueueInfo) -> bool:
         """True when `first` is served before `second`; in doubt the older one, then by name."""
-        for compare in self.walk("queue_order"):
-            said = compare(first, second)
-            if said:
-                return bool(said < 0)
-        if first.created == second.created:
-            return first.name < second.name
-        return first.created < second.created
+        said = self._compared("queue_order", first, second)
+        return said < 0 if said else (first.created, first.name) < (second.created, second.name)
 
     def task_less(self, first: Task, second: Task) -> bool:
         """True when `first` is served before `second`; in doubt the older one, then by uid."""
-        for compare in self.walk("task_order"):
-            said = compare(first, second)
-            if said:
-                return bool(said < 0)
-        if first.created == second.created:
-            return first.uid < second.uid
-        return first.created < second.created
+        said = self._compared("task_order", first, second)
+        return said < 0 if said else (first.created, first.uid) < (second.created, second.uid)
 
     def task_turns(self, tasks: Iterable[Task]) -> TaskTurns:
         """Tasks to be popped in their order; sorted at once where the order has keys."""

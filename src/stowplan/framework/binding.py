@@ -102,6 +102,22 @@ def narrowed(function: Call, offered: tuple[str, ...], wanted: tuple[str, ...]) 
     return lambda *values: function(*[values[place] for place in places])
 
 
+def blamed_hint(hint: Call, plugin: str) -> Call:
+    """A hint of somebody else's plugin, whose exceptions are ContractErrors that name the plugin
+    and the pod."""
+
+    def call(pod: Any, old: Any, new: Any) -> Any:
+        try:
+            return hint(pod, old, new)
+        except (Exception, SystemExit) as failure:
+            raise ContractError(
+                f"plugin {plugin!r}: a hint of pod {pod.key!r} raised "
+                f"{type(failure).__name__}: {failure}{place_of(failure)}"
+            ) from failure
+
+    return call
+
+
 def _blamed(function: Call, plugin: object, method: str, offered: tuple[str, ...]) -> Call:
     name = getattr(plugin, "name", type(plugin).__name__)
     wanted = ANSWERS.get(method)

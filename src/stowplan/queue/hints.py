@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
+from stowplan.framework.binding import blamed_hint
 from stowplan.framework.clusterevents import (
     EVERY_EVENT,
     ClusterEvent,
@@ -19,6 +20,8 @@ from stowplan.framework.clusterevents import (
     matches,
     with_taint_rule,
 )
+from stowplan.framework.member import Member
+from stowplan.framework.problems import ContractError
 from stowplan.framework.runtime import Framework
 from stowplan.objects.pod import Pod
 from stowplan.queue.entry import QueueEntry
@@ -50,6 +53,7 @@ class Hints:
         }
         self._asked: dict[tuple[str, ClusterEvent], tuple[tuple[str, Hint | None], ...]] = {}
         self._listeners: dict[ClusterEvent, tuple[str, ...]] = {}
+        self.faults: list[tuple[Pod, str]] = []
 
     @classmethod
     def of(cls, frameworks: Mapping[str, Framework], others: Iterable[str] = ()) -> Hints:
@@ -61,10 +65,7 @@ class Hints:
         for profile, framework in frameworks.items():
             refusing = {m.name: m for point in REFUSING_POINTS for m in framework.at(point)}
             found[profile] = {
-                name: EVERY_EVENT
-                if member.calls["events_to_register"] is None
-                else member.call("events_to_register")
-                for name, member in refusing.items()
+                name: _registered(member) for name, member in refusing.items()
             } | dict.fromkeys(others, EVERY_EVENT)
         return cls(found)
 
@@ -121,7 +122,7 @@ class Hints:
         for plugin, hint in self._interested(profile, event):
             if plugin not in refusers:
                 continue
-            if hint is not None and hint(entry.pod, old, new) == QueueingHint.SKIP:
+            if hint is not None and self._said(hint, entry.pod, old, new) == QueueingHint.SKIP:
                 continue
             if plugin in entry.pending_on:
                 return Worth.AT_ONCE
@@ -129,6 +130,15 @@ class Hints:
             if not entry.pending_on:
                 return worth
         return worth
+
+    def _said(self, hint: Hint, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        """A hint's answer. One that breaks its contract has the pod tried again, as in the
+        original, and what it did is added to `faults`."""
+        try:
+            return hint(pod, old, new)
+        except ContractError as fault:
+            self.faults.append((pod, str(fault)))
+            return QueueingHint.QUEUE
 
     def answers(
         self, entry: QueueEntry, event: ClusterEvent, old: Any, new: Any
@@ -155,3 +165,16 @@ class Hints:
                 if matches(one.event, event)
             )
         return known
+
+
+def _registered(member: Member) -> Sequence[EventWithHint]:
+    """What a plugin registers; one that registers nothing hears of everything."""
+    if member.calls["events_to_register"] is None:
+        return EVERY_EVENT
+    events: Sequence[EventWithHint] = member.call("events_to_register")
+    if member.in_tree:
+        return events
+    return tuple(
+        one if one.hint is None else EventWithHint(one.event, blamed_hint(one.hint, member.name))
+        for one in events
+    )

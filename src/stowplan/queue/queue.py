@@ -128,9 +128,11 @@ class SchedulingQueue:
         return cls(rank, Gates.of(frameworks), hints, listed, world, options)
 
     def take_faults(self) -> list[tuple[Pod, str]]:
-        """Pods that are kept out since a PreEnqueue plugin broke its contract, and how, since the
-        last time."""
-        faults, self._gates.faults = self._gates.faults, []
+        """Pods about which a PreEnqueue plugin, which then keeps them out, or a hint broke its
+        contract since the last time, and how."""
+        faults = [*self._gates.faults, *self.hints.faults]
+        self._gates.faults.clear()
+        self.hints.faults.clear()
         return faults
 
     # Looking.

@@ -84,8 +84,8 @@ class Machine:
 
         now: whole nanoseconds from a beginning that is a whole second, never less than before. A
         plugin that breaks its contract fails the attempt of the pod that it was asked about, or at
-        PreEnqueue keeps it out of the queue. Where it was asked about no pod's attempt (a hint,
-        QueueSort) ContractError is raised; the machine must not be used any more.
+        PreEnqueue keeps it out of the queue; a hint that does has the pod tried again. At QueueSort
+        ContractError is raised; the machine must not be used any more.
         """
         context = self._context
         if now < context.now:
