@@ -1,0 +1,1 @@
+"""The embedded API server, its controllers and its hollow nodes, as pure state."""
