@@ -209,13 +209,27 @@ WRONG_KERNELS: dict[str, Wrong] = {
     ),
     "the highest is taken of closed domains too": (
         replace(NARROW, foreign=1, wishes=(objects.prefers_nodes, objects.is_near)),
-        ("        if is_bounded(c, classes, terms):\n", "        if False:\n"),
+        ("\n    if is_bounded(c, classes, terms):\n", "\n    if False:\n"),
     ),
     "a pod slot too many is given out": (
         replace(NARROW, wishes=()),
         (
             "if pod_count[row] + 1 > allocatable[classes[c, at.PODS], row]:",
             "if pod_count[row] > allocatable[classes[c, at.PODS], row]:",
+        ),
+    ),
+    "a class asked for once takes a pod slot too many": (
+        replace(NARROW, wishes=()),
+        (
+            "(pod_count[row] < allocatable[slots, row])",
+            "(pod_count[row] <= allocatable[slots, row])",
+        ),
+    ),
+    "of a class asked for once ties go to the last row": (
+        replace(NARROW, wishes=()),
+        (
+            "if chosen < 0 or its < smallest:\n                chosen, smallest = np.int64(row), its",
+            "if True:\n                chosen, smallest = np.int64(row), its",
         ),
     ),
     "the first of a company may go anywhere": (

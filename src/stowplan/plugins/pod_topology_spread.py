@@ -185,7 +185,11 @@ class PodTopologySpread:
 
     def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
         self._is_system = args.is_system
-        self._defaults = SYSTEM_DEFAULTS if args.is_system else args.default_constraints
+        defaults = SYSTEM_DEFAULTS if args.is_system else args.default_constraints
+        self._defaults = {
+            action: tuple(c for c in defaults if c.when_unsatisfiable == action)
+            for action in (HARD, SOFT)
+        }
         self.handle = handle
         self._comparisons = handle.gates.taint_toleration_comparison_operators
 
@@ -196,7 +200,7 @@ class PodTopologySpread:
         own = pod.spec.topology_spread_constraints
         if own:
             return tuple(applied(c, pod) for c in own if c.when_unsatisfiable == action)
-        defaults = [c for c in self._defaults if c.when_unsatisfiable == action]
+        defaults = self._defaults[action]
         if not defaults:
             return ()
         requirements = default_requirements(pod, world)

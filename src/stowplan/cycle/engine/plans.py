@@ -141,6 +141,8 @@ class Planner:
         self._snapshot = snapshot
         self._peers = peers
         self._statics: dict[object, Static] = {}
+        # A resource keeps its place for as long as its table's shape does.
+        self._items: dict[str, int] = {}
         # By number: the term itself, and the class that it is of.
         self._terms: list[Term] = []
         self._planned: list[PodClass] = []
@@ -150,11 +152,16 @@ class Planner:
         parts: list[tuple[Uses, Part]] = []
         about_nodes: list[Uses] = []
         one.state = CycleState()
+        skipped = one.state.skip_filter
         for use in uses:
+            if use.concerns is not None and not use.concerns(one.pod):
+                skipped.add(use.member.name)
+                continue
             found = self._parts(use, one)
             if found is None:
                 about_nodes.append(use)
-            parts += [(use, part) for part in found or ()]
+            elif found:
+                parts += [(use, part) for part in found]
         if len(one.footprint.requested) > at.AMOUNTS_MAX or one.footprint.ports:
             raise NoPlan
         sought = Sought(parts)
@@ -167,17 +174,14 @@ class Planner:
         params = self._sheets.classes[one.number]
         params[at.STATIC], params[at.LAYOUT] = static.number, layout
         params[at.N_GROUPS] = self._sheets.n_groups(layout)
-        normalised = [(int(is_reversed), weight) for is_reversed, weight in static.normalised]
-        params[at.N_NORMALISED] = _put(params, at.NORMALISED, normalised)
+        normalised = [n for is_reversed, weight in static.normalised for n in (is_reversed, weight)]
+        params[at.N_NORMALISED] = _put(memoryview(params.data), at.NORMALISED, 2, normalised)
         self._write_amounts(params, one, sought)
         self._write_terms(params, one, sought, placed)
 
     def _parts(self, use: Uses, one: PodClass) -> tuple[Part, ...] | None:
-        """A plugin's parts, none where it does not concern the class; None for a rule that is
-        about nodes only. Raises NoPlan for any other."""
-        if use.concerns is not None and not use.concerns(one.pod):
-            one.state.skip_filter.add(use.member.name)
-            return ()
+        """A plugin's parts; None for a rule that is about nodes only. Raises NoPlan for any
+        other."""
         if not use.is_whole or not (use.parts or use.member.node_only):
             raise NoPlan
         if use.parts is None:
@@ -190,26 +194,37 @@ class Planner:
     # Amounts.
 
     def _write_amounts(self, params: at.Ints, one: PodClass, sought: Sought) -> None:
-        item, footprint = self._snapshot.nodes.item, one.footprint
+        item, footprint = self._item, one.footprint
+        # Written number by number: a view of Python's own costs half as much as the array.
+        cells = memoryview(params.data)
         if sought.room is not None:
-            params[at.HAS_ROOM], params[at.PODS] = 1, item("pods")
-            wanted = [(item(name), amount) for name, amount in sought.room.wanted]
-            params[at.N_WANTED] = _put(params, at.WANTED, wanted)
-        if sought.use is not None:
-            used = [
-                (item(u.resource), u.weight, _source(u), u.request) for u in sought.use.resources
+            cells[at.HAS_ROOM], cells[at.PODS] = 1, item("pods")
+            wanted = [
+                number for name, amount in sought.room.wanted for number in (item(name), amount)
             ]
-            params[at.N_USED] = _put(params, at.USED, used)
-            params[at.USE_KIND] = STRATEGIES[sought.use.strategy]
-            params[at.USE_WEIGHT] = sought.use_weight
-            params[at.LINE : at.LINE + len(sought.use.line)] = sought.use.line
+            cells[at.N_WANTED] = _put(cells, at.WANTED, 2, wanted)
+        if sought.use is not None:
+            used: list[int] = []
+            for u in sought.use.resources:
+                used += (item(u.resource), u.weight, _source(u), u.request)
+            cells[at.N_USED] = _put(cells, at.USED, 4, used)
+            cells[at.USE_KIND] = STRATEGIES[sought.use.strategy]
+            cells[at.USE_WEIGHT] = sought.use_weight
+            if sought.use.line:
+                params[at.LINE : at.LINE + len(sought.use.line)] = sought.use.line
         if sought.even is not None:
-            even = [(item(name), request) for name, request in sought.even.resources]
-            params[at.N_EVEN] = _put(params, at.EVEN, even)
-            params[at.EVEN_WEIGHT] = sought.even_weight
-        taken = [(item(name), amount) for name, amount in footprint.requested.items()]
-        params[at.N_TAKEN] = _put(params, at.TAKEN, taken)
-        params[at.CPU], params[at.MEMORY] = footprint.nonzero
+            even = [n for name, request in sought.even.resources for n in (item(name), request)]
+            cells[at.N_EVEN] = _put(cells, at.EVEN, 2, even)
+            cells[at.EVEN_WEIGHT] = sought.even_weight
+        taken = [n for name, amount in footprint.requested.items() for n in (item(name), amount)]
+        cells[at.N_TAKEN] = _put(cells, at.TAKEN, 2, taken)
+        cells[at.CPU], cells[at.MEMORY] = footprint.nonzero
+
+    def _item(self, resource: str) -> int:
+        place = self._items.get(resource)
+        if place is None:
+            place = self._items[resource] = self._snapshot.nodes.item(resource)
+        return place
 
     # Rules about nodes.
 
@@ -420,11 +435,11 @@ def _only(before: P | None, part: P, n_amounts: int) -> P:
     return part
 
 
-def _put(params: at.Ints, first: int, values: Sequence[tuple[int, ...]]) -> int:
-    """Write tuples one after the other; how many there are."""
-    flat = [number for numbers in values for number in numbers]
-    params[first : first + len(flat)] = flat
-    return len(values)
+def _put(cells: memoryview[int], first: int, width: int, numbers: Sequence[int]) -> int:
+    """Write groups of `width` numbers one after the other; how many groups there are."""
+    for place, number in enumerate(numbers, first):
+        cells[place] = number
+    return len(numbers) // width
 
 
 def _source(used: Used) -> int:

@@ -62,8 +62,8 @@ class Sheets:
         """A class; returns its number."""
         number = self.n_classes
         self.n_classes += 1
-        self.classes = grown(self.classes, (self.n_classes, at.N_COLUMNS))
-        self.classes[number] = 0
+        if number == self.classes.shape[0]:
+            self.classes = grown(self.classes, (self.n_classes, at.N_COLUMNS))
         self.classes[number, at.SEEN] = -1
         self._effects.append([])
         self._board = None
