@@ -69,7 +69,7 @@ def default_requirements(pod: Pod, world: World) -> Requirements:
     labels = services_of(world).labels_for(pod)
     owner = pod.controller
     if owner is None:
-        return _wanted(labels)
+        return _wanted(labels) if labels else ()
     kind, key = (owner.api_version, owner.kind), f"{pod.namespace}/{owner.name}"
     if kind == ("v1", "ReplicationController"):
         controller = world.find(ReplicationController, key)

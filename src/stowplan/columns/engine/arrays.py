@@ -145,7 +145,7 @@ class Grouping(NamedTuple):
 class Scratch(NamedTuple):
     """Working memory of one choice. by_group: int64 (5, n_groups_max). by_term: int64 (1,
     n_terms + 1). weights: float64 (n_terms + 1,). stamps: int64 (n_values_max + 3,). stack:
-    int64 (64,). leaves: int32 (n_nodes,).
+    int64 (64,). even: float64 (n_nodes,). leaves: int32 (n_nodes,).
     """
 
     by_group: Ints
@@ -153,4 +153,5 @@ class Scratch(NamedTuple):
     weights: NDArray[np.float64]
     stamps: Ints
     stack: Ints
+    even: NDArray[np.float64]
     leaves: Codes

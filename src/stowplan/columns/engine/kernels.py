@@ -32,7 +32,7 @@ jit = numba.njit(  # type: ignore[call-overload]
 )
 
 # What stands where in the arrays is compiled in, and the cache on disk is true for this file alone.
-ARRAYS = "77e3cdcf18489dabb5cf912c7717e1f0248444f1eea1c1d6c0e4260be838f08c"
+ARRAYS = "ed5a24e4c0e90c3797ad4cee4ecdd4a8a9b61d7147c6746a644313f73f374da5"
 
 NOWHERE = -1
 
@@ -249,18 +249,20 @@ def clear(c, tree, classes, groups, trees):
 @jit
 def build(
     c, classes, allocatable, requested, nonzero, pod_count, passes, points, raw, terms, counts,
-    codes, groups, places, trees, leaves,
+    codes, groups, places, trees, even, leaves,
 ):  # fmt: skip
     """Evaluate every row for class `c`."""
     layout, static, tree = classes[c, at.LAYOUT], classes[c, at.STATIC], classes[c, at.TREE]
     clear(c, tree, classes, groups, trees)
-    if asks_plainly(c, classes) and fill_plain(
-        c, classes, allocatable, requested, nonzero, pod_count, passes, points, leaves
-    ):
-        for row in range(leaves.shape[0]):
-            trees[tree, places[layout, at.LEAF, row]] = leaves[row]
-        mend_all(c, tree, classes, groups, trees)
-        return
+    if asks_plainly(c, classes):
+        note_evenness(c, 0, leaves.shape[0], classes, allocatable, requested, even)
+        if fill_plain(
+            c, classes, allocatable, requested, nonzero, pod_count, passes, points, even, leaves
+        ):
+            for row in range(leaves.shape[0]):
+                trees[tree, places[layout, at.LEAF, row]] = leaves[row]
+            mend_all(c, tree, classes, groups, trees)
+            return
     n_normalised = classes[c, at.N_NORMALISED]
     n_nodes = places.shape[2]
     # The first time round, raw scores are counted; only then can they be normalised.
@@ -287,13 +289,15 @@ def build(
 
 
 @jit
-def fill_plain(c, classes, allocatable, requested, nonzero, pod_count, passes, points, leaves):
+def fill_plain(
+    c, classes, allocatable, requested, nonzero, pod_count, passes, points, even, leaves
+):  # fmt: skip
     """The points of every row, NOWHERE where it will not do, into `leaves`: int32 (n_nodes,). For
     a class that asks plainly. False, and `leaves` undefined, where the short cuts taken here would
     not be exact: a node that lacks cpu or memory, or has more than 2**46 of it.
 
     Three loops without branches, each over few enough arrays for a compiler to do several rows at
-    once: a third of the time of one loop that leaves early.
+    once: a third of the time of one loop that leaves early. even: see `note_evenness`.
     """
     cpu, memory = classes[c, at.USED], classes[c, at.USED + 4]
     mark_room(
@@ -307,9 +311,21 @@ def fill_plain(c, classes, allocatable, requested, nonzero, pod_count, passes, p
     if is_exact:
         add_evenness(
             classes[c, at.STATIC], cpu, memory, classes[c, at.EVEN + 1], classes[c, at.EVEN + 3],
-            classes[c, at.EVEN_WEIGHT], allocatable, requested, points, leaves,
+            classes[c, at.EVEN_WEIGHT], allocatable, requested, points, even, leaves,
         )  # fmt: skip
     return is_exact
+
+
+@jit
+def note_evenness(c, first, end, classes, allocatable, requested, even):
+    """`evenness` of rows as they are, for classes that ask plainly; the same for all of them."""
+    cpu, memory = classes[c, at.USED], classes[c, at.USED + 4]
+    for row in range(first, end):
+        now = min(np.float64(requested[cpu, row]) / np.float64(max(allocatable[cpu, row], 1)), 1.0)
+        now -= min(
+            np.float64(requested[memory, row]) / np.float64(max(allocatable[memory, row], 1)), 1.0
+        )
+        even[row] = np.floor((1 - abs(now / 2)) * 100)
 
 
 @jit
@@ -347,21 +363,19 @@ def add_use(cpu, memory, cpu_filled, memory_filled, weight, allocatable, nonzero
 
 @jit
 def add_evenness(
-    static, cpu, memory, cpu_asked, memory_asked, weight, allocatable, requested, points, leaves
+    static, cpu, memory, cpu_asked, memory_asked, weight, allocatable, requested, points, even,
+    leaves,
 ):  # fmt: skip
     """What evenness adds, weighed, and what rules about nodes say, in doubles; see `fill_plain`."""
     for row in range(leaves.shape[0]):
         cpu_whole, memory_whole = (
             np.float64(allocatable[cpu, row]), np.float64(allocatable[memory, row])
         )  # fmt: skip
-        cpu_taken, memory_taken = requested[cpu, row], requested[memory, row]
-        before = min(np.float64(cpu_taken) / cpu_whole, 1.0)
-        before -= min(np.float64(memory_taken) / memory_whole, 1.0)
-        after = min(np.float64(cpu_taken + cpu_asked) / cpu_whole, 1.0)
-        after -= min(np.float64(memory_taken + memory_asked) / memory_whole, 1.0)
-        better = np.floor((1 - abs(after / 2)) * 100) - np.floor((1 - abs(before / 2)) * 100)
-        even = weight * (50.0 + np.floor((50.0 + better) * 0.5))
-        now = leaves[row] + np.int32(even) + np.int32(points[static, row])
+        after = min(np.float64(requested[cpu, row] + cpu_asked) / cpu_whole, 1.0)
+        after -= min(np.float64(requested[memory, row] + memory_asked) / memory_whole, 1.0)
+        better = np.floor((1 - abs(after / 2)) * 100) - even[row]
+        added = weight * (50.0 + np.floor((50.0 + better) * 0.5))
+        now = leaves[row] + np.int32(added) + np.int32(points[static, row])
         leaves[row] = now if leaves[row] >= 0 else NOWHERE
 
 
@@ -449,7 +463,7 @@ def set_leaf(c, row, value, classes, groups, places, trees):
 @jit
 def catch_up(
     c, n_log, classes, allocatable, requested, nonzero, pod_count, passes, points, raw, terms,
-    counts, codes, groups, places, trees, leaves, log,
+    counts, codes, groups, places, trees, even, leaves, log,
 ):  # fmt: skip
     """Make the tree of class `c` true for everything that is in the log."""
     seen, layout, tree = classes[c, at.SEEN], classes[c, at.LAYOUT], classes[c, at.TREE]
@@ -474,7 +488,7 @@ def catch_up(
     if not is_true:
         build(
             c, classes, allocatable, requested, nonzero, pod_count, passes, points, raw, terms,
-            counts, codes, groups, places, trees, leaves,
+            counts, codes, groups, places, trees, even, leaves,
         )  # fmt: skip
 
 
@@ -840,19 +854,23 @@ def run(columns, rules, grouping, scratch, heads, draws, rows, n_log):
     (classes, passes, points, raw, terms, counts, present, codes, masks, behind, logs,
      first_effect, effects) = rules  # fmt: skip
     groups, values, places, rows_of, trees, log = grouping
-    by_group, by_term, weights, stamps, stack, leaves = scratch
-    has_draw = draws.shape[0] > 0
+    by_group, by_term, weights, stamps, stack, even, leaves = scratch
+    has_draw, noted = draws.shape[0] > 0, np.int64(NOWHERE)
     for i in range(heads.shape[0]):
         c = heads[i]
+        is_plainly_asked = is_flat(c, classes)
+        if is_plainly_asked and noted < 0:
+            noted = c
+            note_evenness(c, 0, leaves.shape[0], classes, allocatable, requested, even)
         draw = draws[i] if has_draw else np.uint64(0)
-        if is_flat(c, classes) and fill_plain(
-            c, classes, allocatable, requested, nonzero, pod_count, passes, points, leaves
+        if is_plainly_asked and fill_plain(
+            c, classes, allocatable, requested, nonzero, pod_count, passes, points, even, leaves
         ):
             row = flat_row(has_draw, draw, rank, leaves)
         else:
             catch_up(
                 c, n_log, classes, allocatable, requested, nonzero, pod_count, passes, points, raw,
-                terms, counts, codes, groups, places, trees, leaves, log,
+                terms, counts, codes, groups, places, trees, even, leaves, log,
             )  # fmt: skip
             row = tree_row(
                 c, has_draw, draw, allocatable, requested, nonzero, points, raw, classes, terms,
@@ -866,6 +884,8 @@ def run(columns, rules, grouping, scratch, heads, draws, rows, n_log):
             c, row, classes, requested, nonzero, pod_count, terms, counts, codes, masks,
             first_effect, effects,
         )  # fmt: skip
+        if noted >= 0:
+            note_evenness(noted, row, row + 1, classes, allocatable, requested, even)
         log[n_log] = row
         n_log += 1
         if behind[row] == 1:

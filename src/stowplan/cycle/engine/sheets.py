@@ -244,6 +244,7 @@ class Sheets:
             weights=np.zeros(self.n_terms + 1, dtype=np.float64),
             stamps=np.zeros(n_values + 3, dtype=np.int64),
             stack=np.zeros(64, dtype=np.int64),
+            even=np.zeros(self._nodes.n_nodes, dtype=np.float64),
             leaves=np.zeros(self._nodes.n_nodes, dtype=np.int32),
         )
 
