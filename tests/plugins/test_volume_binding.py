@@ -9,20 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.columns import NodeTable, Rows
-from stowplan.framework import ConfigError, CycleState
+from stowplan.framework import ConfigError, CycleState, World
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim
 from stowplan.plugins import volume_binding, volume_search
 from stowplan.plugins.utilization_shape import UtilizationShapePoint
 from stowplan.plugins.volume_binding import REASONS, VolumeBinding, VolumeBindingArgs
+from stowplan.plugins.volume_index import VolumeIndex
 from stowplan.plugins.volume_matching import Candidates, candidates
 from stowplan.plugins.volume_search import (
     NO_SPACE,
     NO_VOLUME,
     NODE_CONFLICT,
     VOLUME_MISSING,
-    Bools,
     Ints,
     VolumeSearch,
 )
@@ -316,8 +316,12 @@ class TakesAVolumeTwice(VolumeSearch):
 class IgnoresMigration(VolumeSearch):
     """Wrong: the column walk reads in-tree volumes the same way on every node."""
 
-    def _migrated_column(self, plugin: str, nodes: NodeTable) -> Bools:
-        return np.zeros(nodes.n_nodes, dtype=np.bool_)
+    def _bound_column(self, nodes: NodeTable, rows: Rows) -> Ints:
+        nothing, right = World(), self._index
+        self._index = VolumeIndex(nothing)
+        codes = super()._bound_column(nodes, rows)
+        self._index = right
+        return codes
 
 
 class ReachesNamedVolumesAnywhere(VolumeSearch):

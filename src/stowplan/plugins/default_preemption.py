@@ -36,6 +36,7 @@ from stowplan.framework.review import Candidate, Review
 from stowplan.objects.pod import Pod
 from stowplan.objects.workload import PodDisruptionBudget
 from stowplan.plugins.preemption_arithmetic import Arithmetic
+from stowplan.plugins.preemption_gangs import Gangs
 from stowplan.plugins.preemption_kept import KeptDryRuns
 from stowplan.plugins.preemption_pods import RankedPods
 from stowplan.plugins.preemption_runs import NO_VICTIMS, DryRuns, PreemptionReport, costs_of
@@ -54,6 +55,7 @@ TERMINATING = "not eligible due to a terminating pod on the nominated node."
 RUNNING = unresolvable("waiting for the preemption for this pod to be finished")
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 NO_CANDIDATE = "no candidate node for preemption"
+BREAKS_GANGS = "pods that are needed by their gangs would have to go"
 MESSAGE_PREFIX = "preemption: "
 
 PERCENTAGE_DEFAULT = 10
@@ -143,6 +145,11 @@ class DefaultPreemption:
         helped = runs.candidates_in(tried)
         if helped.shape[0] == 0:
             return self._no_help(runs, tried, snapshot)
+        gangs = Gangs(pod, snapshot)
+        if gangs:
+            all_helped, helped = helped, _without_breaks(gangs, runs, helped, snapshot)
+            if helped.shape[0] == 0:
+                return self._among_gangs(gangs, runs, all_helped, pod, snapshot, state)
         if review is not None:
             names, rank = snapshot.nodes.names, snapshot.nodes.rank
             rows = helped[np.argsort(rank[helped])]
@@ -153,6 +160,41 @@ class DefaultPreemption:
         row = int(best[np.argmin(snapshot.nodes.rank[best])])
         chosen = runs.candidate_of(row, snapshot.nodes.names[row])
         return PostFilterResult(OK, chosen.node_name, chosen.victims)
+
+    def _among_gangs(
+        self,
+        gangs: Gangs,
+        runs: DryRuns,
+        rows: Ints,
+        pod: Pod,
+        snapshot: Snapshot,
+        state: CycleState,
+    ) -> PostFilterResult:
+        """The best node where every choice breaks some gang up: others go in place of its pods, or
+        if that does not help all of its pods do.
+
+        rows: the candidates.
+        Differs: the original does not know of gangs, and evicts any pod of lower priority.
+        """
+        names, rank = snapshot.nodes.names, snapshot.nodes.rank
+        budgets = list(snapshot.world.all(PodDisruptionBudget))
+        spared, whole = [], []
+        for row in rows.tolist():
+            candidate = runs.candidate_of(row, names[row])
+            keep = gangs.spared(gangs.broken(candidate))
+            trial = Trial(pod, snapshot, state, self.handle.framework, budgets, keep)
+            found = trial.at(row)
+            if isinstance(found, Candidate) and not gangs.broken(found):
+                spared.append(((*costs_of(found), int(rank[row])), found))
+            all_of_it = gangs.whole(candidate)
+            if all_of_it is not None:
+                n_more = len(all_of_it.victims) - len(candidate.victims)
+                whole.append(((n_more, *costs_of(candidate), int(rank[row])), all_of_it))
+        chosen = spared or whole
+        if not chosen:
+            return PostFilterResult(unschedulable(MESSAGE_PREFIX + BREAKS_GANGS), nominated_node="")
+        best = min(chosen, key=lambda one: one[0])[1]
+        return PostFilterResult(OK, best.node_name, best.victims)
 
     def _reviewed(
         self, answer: tuple[Candidate, ...] | Status, snapshot: Snapshot
@@ -240,6 +282,17 @@ class DefaultPreemption:
             kept.runs.put(row, trial.by_room_at(row))
         kept.settle(stale, own)
         return kept.runs
+
+
+def _without_breaks(gangs: Gangs, runs: DryRuns, rows: Ints, snapshot: Snapshot) -> Ints:
+    """int64: those of `rows`, all of them candidates, that leave every gang as many as it needs."""
+    names = snapshot.nodes.names
+    with_members = np.isin(rows, gangs.rows())
+    safe = ~with_members
+    for place in np.flatnonzero(with_members).tolist():
+        row = int(rows[place])
+        safe[place] = not gangs.broken(runs.candidate_of(row, names[row]))
+    return rows[safe]
 
 
 def ineligible(pod: Pod, snapshot: Snapshot, diagnosis: Diagnosis) -> str:

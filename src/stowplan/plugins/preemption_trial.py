@@ -46,7 +46,9 @@ class Trial:
         state: CycleState,
         framework: Framework,
         budgets: Sequence[PodDisruptionBudget],
+        spared: frozenset[str] = frozenset(),
     ) -> None:
+        """spared: uids of pods that must not go."""
         self.pod = pod
         self.snapshot = snapshot
         self.state = state
@@ -59,6 +61,7 @@ class Trial:
         self._minds_ports = NodePorts in kinds
         self._framework = framework
         self._budgets = budgets
+        self._spared = spared
 
     def is_by_room(self, rows: Ints) -> NDArray[np.bool_]:
         """bool (n_rows,): rows where pods matter by what they request only."""
@@ -80,7 +83,11 @@ class Trial:
         """The smallest set of victims on a row, or why there is none."""
         pod, state, framework = self.pod, self.state.clone(), self._framework
         node = self.snapshot.nodes.info(row).copy()
-        evictable = [info for info in node.pods if info.pod.priority < pod.priority]
+        evictable = [
+            info
+            for info in node.pods
+            if info.pod.priority < pod.priority and info.uid not in self._spared
+        ]
         if not evictable:
             return NO_VICTIMS
         for info in evictable:

@@ -10,6 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, ref
 
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.columns import NodeTable
 from stowplan.framework import World
 from stowplan.objects.meta import Object
 from stowplan.objects.storage import (
@@ -66,6 +70,8 @@ class VolumeIndex:
         self._objects: dict[type[Object], Sequence[Object]] = {}
         self._seen: set[type[Object]] = set()
         self._parts: dict[str, tuple[Sequence[Object], Any]] = {}
+        self._migrated: dict[str, NDArray[np.bool_]] = {}
+        self._migrated_for: tuple[NodeTable | None, Mapping[str, Sequence[str]], int] = None, {}, -1
 
     def all(self, kind: type[T]) -> Sequence[T]:
         """Every object of a kind, in order of arrival; the same list until one has changed."""
@@ -112,6 +118,20 @@ class VolumeIndex:
     def migrating(self) -> Mapping[str, Sequence[str]]:
         """In-tree plugin -> the nodes on which a CSI driver took it over."""
         return self.part("migrating", CSINode, _migrating)
+
+    def migrated_column(self, plugin: str, nodes: NodeTable) -> NDArray[np.bool_]:
+        """bool (n_nodes,): the rows of nodes on which a CSI driver took an in-tree plugin over;
+        read only, since it is kept until a node or a CSINode changes."""
+        migrating, made_for = self.migrating, self._migrated_for
+        if made_for[0] is not nodes or made_for[1] is not migrating or made_for[2] != nodes.shape:
+            self._migrated_for = nodes, migrating, nodes.shape
+            self._migrated.clear()
+        column = self._migrated.get(plugin)
+        if column is None:
+            rows = [nodes.row(name) for name in migrating.get(plugin, ())]
+            column = self._migrated[plugin] = np.zeros(nodes.n_nodes, dtype=np.bool_)
+            column[[row for row in rows if row >= 0]] = True
+        return column
 
     @property
     def limits(self) -> Mapping[str, Mapping[str, int]]:

@@ -301,7 +301,7 @@ class VolumeSearch:
                 codes[codes == 0] = VOLUME_MISSING
                 break
             reached = reach_column(volume.reach, nodes, rows)
-            is_migrated = self._migrated_column(volume.plugin, nodes)[rows]
+            is_migrated = self._index.migrated_column(volume.plugin, nodes)[rows]
             if is_migrated.any():
                 if volume.fault:
                     codes[is_migrated & (codes == 0)] = self._fault_code(volume.fault)
@@ -309,15 +309,6 @@ class VolumeSearch:
                 reached = np.where(is_migrated, there, reached)
             codes[~reached & (codes == 0)] = NODE_CONFLICT
         return codes
-
-    def _migrated_column(self, plugin: str, nodes: NodeTable) -> Bools:
-        """bool (n_nodes,): where a CSI driver took the plugin over."""
-        is_migrated = np.zeros(nodes.n_nodes, dtype=np.bool_)
-        found = (
-            [nodes.row(name) for name in self._index.migrating.get(plugin, ())] if plugin else []
-        )
-        is_migrated[[row for row in found if row >= 0]] = True
-        return is_migrated
 
     def _fault_code(self, fault: str) -> int:
         if fault not in self.faults:
