@@ -50,6 +50,52 @@ def configured(recording: Tree) -> str:
     return re.sub(r'"<(ca|otherca|cli)-(crt|key)>"', '"AAAA"', text)
 
 
+NOT_OFFERED = "an extender returns whole nodes that it was not offered"
+BOUND_ALL_THE_SAME = "an extender has bound a pod and said that it could not"
+
+
+def deliberate(recording: Tree) -> str:
+    """Which of our deliberate differences a conversation runs into, "" for none.
+
+    That is told by what was said, not by the name of the scenario: each difference is a rule.
+    """
+    bindings: dict[str, bool] = {}
+    for exchange in recording["exchanges"]:
+        if exchange["from"] != "scheduler" or exchange["to"] == "apiserver":
+            continue
+        asked = exchange.get("request", {}).get("body") or {}
+        response = exchange.get("response") or {}
+        said = response.get("body")
+        if "PodName" in asked:
+            is_whole = "end" not in exchange and "stalled_after" not in response
+            is_good = isinstance(said, dict) and not said.get("Error") and "$text" not in said
+            is_bound = response.get("status") == 200 and is_whole and is_good
+            bindings[asked["PodName"]] = is_bound
+        elif "NodeNames" in asked and isinstance(said, dict) and _strangers(asked, said):
+            return NOT_OFFERED
+    ours = {write[1] for write in recorded_writes(recording) if write[0] == "bind"}
+    nodes = {name: pod[0] for name, pod in recorded_pods(recording).items()}
+    for name, is_done in bindings.items():
+        if not is_done and nodes.get(name) and name not in ours:
+            return BOUND_ALL_THE_SAME
+    return ""
+
+
+def _strangers(asked: Tree, said: Tree) -> set[str]:
+    """The nodes that an answer returns whole without having been offered them."""
+    offered = set(asked["NodeNames"] or ())
+    offered |= {_name_of(node) for node in (asked["Nodes"] or {}).get("items") or ()}
+    returned = next((value for key, value in said.items() if key.lower() == "nodes"), None)
+    if not isinstance(returned, dict):
+        return set()
+    return {_name_of(node) for node in returned.get("items") or ()} - offered
+
+
+def _name_of(node: Any) -> str:
+    meta = node.get("metadata") if isinstance(node, dict) else None
+    return str(meta.get("name", "")) if isinstance(meta, dict) else ""
+
+
 class Different(AssertionError):
     """The machine did something else than kube-scheduler."""
 

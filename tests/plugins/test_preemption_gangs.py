@@ -123,6 +123,6 @@ def test_a_gang_is_left_whole_enough_or_goes_whole(
 def test_wrong_any_pod_of_lower_priority_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: as kube-scheduler, which does not know of gangs."""
     monkeypatch.setattr(Gangs, "__bool__", lambda self: False)
+    wall = [("n2", "", 200), ("n3", "", 200)]
     with pytest.raises(AssertionError, match="left of"):
-        wall = [("n2", "", 200), ("n3", "", 200)]
         check([("n1", "g", 0), ("n1", "g", 0), ("n2", "g", 0), *wall], 3)

@@ -232,6 +232,7 @@ def test_binding_takes_its_course() -> None:
     [
         (volume("p", "local", phase="Released"), 'ClaimRef got reset for pv "p"'),
         (volume("p", "local", of="c", affinity=within(ZONE, "b")), f'pv "p" {OUT_OF_REACH}'),
+        (claim("c", "local", volume="z"), 'pvc "c" is bound to pv "z"'),
         (claim("d"), 'selectedNode annotation reset for PVC "d"'),
         (claim("d", annotations={"other": "x"}), 'provisioning failed for PVC "d"'),
         (claim("d", annotations={SELECTED: "n2"}), 'provisioning failed for PVC "d"'),

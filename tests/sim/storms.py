@@ -1,6 +1,8 @@
-"""Storms with plugins that pause, reserve and refuse, and some with a whole crew of such.
+"""Storms with plugins that pause, reserve and refuse, some with a whole crew of such, and some with
+extenders.
 
-Run: python -m tests.sim.storms [--manned] [--story] [--wrong] SEED... and read what became of each;
+Run: python -m tests.sim.storms [--manned] [--extended] [--story] [--wrong] SEED... and read what
+became of each;
 with --story, all that happened in it; with --wrong, parked pods that an event may help come in the
 order of a set.
 """
@@ -8,23 +10,29 @@ order of a set.
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any
 
 from stowplan.assembly.build import configuration_of, machine_for
+from stowplan.assembly.extenders import extenders_of
 from stowplan.config import Configuration
 from stowplan.framework import OK, Handle, PermitWait, Registry, Status
 from stowplan.framework.clusterevents import STORAGE_CLASS, Action, EventWithHint, on
 from stowplan.messages import events as happened
+from stowplan.messages.effects import CallExtender
 from stowplan.objects.meta import ObjectMeta
+from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.storage import StorageClass
 from stowplan.queue import QueueEntry, QueueOptions
 from stowplan.queue.parked import Parked
 from stowplan.scheduler import Machine, MachineOptions
 from stowplan.sim.agenda import SECOND
+from stowplan.sim.desk import Said
+from stowplan.sim.extenders import Extenders
 from stowplan.sim.sea import Happening, Sea
 from stowplan.sim.storm import Kit, Storm, told, weathered
 from stowplan.sim.world import World
@@ -85,8 +93,78 @@ CREW = (Tide, *(one for one in scenarios.CREW.values() if one.name != "Loadmaste
 BINDERS = ("Saboteur", "Pilot", "DefaultBinder")
 
 
+# Extenders: one that has to be heard, and one that may be passed over.
+
+HARBOUR = {
+    "urlPrefix": "http://harbour",
+    "filterVerb": "filter",
+    "prioritizeVerb": "prioritize",
+    "preemptVerb": "preempt",
+    "weight": 2,
+    "httpTimeout": "3s",
+    "nodeCacheCapable": True,
+}
+PILOT = {
+    "urlPrefix": "http://pilot",
+    "filterVerb": "filter",
+    "preemptVerb": "preempt",
+    "httpTimeout": "1s",
+    "ignorable": True,
+}
+BINDS = {"bindVerb": "bind"}
+EXTENDERS: tuple[tuple[dict[str, Any], ...], ...] = (
+    (PILOT, HARBOUR | BINDS),
+    (HARBOUR, PILOT | BINDS),
+    (HARBOUR, PILOT),
+)
+DEEP, LONG = "deep", "long"
+
+
+def harbour_bars(pod: Pod, node: str) -> bool:
+    return DEEP in pod.labels and node == "n0"
+
+
+def pilot_bars(pod: Pod, node: str) -> bool:
+    return LONG in pod.labels and node == "n1"
+
+
+class Harbour:
+    """Keeps deep pods from the first node, at all times."""
+
+    url = "http://harbour"
+
+    def filter(self, pod: Pod, node: Node) -> bool | str:
+        return not harbour_bars(pod, node.name) or "too shallow"
+
+    def prioritize(self, node: Node) -> int:
+        return int(node.name[1:]) * 3
+
+    def preempt(self, pod: Pod, node: Node) -> bool:
+        return not harbour_bars(pod, node.name)
+
+
+class Pilot:
+    """Keeps long pods from the second node, where it is heard."""
+
+    url = "http://pilot"
+
+    def filter(self, pod: Pod, node: Node) -> bool:
+        return not pilot_bars(pod, node.name)
+
+    def preempt(self, pod: Pod, node: Node) -> bool:
+        return not pilot_bars(pod, node.name)
+
+
+def answering(world: World, seed: int) -> Callable[[CallExtender], Said]:
+    """Extenders that take no time, little, or sometimes more than they have."""
+    takes_s = (0.0, 0.05, 0.9)[seed // 3 % 3]
+    classes = [type(one.__name__, (one,), {"simulated_s": takes_s}) for one in (Harbour, Pilot)]
+    asked, _ = configured(Tide, extenders=seed % 3)
+    return Extenders(world, extenders_of(asked), classes).answer
+
+
 @cache
-def configured(*plugins: type[Any]) -> tuple[Configuration, Registry]:
+def configured(*plugins: type[Any], extenders: int | None = None) -> tuple[Configuration, Registry]:
     names = [{"name": name} for name in (*PLUGINS, *(plugin.name for plugin in plugins))]
     off = [{"name": "*"}]
     points: dict[str, Any] = {"multiPoint": {"disabled": off, "enabled": names}}
@@ -96,6 +174,7 @@ def configured(*plugins: type[Any]) -> tuple[Configuration, Registry]:
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
         "profiles": [{"plugins": points}],
+        "extenders": [] if extenders is None else EXTENDERS[extenders],
     }
     return configuration_of(json.dumps(tree), "storms", plugins)
 
@@ -110,6 +189,13 @@ def manned(seed: int, leads: bool, term: int) -> Machine:
     configuration, registry = configured(*CREW)
     queue = QueueOptions(hints=seed % 4 > 0)
     options = MachineOptions(queue=queue, leads=leads, term=term)
+    return machine_for(configuration, registry, options=options)
+
+
+def extended(seed: int, leads: bool, term: int) -> Machine:
+    """With extenders; in every second one several attempts may wait for them."""
+    configuration, registry = configured(Tide, extenders=seed % 3)
+    options = MachineOptions(leads=leads, term=term, extender_waits_max=1 + seed % 2 * 2)
     return machine_for(configuration, registry, options=options)
 
 
@@ -136,7 +222,7 @@ def waits(pod: Pod) -> bool:
     return bool(PAUSES & set(pod.labels))
 
 
-def waits_for_water(pod: Pod, world: World) -> bool:
+def waits_for_water(pod: Pod, world: World, note: str) -> bool:
     return TIDE in pod.labels and not is_high(world.objects.get((StorageClass, TIDE)))
 
 
@@ -192,6 +278,27 @@ MANNED = Kit(
 )
 
 
+WORDS = re.compile(r"preemption: (?!0/|not eligible)")
+
+
+def has_not_been_told(pod: Pod, world: World, note: str) -> bool:
+    """An extender that fails when it is asked about evictions leaves the pod to wait for an event
+    of those that refused it, as in the original."""
+    return bool(WORDS.search(note)) or waits_for_water(pod, world, note)
+
+
+EXTENDED = Kit(
+    extended,
+    waits=lambda pod: TIDE in pod.labels,
+    held=has_not_been_told,
+    labels=((TIDE, "yes"), (DEEP, "yes"), (DEEP, "yes"), (LONG, "yes"), (LONG, "yes")),
+    more=tides,
+    extender=answering,
+    bars=lambda pod, node: harbour_bars(pod, node) or pilot_bars(pod, node),
+    minds=harbour_bars,
+)
+
+
 def in_order_of_a_set(self: Parked, plugins: Iterable[str]) -> list[QueueEntry]:
     """The wrong variant of Parked.refused_by."""
     keys = {key for plugin in plugins for key in self._by_plugin.get(plugin, {})}
@@ -207,7 +314,11 @@ def story(seed: int, kit: Kit) -> str:
 
 def main(*arguments: str) -> None:
     """Print what became of the seeds."""
-    kit = MANNED if "--manned" in arguments else KIT
+    kit = KIT
+    if "--manned" in arguments:
+        kit = MANNED
+    elif "--extended" in arguments:
+        kit = EXTENDED
     if "--wrong" in arguments:
         Parked.refused_by = in_order_of_a_set  # type: ignore[method-assign]
     for seed in (int(text) for text in arguments if text.isdecimal()):

@@ -259,12 +259,13 @@ def test_nobody_leaves_a_fill() -> None:
     assert [place.node for place in filled.placements] == ["n0", ""]
 
 
-def test_a_replay_in_which_nobody_leaves_is_a_fill(tmp_path: Path) -> None:
-    """So close together that no refused pod is tried again meanwhile: each attempt draws a tie."""
+@pytest.mark.parametrize("speedup", [1, 95, 10_000])
+def test_a_replay_in_which_nobody_leaves_is_a_fill(tmp_path: Path, speedup: float) -> None:
+    """However often those that are refused are tried again meanwhile."""
     (tmp_path / "nodes.csv").write_text(trace.nodes(12))
     (tmp_path / "pods.csv").write_text(trace.pods(150))
     filled = simulate(tmp_path, seed=2)
-    result = simulate(tmp_path, seed=2, replay=ReplayOptions(speedup=10_000, departures=False))
+    result = simulate(tmp_path, seed=2, replay=ReplayOptions(speedup=speedup, departures=False))
     assert 0 < filled.summary["placed"] < 150
     assert [p.node for p in result.placements] == [p.node for p in filled.placements]
 
@@ -277,7 +278,7 @@ def test_the_real_trace_filled_and_replayed() -> None:
     paths = [folder / "openb_node_list_gpu_node.csv", folder / "openb_pod_list_default.csv"]
     filled = simulate(paths)
     assert [p.node for p in filled.placements] == direct(read_cluster(paths))
-    result = simulate(paths, replay=ReplayOptions(speedup=50_000, departures=False, until_s=290))
+    result = simulate(paths, replay=ReplayOptions(speedup=5000, departures=False))
     assert [p.node for p in result.placements] == [p.node for p in filled.placements]
 
 
@@ -292,6 +293,22 @@ def test_the_real_trace_compressed() -> None:
     assert summary["makespan_s"] > 140 * 86_400
 
 
+@pytest.mark.slow
+def test_the_real_trace_in_its_own_time(tmp_path: Path) -> None:
+    """149 days on ten nodes of 8 GPUs."""
+    folder = trace.real()
+    if folder is None:
+        pytest.skip("STOWPLAN_TRACES names no folder with openb")
+    ten = tmp_path / "ten.csv"
+    lines = [f"node-{index},96000,393216,8,G2" for index in range(10)]
+    ten.write_text("\n".join((trace.NODE_HEADER, *lines, "")))
+    options = ReplayOptions()
+    result = simulate([ten, folder / "openb_pod_list_default.csv"], replay=options)
+    assert result.summary["placed"] == 8147
+    assert result.summary["over_time"]["utilisation"]["nvidia.com/gpu"]["peak"] == 1
+    assert result.summary["makespan_s"] > 149 * 86_400
+
+
 # What cannot be used.
 
 
@@ -301,3 +318,19 @@ def test_a_run_time_that_is_none(runs: str) -> None:
     pod = replace(pod, metadata=replace(pod.metadata, annotations={RUN_ANNOTATION: runs}))
     with pytest.raises(InputError, match=r"pod default/p: .*run-seconds.*wanted seconds from 0"):
         run(small(pod))
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (ReplayOptions(speedup=0), "replay: speedup: got 0, wanted a number above 0"),
+        (ReplayOptions(speedup=float("nan")), "speedup: got nan"),
+        (ReplayOptions(until_s=-1), "until_s: got -1"),
+        (ReplayOptions(sample_s=0), "sample_s: got 0"),
+        (ReplayOptions(churn=Churn(0, 5)), r"churn\.up_s: got 0"),
+        (ReplayOptions(pace=Pace(bind_s=-1)), r"pace\.bind_s: got -1, wanted seconds, 0 or more"),
+    ],
+)
+def test_options_that_are_none(options: ReplayOptions, text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        run(small(timed("p", 0)), options)

@@ -5,20 +5,25 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from stowplan.cache import Cache
+from stowplan.cycle.extending import PodConsultation
+from stowplan.framework.status import error
 from stowplan.messages.events import PodRead
 from stowplan.objects.pod import Pod
 from stowplan.queue.inflight import InFlight
 from stowplan.scheduler.binding import Bindings
-from stowplan.scheduler.journey import Stage
-from stowplan.sim.faults import Fault, shrunk
-from stowplan.sim.storm import Failure, first_failure, weathered
-from tests.sim.storms import KIT, MANNED
+from stowplan.scheduler.calls import Calls
+from stowplan.scheduler.journey import Journey, Stage
+from stowplan.sim.faults import CALLS, Fault, shrunk
+from stowplan.sim.storm import Failure, Kit, Storm, first_failure, weathered
+from tests.sim.storms import EXTENDED, KIT, MANNED
 from tests.soak import examples
 
 N_PARTS = 20
@@ -46,10 +51,21 @@ def test_a_thousand_storms(number: int) -> None:
         (3575, "no victim is evicted whose own binding has failed"),
         (12625, "nor one that is bound elsewhere meanwhile"),
         (16259, "nor one that is pending again"),
+        (2002214, "a nomination that is being cleared is announced anew"),
+        (3015598, "a preemptor is woken when its victim has lost its room before it is answered"),
     ],
 )
 def test_a_storm_that_once_found_something(seed: int, what: str) -> None:
     failure = first_failure(range(seed, seed + 1), KIT)
+    assert failure is None, f"{what}: {failure}"
+
+
+@pytest.mark.parametrize(
+    ("seed", "what"),
+    [(1503, "no victim is evicted that has ended while extenders were asked")],
+)
+def test_a_storm_with_extenders_that_once_found_something(seed: int, what: str) -> None:
+    failure = first_failure(range(seed, seed + 1), EXTENDED)
     assert failure is None, f"{what}: {failure}"
 
 
@@ -74,11 +90,81 @@ def test_ten_thousand_storms_with_a_crew(number: int) -> None:
     assert failure is None, str(failure)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(4))
+def test_storms_with_extenders(number: int) -> None:
+    failure = first_failure(part(number), EXTENDED)
+    assert failure is None, str(failure)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("number", range(20))
+def test_twenty_thousand_storms_with_extenders(number: int) -> None:
+    failure = first_failure(part(number, SEEDS_SOAKED), EXTENDED)
+    assert failure is None, str(failure)
+
+
+# A fault that finds nothing to strike proves nothing.
+
+FAULTS = {
+    "watches": ("watch cut", "watch expired", "watch lags", "watch repeats", "lists anew"),
+    "bindings": (
+        *(f"bind refused {code}" for code in (409, 404, 429, 500)),
+        "bind unanswered",
+        "bind reply lost",
+        "bind late",
+        "read unanswered",
+    ),
+    "other requests": ("patch refused", "evict refused", "evict reply lost"),
+    "nodes": tuple(
+        f"node {how} {when}"
+        for how in ("vanishes", "flaps", "changes")
+        for when in ("under an assumed pod", "while nobody binds to it")
+    ),
+    "pods": (
+        *(f"pod deleted when {state}" for state in ("waiting", "assumed", "bound")),
+        *(f"stranger binds when {state}" for state in ("waiting", "assumed")),
+    ),
+    "schedulers": ("restart", "restart before a request", "requests of the dead"),
+    "two of them": ("lead released", "lead lost", "frozen", "lead won"),
+}
+
+
+def missing(wanted: Sequence[str], kit: Kit, seeds: range) -> list[str]:
+    """Of some kinds of faults those that strike in none of the storms."""
+    counts: Counter[str] = Counter()
+    for seed in seeds:
+        storm = Storm(seed, kit)
+        storm.run()
+        counts += storm.struck
+        lists = (feed.stream.n_lists for pair in storm.feeds.values() for feed in pair)
+        counts["lists anew"] += sum(n_lists - 1 for n_lists in lists)
+        if all(counts[kind] for kind in wanted):
+            return []
+    return [kind for kind in wanted if not counts[kind]]
+
+
+@pytest.mark.slow
+def test_every_fault_does_strike() -> None:
+    wanted = [kind for kinds in FAULTS.values() for kind in kinds]
+    assert missing(wanted, KIT, range(400)) == []
+
+
+@pytest.mark.slow
+def test_every_fault_of_plugins_and_extenders_does_strike() -> None:
+    assert missing(("prepare refused", "prepare unanswered"), MANNED, range(100)) == []
+    assert missing((*CALLS, "pod deleted when awaiting an extender"), EXTENDED, range(200)) == []
+
+
+def test_a_fault_that_never_strikes_is_noticed() -> None:
+    assert missing(("bind refused 418",), KIT, range(3)) == ["bind refused 418"]
+
+
 # Planted bugs.
 
 
-def found() -> Failure:
-    failure = first_failure(FOUND_WITHIN, KIT)
+def found(kit: Kit = KIT) -> Failure:
+    failure = first_failure(FOUND_WITHIN, kit)
     assert failure is not None, "no storm showed the mistake"
     return failure
 
@@ -155,6 +241,40 @@ def test_a_decision_on_an_old_snapshot_is_found(monkeypatch: pytest.MonkeyPatch)
     right = Cache.assume
     monkeypatch.setattr(Cache, "assume", assume)
     assert "wanted" in found().what
+
+
+@pytest.mark.slow
+def test_an_extender_that_is_not_minded_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: every node that was offered counts as kept."""
+    monkeypatch.setattr(PodConsultation, "_kept", lambda self, by, said, offered: list(offered))
+    assert "where an extender bars it" in found(EXTENDED).what
+
+
+@pytest.mark.slow
+def test_a_call_that_is_forgotten_when_its_time_is_over_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Wrong: whoever waits for it waits for ever."""
+
+    def serve_due(self: Calls) -> None:
+        for effect in self._deadlines.due(self._context.now):
+            self._calls.pop(effect, None)
+
+    monkeypatch.setattr(Calls, "serve_due", serve_due)
+    assert found(EXTENDED) is not None
+
+
+@pytest.mark.slow
+def test_an_extender_s_failure_that_is_taken_at_its_word_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Wrong: who says that it could not bind has not bound."""
+
+    def doubt(self: Bindings, uid: str, journey: Journey, text: str) -> None:
+        self._fail(uid, journey, error(text))
+
+    monkeypatch.setattr(Bindings, "_doubt", doubt)
+    assert found(EXTENDED) is not None
 
 
 # Telling.

@@ -31,7 +31,7 @@ def plugins_of_file(path: str) -> tuple[type[Any], ...]:
     What it only imports is not among them. Raises ContractError when the file cannot be run or
     defines none.
     """
-    module = _run(path)
+    module = run_file(path)
     # A rule or class under two names is one.
     own = dict.fromkeys(map(plugin_of, filter(_may_be_one, vars(module).values())))
     found = [
@@ -151,7 +151,8 @@ def _loaded(entry: importlib.metadata.EntryPoint) -> type[Any]:
     return plugin
 
 
-def _run(path: str) -> ModuleType:
+def run_file(path: str) -> ModuleType:
+    """The module that a Python file makes; raises ContractError when it cannot be run."""
     name = "stowplan_plugin_" + "".join(c if c.isalnum() else "_" for c in path)
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:

@@ -23,7 +23,6 @@ from stowplan.sim.cluster import Cluster, read_cluster
 from stowplan.sim.deciders import read_deciders
 from stowplan.sim.outputs import check_directory, write_files
 from stowplan.sim.over_seeds import files_of, over_seeds
-from stowplan.sim.replay import ReplayOptions
 from stowplan.sim.simulate import Simulation, simulate
 from stowplan.sim.workload import generate
 
@@ -36,6 +35,7 @@ N_PODS = 5000
 @options.config
 @options.profile
 @options.plugin
+@simulate_options.extender
 @options.compat
 @click.option(
     "--node-count",
@@ -58,6 +58,7 @@ def command(
     config_files: tuple[str, ...],
     profile: str | None,
     plugin_files: tuple[str, ...],
+    extender_files: tuple[str, ...],
     compat: str | None,
     node_count: int | None,
     pod_count: int | None,
@@ -74,33 +75,45 @@ def command(
     seed. Pods come one by one in the order of their arrival, each is tried once, and nobody leaves.
     With --replay they come and leave by their times, and the scheduler queues, tries again and
     preempts as it would in a cluster; a day takes seconds.
-    With a file of actions and tiers sessions are held until one changes nothing.
+    With a file of actions and tiers sessions are held until one changes nothing, or with --replay
+    one after the other as time passes.
     """
-    if clusters and pod_count is not None:
-        raise click.UsageError("--pod-count sizes the generated workload only.")
+    _check(clusters, pod_count, out)
     seeds = _seeds(seed, n_seeds)
     replay = simulate_options.options_of(replaying)
-    if out is not None:
-        check_directory(out)
     files = read_cluster(clusters) if clusters else None
     deciders = read_deciders(config_files, plugin_files, compat or "")
-    if is_for_sessions(deciders, files):
-        refuse_beside_sessions(seeds, replay, node_count, profile)
+    if is_for_sessions(deciders, files) and replay is None:
+        _refuse_extenders(extender_files)
+        refuse_beside_sessions(seeds, node_count, profile)
         sys.exit(hold_sessions(files, deciders, seeds[0], out, output, strict=strict))
 
-    runs = {
-        one: _run(
-            files or generate(node_count or N_NODES, _default(pod_count, N_PODS), one),
-            config_files,
-            profile,
-            plugin_files,
-            one,
-            None if files is None else node_count,
-            replay,
-        )
-        for one in seeds
+    how = {
+        "config": config_files,
+        "plugins": plugin_files,
+        "extenders": extender_files,
+        "profile": profile,
+        "node_count": None if files is None else node_count,
+        "replay": replay,
+        "compat": compat or "",
     }
+    n_nodes, n_pods = node_count or N_NODES, _default(pod_count, N_PODS)
+    runs = {one: _run(files or generate(n_nodes, n_pods, one), one, how) for one in seeds}
     sys.exit(_finish(runs, out, output, strict=strict))
+
+
+def _check(clusters: tuple[str, ...], pod_count: int | None, out: str | None) -> None:
+    """Refuse what cannot be used before anything is read."""
+    if clusters and pod_count is not None:
+        raise click.UsageError("--pod-count sizes the generated workload only.")
+    if out is not None:
+        check_directory(out)
+
+
+def _refuse_extenders(files: tuple[str, ...]) -> None:
+    """Raise a usage error for answers that nobody would ask for."""
+    if files:
+        raise click.UsageError("--extender cannot stand beside actions and tiers.")
 
 
 def _finish(runs: dict[int, Simulation], out: str | None, output: str, *, strict: bool) -> int:
@@ -135,20 +148,13 @@ def _tell(runs: dict[int, Simulation], output: str, out: str | None) -> None:
     else:
         print_run(only.summary, paper)
     if out is not None:
-        names = ", ".join(f"{out}/{name}" for name in files_of(runs) if "/" not in name)
+        folder = out.rstrip("/") or out
+        names = ", ".join(f"{folder}/{name}" for name in files_of(runs) if "/" not in name)
         more = "" if only is not None else f", and a folder for each of {len(runs)} seeds"
         paper.print(Text(f"Written: {names}{more}"), soft_wrap=True)
 
 
-def _run(
-    cluster: Cluster,
-    config_files: tuple[str, ...],
-    profile: str | None,
-    plugin_files: tuple[str, ...],
-    seed: int,
-    node_count: int | None,
-    replay: ReplayOptions | None,
-) -> Simulation:
+def _run(cluster: Cluster, seed: int, how: dict[str, Any]) -> Simulation:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -161,7 +167,7 @@ def _run(
     still = not console.is_terminal
     total = len(cluster.pending())
     with Progress(*columns, console=console, transient=True, disable=still) as progress:
-        task = progress.add_task("placing" if replay is None else "replaying", total=total)
+        task = progress.add_task("placing" if how["replay"] is None else "replaying", total=total)
 
         def show(done: int, _: int) -> None:
             progress.update(task, completed=done, total=max(total, done))
@@ -170,17 +176,7 @@ def _run(
             text = f"replaying, {clock(now_s)}, {waiting} waiting"
             progress.update(task, description=text, completed=done, total=max(total, done))
 
-        return simulate(
-            cluster,
-            config=config_files,
-            plugins=plugin_files,
-            profile=profile,
-            seed=seed,
-            node_count=node_count,
-            replay=replay,
-            on_progress=show,
-            on_tick=tick,
-        )
+        return simulate(cluster, seed=seed, on_progress=show, on_tick=tick, **how)
 
 
 def clock(seconds: float) -> str:

@@ -13,7 +13,6 @@ from stowplan.cli.jobs_table import print_jobs
 from stowplan.cli.screen import screen
 from stowplan.sim.cluster import Cluster
 from stowplan.sim.outputs import write_files
-from stowplan.sim.replay import ReplayOptions
 from stowplan.sim.simulate_jobs import JobSimulation, simulate_jobs
 
 JOBS_SHOWN = 40
@@ -30,20 +29,18 @@ def is_for_sessions(deciders: Deciders, files: Cluster | None) -> bool:
 
 def refuse_beside_sessions(
     seeds: tuple[int, ...],
-    replay: ReplayOptions | None,
     node_count: int | None,
     profile: str | None,
 ) -> None:
-    """Raise a usage error for what has no meaning for sessions yet."""
+    """Raise a usage error for what has no meaning for sessions on a cluster that stands still."""
     wrong = {
-        "--replay": replay is not None,
         "several seeds": len(seeds) > 1,
         "--node-count": node_count is not None,
         "--profile": profile is not None,
     }
     for name, is_given in wrong.items():
         if is_given:
-            raise click.UsageError(f"{name} cannot stand beside actions and tiers yet.")
+            raise click.UsageError(f"{name} can stand beside actions and tiers with --replay only.")
 
 
 def hold_sessions(

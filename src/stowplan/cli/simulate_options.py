@@ -35,6 +35,21 @@ def as_span(ctx: click.Context, param: click.Parameter, value: str | None) -> fl
         raise click.BadParameter(str(problem), ctx, param) from None
 
 
+def as_positive_span(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """The same, and more than nothing."""
+    seconds = as_span(ctx, param, value)
+    if seconds == 0:
+        raise click.BadParameter(f"got {value!r}, wanted more than 0 seconds", ctx, param)
+    return seconds
+
+
+def as_factor(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
+    """An option that multiplies."""
+    if value is not None and not 0 < value < math.inf:
+        raise click.BadParameter(f"got {value:g}, wanted a number above 0", ctx, param)
+    return value
+
+
 def as_churn(ctx: click.Context, param: click.Parameter, value: str | None) -> Churn | None:
     """An option that says how long nodes stay and stay away: UP/DOWN."""
     if value is None:
@@ -50,6 +65,14 @@ def as_churn(ctx: click.Context, param: click.Parameter, value: str | None) -> C
     return churn
 
 
+extender = click.option(
+    "--extender",
+    "extender_files",
+    metavar="FILE.py",
+    multiple=True,
+    type=click.Path(dir_okay=False),
+    help="A file with classes that answer in place of the configuration's extenders. Repeatable.",
+)
 seeds = click.option(
     "--seed",
     "seed",
@@ -74,13 +97,14 @@ replay = click.option(
 speedup = click.option(
     "--speedup",
     metavar="X",
-    type=click.FloatRange(min=0, min_open=True),
+    type=float,
+    callback=as_factor,
     help="Arrivals X times closer together; run times stay. Implies --replay.",
 )
 until = click.option(
     "--until",
     metavar="SPAN",
-    callback=as_span,
+    callback=as_positive_span,
     help="Stop after this much virtual time. Implies --replay.",
 )
 churn = click.option(
@@ -107,7 +131,7 @@ start_latency = click.option(
 sample_every = click.option(
     "--sample-every",
     metavar="SPAN",
-    callback=as_span,
+    callback=as_positive_span,
     help="How often series.csv has a row.  [default: 1000 times over the arrivals]",
 )
 REPLAYING = (
@@ -133,7 +157,7 @@ def options_of(given: dict[str, Any]) -> ReplayOptions | None:
     """The replay that the options ask for, None when none of them does."""
     chosen = dict(given)
     wanted = chosen.pop("replay")
-    if not wanted and all(value in (None, False) for value in chosen.values()):
+    if not wanted and all(value is None or value is False for value in chosen.values()):
         return None
     usual = Pace()
     bind_s, start_s = chosen["bind_latency"], chosen["start_latency"]

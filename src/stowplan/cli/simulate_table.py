@@ -24,6 +24,8 @@ def print_run(summary: dict[str, Any], paper: Console) -> None:
     if summary["failed"]:
         _print_failed(summary["failed"], paper)
     _print_use(summary, paper)
+    if "extenders" in summary:
+        _print_extenders(summary["extenders"], paper)
     for note in summary["notes"]:
         paper.print(Text(f"Note: {note}"), soft_wrap=True)
 
@@ -74,6 +76,18 @@ def _print_use(summary: dict[str, Any], paper: Console) -> None:
             cells += [f"{used['mean']:.1%}", f"{used['peak']:.1%}"]
             cells.append("" if lost is None else f"{lost['mean']:.1%}")
         table.add_row(resource, *cells)
+    paper.print(table)
+
+
+def _print_extenders(extenders: list[dict[str, Any]], paper: Console) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("EXTENDER", overflow="fold")
+    table.add_column("ANSWERED BY")
+    table.add_column("CALLS")
+    table.add_column("FAILED", justify="right")
+    for one in extenders:
+        calls = ", ".join(f"{count:,} {verb}" for verb, count in one["calls"].items())
+        table.add_row(Text(one["url"]), Text(one["answered_by"]), calls, f"{one['failed']:,}")
     paper.print(table)
 
 

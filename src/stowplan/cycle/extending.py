@@ -388,7 +388,7 @@ class PodConsultation:
         """What is left of the candidates after an answer, or the failure."""
         assert self._preempted is not None
         question, said = self._preempted
-        before = tuple(one for one in self._candidates.values() if nodes.row(one.node_name) >= 0)
+        before = tuple(left for one in self._candidates.values() if (left := _left_of(one, nodes)))
         found = said if isinstance(said, Fault) else self._found(question.extender, said, nodes)
         if not isinstance(found, Fault):
             return found
@@ -422,6 +422,17 @@ class PodConsultation:
                 if not one.victims:
                     return Fault(f'expected at least one victim pod on node "{one.node_name}"')
         return tuple(one for one in candidates if one.victims)
+
+
+def _left_of(candidate: Candidate, nodes: NodeTable) -> Candidate | None:
+    """A candidate with those of its victims that are on the node still; None without any."""
+    row = nodes.row(candidate.node_name)
+    uids = {info.pod.metadata.uid for info in candidate.victims}
+    there = () if row < 0 else nodes.pods[row]
+    still = {info.pod.metadata.uid: info for info in there if info.pod.metadata.uid in uids}
+    victims = (still.get(info.pod.metadata.uid) for info in candidate.victims)
+    left = tuple(info for info in victims if info is not None)
+    return Candidate(candidate.node_name, left, candidate.pdb_violations) if left else None
 
 
 def _name_of(node: Any) -> str:

@@ -87,9 +87,7 @@ class Gangs:
     def rows(self) -> Ints:
         """int64: the rows with members."""
         nodes = self._nodes
-        found = {
-            nodes.row_of_pod(info.uid) for key in self._needs for info in self._standing(key)
-        }
+        found = {nodes.row_of_pod(info.uid) for key in self._needs for info in self._standing(key)}
         return np.array(sorted(found), dtype=np.int64)
 
     def broken(self, candidate: Candidate) -> dict[str, list[PodInfo]]:

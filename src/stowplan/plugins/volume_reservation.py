@@ -152,6 +152,10 @@ def _volume_progress(update: VolumeUpdate, world: World, node: Node) -> Status:
         return failed(mismatch)
     if volume.spec.claim_ref is None or not volume.spec.claim_ref.uid:
         return failed(f'ClaimRef got reset for pv "{name}"')
+    if claim.spec.volume_name not in ("", name):
+        # Differs: the original binds the pod all the same, to a node that the volume of its claim
+        # may not reach. That is where an earlier write was done and its answer lost.
+        return failed(f'pvc "{claim.name}" is bound to pv "{claim.spec.volume_name}"')
     return OK if is_fully_bound(claim) else WAIT
 
 

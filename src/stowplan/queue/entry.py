@@ -24,7 +24,8 @@ class QueueEntry(QueuedPod, gc=False):
     those that answered Pending; with them a plugin that once gated the pod.
     gated_by: the PreEnqueue plugin that keeps the pod out of the queue now, or "".
     flushed: it was tried again, since it last failed, because it had waited too long.
-    cycle: which pop of the queue the last one was.
+    cycle: which pop of the queue the last one was. draw: what breaks ties between nodes for it, at
+    every attempt; None before the first one, and where nothing is drawn.
     """
 
     key: str = ""
@@ -37,6 +38,7 @@ class QueueEntry(QueuedPod, gc=False):
     gated_by: str = ""
     flushed: bool = False
     cycle: int = 0
+    draw: int | None = None
 
     @classmethod
     def of(cls, pod: Pod, now: int) -> QueueEntry:

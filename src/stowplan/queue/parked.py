@@ -16,14 +16,16 @@ from stowplan.queue.entry import QueueEntry
 class Parked:
     """Entries in order of arrival.
 
-    The plugins of an entry must not change while it is in here. entries: by key, to read.
+    The plugins of an entry must not change while it is in here. entries: by key, to read. since:
+    no entry arrived or failed before this moment; None while none ever did.
     """
 
-    __slots__ = ("_by_plugin", "entries")
+    __slots__ = ("_by_plugin", "entries", "since")
 
     def __init__(self) -> None:
         self.entries: dict[str, QueueEntry] = {}
         self._by_plugin: dict[str, dict[str, QueueEntry]] = {}
+        self.since: int | None = None
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -38,6 +40,8 @@ class Parked:
         """Add an entry, in place of one with the same key."""
         self.take(entry.key)
         self.entries[entry.key] = entry
+        if self.since is None or entry.added_at < self.since:
+            self.since = int(entry.added_at)
         for plugin in entry.refusers:
             self._by_plugin.setdefault(plugin, {})[entry.key] = entry
 
@@ -62,6 +66,7 @@ class Parked:
 
     def older_than(self, moment: int) -> list[QueueEntry]:
         """The entries that arrived or failed before `moment`."""
+        self.since = self.oldest()
         return [entry for entry in self.entries.values() if entry.added_at < moment]
 
     def oldest(self) -> int | None:

@@ -348,13 +348,20 @@ class SchedulingQueue:
         for entry in self.backoff.pop_over(now):
             self._activate(entry, now, ask_gates=not self.options.pops_early)
 
-    def flush_leftover(self, now: int) -> None:
-        """Pods parked for too long are tried again; see `flush_leftover_s`."""
-        entries = self.parked.older_than(now - self._max_parked)
+    def flush_leftover(self, now: int, at: int | None = None) -> None:
+        """Pods parked for too long are tried again; see `flush_leftover_s`. at: when that was asked
+        for, now by default."""
+        entries = self.parked.older_than((now if at is None else at) - self._max_parked)
         for entry in entries:
             entry.flushed = True
         if entries:
             self._move(entries, UNSCHEDULABLE_TIMEOUT, None, None, now)
+
+    def next_leftover(self) -> int | None:
+        """Before this moment no pod has been parked for too long; None while none is parked."""
+        if not len(self.parked) or self.parked.since is None:
+            return None
+        return self.parked.since + self._max_parked
 
     # Inside.
 

@@ -16,7 +16,10 @@ SHAPES: dict[str, Shape] = {
 START = "start"
 """Measured in processes of its own, and not a workload."""
 
-NAMES = (*SHAPES, START)
+SESSIONS = "sessions"
+"""Measured by the session, and not by the pod."""
+
+NAMES = (*SHAPES, START, SESSIONS)
 """In the order in which they are run when none is named."""
 
 

@@ -7,20 +7,22 @@ scheduler leads. Where dice are given, everything takes a while, and faults may 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
+from stowplan.objects.extender import Reply, Verb, timed_out
 from stowplan.scheduler.works import Work
 from stowplan.sim.agenda import SECOND
 from stowplan.sim.world import CREATED, OK, World
-from stowplan.testing.auditor import is_write
+from stowplan.testing.auditor import BOUND, is_write
 
 ANSWERED_WITHIN = 60 * SECOND
 PERFORM_S = 1.0
 """How long a plugin's work outside takes, unless its `simulated_s` says otherwise."""
+
 
 Strike = Callable[[Effect], "Blow | None"]
 """Asked before a request is sent: what goes wrong with it, if anything."""
@@ -30,23 +32,39 @@ class Blow:
     """What goes wrong with a request.
 
     code: what the caller is told, 0 for nothing in time; None: it is never answered. done: whether
-    the API carries it out all the same. late: how long afterwards it does.
+    the API carries it out all the same. late: how long afterwards it does. body: what an extender
+    says in place of its answer.
     """
 
-    __slots__ = ("code", "done", "late")
+    __slots__ = ("body", "code", "done", "late")
 
-    def __init__(self, code: int | None, *, done: bool = False, late: int = 0) -> None:
+    def __init__(
+        self, code: int | None, *, done: bool = False, late: int = 0, body: bytes = b""
+    ) -> None:
         self.code = code
         self.done = done
         self.late = late
+        self.body = body
+
+
+class Said(NamedTuple):
+    """What an extender makes of a call.
+
+    reply: gives the answer, and does what it says. after: how long it takes, in nanoseconds; None
+    for ever.
+    """
+
+    reply: Callable[[], Reply] | None
+    after: int | None = 0
 
 
 class Desk:
     """answer: takes what became of an effect. work: what a Prepare's plugin is told, None when
     nobody waits for it. may_write: whether the scheduler leads in the term of an effect. delay: how
-    long an effect waits to be sent, and an answer to arrive. extender: answers in place of all
+    long an effect waits to be sent, and an answer to arrive. extender: speaks in place of all
     extenders. strike: what goes wrong with a request. on_sent: told of every write that is sent;
-    on_taken: of every binding and eviction with the status that the API gave it.
+    on_taken: of every binding and eviction with the status that the API gave it, be it an extender
+    that binds.
     """
 
     def __init__(
@@ -60,7 +78,7 @@ class Desk:
         self.work = work
         self.delay: Callable[[], int] | None = None
         self.strike: Strike | None = None
-        self.extender: Callable[[to_do.CallExtender], Event] = _no_extender
+        self.extender: Callable[[to_do.CallExtender], Said] = _no_extender
         self.may_write: Callable[[Effect], bool] | None = None
         self.on_sent: Callable[[Effect], None] = _nothing
         self.on_taken: Callable[[Effect, int], None] = _nothing_taken
@@ -72,6 +90,7 @@ class Desk:
             to_do.Bind: self._bind,
             to_do.ReadPod: self._read,
             to_do.PatchStatus: self._patch,
+            to_do.PatchGroup: self._patch_group,
             to_do.Evict: self._evict,
             to_do.Prepare: self._prepare,
             to_do.Write: self._write,
@@ -144,6 +163,11 @@ class Desk:
         if code is not None and code != OK:
             self._answer(happened.PatchFailed(effect.effect, effect.uid, code))
 
+    def _patch_group(self, effect: to_do.PatchGroup) -> None:
+        code = self._through(effect, lambda: self.world.patch_group(effect))
+        if code is not None and code != OK:
+            self._answer(happened.PatchFailed(effect.effect, effect.uid, code))
+
     def _evict(self, effect: to_do.Evict) -> None:
         def request() -> int:
             code = self.world.evict(key, effect.uid)
@@ -172,7 +196,52 @@ class Desk:
             self._answer(happened.WriteFailed(effect.effect, effect.uid, code))
 
     def _call_extender(self, effect: to_do.CallExtender) -> None:
-        self._answer(self.extender(effect))
+        blow = None if self.strike is None else self.strike(effect)
+        said = self.extender(effect)
+
+        def reply() -> Reply:
+            found = _no_answer() if said.reply is None else said.reply()
+            if effect.question.verb is Verb.BIND and (found.code, found.body) == (OK, BOUND):
+                self.on_taken(effect, CREATED)
+            return found
+
+        if blow is not None:
+            self._struck(effect, blow, reply)
+            return
+        after, timeout = said.after, round(effect.timeout_s * SECOND)
+        if after is not None:
+            if after <= timeout:
+                self._when(after, self._extender_says, effect, reply)
+                return
+            # It does all the same what nobody hears of any more.
+            self.world.agenda.after(after, _unheard, reply)
+        late = timed_out(effect.question)
+        self._when(timeout, self._extender_says, effect, lambda: late)
+
+    def _struck(self, effect: to_do.CallExtender, blow: Blow, reply: Callable[[], Reply]) -> None:
+        if blow.late:
+            self.world.agenda.after(blow.late, _unheard, reply)
+        elif blow.done:
+            reply()
+        if blow.code is not None:
+            told = Reply(blow.code, blow.body, "" if blow.code else "EOF")
+            self._extender_says(effect, lambda: told)
+
+    def _when(self, after: int, act: Callable[..., None], *given: Any) -> None:
+        if after:
+            self.world.agenda.after(after, act, *given)
+        else:
+            act(*given)
+
+    def _extender_says(self, effect: to_do.CallExtender, reply: Callable[[], Reply]) -> None:
+        said = reply()
+        if effect.effect in self._cancelled:
+            return
+        if said.code:
+            event: Event = happened.ExtenderReplied(effect.effect, effect.uid, said.code, said.body)
+        else:
+            event = happened.ExtenderFailed(effect.effect, effect.uid, said.reason)
+        self._answer(event)
 
     def _prepare(self, effect: to_do.Prepare) -> None:
         work = self.work(effect.effect)
@@ -212,8 +281,16 @@ def _late(request: Callable[[], int]) -> None:
     request()
 
 
-def _no_extender(effect: to_do.CallExtender) -> Event:
-    return happened.ExtenderFailed(effect.effect, effect.uid, "no extender is simulated")
+def _unheard(reply: Callable[[], Reply]) -> None:
+    reply()
+
+
+def _no_answer() -> Reply:
+    return Reply(reason="EOF")
+
+
+def _no_extender(effect: to_do.CallExtender) -> Said:
+    return Said(_no_answer)
 
 
 def _nothing(effect: Effect) -> None:

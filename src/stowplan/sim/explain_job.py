@@ -66,14 +66,18 @@ def explain_job(
     world = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
     found = found_pod(pod, world)
     rounds = Rounds(world, deciders)
-    with rounds.blaming():
-        session = rounds.open()
-        session.run()
+    nodes: tuple[NodeReasons, ...] = ()
+    uid = ""
+
+    def look(session: Session) -> None:
+        nonlocal nodes, uid
         task = _task(session, found)
-        waits = task is not None and task.status is TaskStatus.PENDING
-        nodes = tuple(_nodes(rounds, session, task)) if task is not None and waits else ()
-        held = rounds.settle(session)
-    uid = task.job if task is not None else _job_of(rounds, found)
+        uid = task.job if task is not None else _job_of(rounds, found)
+        if task is not None and task.status is TaskStatus.PENDING:
+            nodes = tuple(_nodes(rounds, session, task))
+
+    rounds.on_run = look
+    held = rounds.hold()
     job = next((job for job in held.jobs if job.uid == uid), None)
     placed = held.bound.get(found.key, "")
     waiting = "pending" if job is not None else "unseen"

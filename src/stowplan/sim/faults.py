@@ -14,10 +14,11 @@ from stowplan.messages import effects as to_do
 from stowplan.messages.effects import Effect
 from stowplan.sim.agenda import SECOND
 from stowplan.sim.desk import Blow
+from stowplan.testing.auditor import is_write
 from stowplan.testing.dice import Dice, chance, number, pick
 
 # Of watches: a stream is cut and goes on; is cut and must list anew (410); shows nothing for a
-# while; shows again what it has shown; goes back to an older state of the cluster when listed.
+# while; shows again what it has shown.
 WATCHES = ("watch cut", "watch expired", "watch lags", "watch repeats")
 # Of requests: refused, not carried out and unanswered, carried out and unanswered, carried out
 # after its caller has given up.
@@ -33,16 +34,31 @@ REQUESTS = (
     "prepare refused",
     "prepare unanswered",
 )
+# Of calls of extenders, where there are any: the same, and an answer that is none.
+CALLS = ("call refused", "call unanswered", "call reply lost", "call late", "call garbled")
 # Of the cluster: done by others.
 OTHERS = ("node vanishes", "node flaps", "node changes", "pod deleted", "stranger binds")
 # Of schedulers.
 RESTARTS = ("restart",)
 LEADERS = ("lead released", "lead lost", "frozen")
 
+LASTING = (
+    "bind late",
+    "call late",
+    "watch cut",
+    "watch expired",
+    "watch lags",
+    *RESTARTS,
+    *LEADERS,
+)
 BIND_CODES = (409, 404, 429, 500)
 # That a pod is not found is never said of one that is there; whoever evicts may rely on that.
 EVICT_CODES = (409, 429, 500)
 UNANSWERED = (0, 504)
+GARBLED = (b"", b"[]", b'{"NodeNames":["n', b'{"Error":"no power"}', b'{"NodeNames":7}')
+REFUSING = GARBLED[:4]
+"""Of these no extender that binds may say another when it has not: any answer without an error says
+that it has, and nobody looks after it."""
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -58,7 +74,7 @@ class Fault(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         parts = [f"{self.at / SECOND:.3f}s {self.kind}"]
-        if self.kind not in REQUESTS:
+        if self.kind not in REQUESTS + CALLS:
             parts.append(f"(choice {self.choice})")
         if self.span:
             parts.append(f"for {self.span / SECOND:.3f}s")
@@ -67,9 +83,13 @@ class Fault(msgspec.Struct, frozen=True):
         return " ".join(parts)
 
 
-def plan_of(dice: Dice, until: int, *, two_schedulers: bool) -> list[Fault]:
+def plan_of(
+    dice: Dice, until: int, *, two_schedulers: bool, has_extenders: bool = False
+) -> list[Fault]:
     """Faults up to a time, in its order: usually a handful, sometimes none or a swarm."""
     kinds: tuple[str, ...] = WATCHES + REQUESTS + OTHERS + RESTARTS
+    if has_extenders:
+        kinds += 2 * CALLS
     if two_schedulers:
         kinds += 2 * LEADERS
     most = 40 if chance(dice, 8) else 12
@@ -95,7 +115,9 @@ def fault(dice: Dice, kind: str, until: int) -> Fault:
         code = pick(dice, (409, 404, 500, 0))
     elif kind in ("bind unanswered", "bind reply lost", "evict reply lost", "bind late"):
         code = pick(dice, UNANSWERED)
-    if kind in ("bind late", "watch cut", "watch expired", "watch lags", "restart", *LEADERS):
+    elif kind in ("call refused", "call reply lost", "call late"):
+        code = pick(dice, (500, 0))
+    if kind in LASTING:
         span = pick(dice, (1, 200, 2000, 15_000)) * number(dice, 1, 2000) * 1000
     elif kind in OTHERS:
         span = number(dice, 0, 20_000) * SECOND // 1000
@@ -103,9 +125,11 @@ def fault(dice: Dice, kind: str, until: int) -> Fault:
 
 
 class Armed:
-    """Faults of requests whose time has come, each for the next request of its kind."""
+    """Faults of requests whose time has come, each for the next request of its kind. struck: told
+    of each that has found one."""
 
-    def __init__(self) -> None:
+    def __init__(self, struck: Callable[[Fault], None]) -> None:
+        self._struck = struck
         self._waiting: dict[str, list[Fault]] = {}
 
     def arm(self, fault: Fault) -> None:
@@ -119,7 +143,11 @@ class Armed:
     def strike(self, effect: Effect) -> Blow | None:
         """What goes wrong with a request, None for nothing."""
         waiting = self._waiting.get(_NAMES.get(type(effect), ""))
-        return _blow(waiting.pop(0)) if waiting else None
+        if not waiting:
+            return None
+        fault = waiting.pop(0)
+        self._struck(fault)
+        return _blow(fault, effect)
 
 
 _NAMES = {
@@ -128,17 +156,21 @@ _NAMES = {
     to_do.Evict: "evict",
     to_do.ReadPod: "read",
     to_do.Prepare: "prepare",
+    to_do.CallExtender: "call",
 }
 
 
-def _blow(fault: Fault) -> Blow:
+def _blow(fault: Fault, effect: Effect) -> Blow:
     match fault.kind:
-        case "bind reply lost" | "evict reply lost":
+        case "bind reply lost" | "evict reply lost" | "call reply lost":
             return Blow(fault.code, done=True)
-        case "bind late":
+        case "bind late" | "call late":
             return Blow(fault.code, late=max(fault.span, 1))
-        case "read unanswered" | "prepare unanswered":
+        case "read unanswered" | "prepare unanswered" | "call unanswered":
             return Blow(None)
+        case "call garbled":
+            bodies = REFUSING if is_write(effect) else GARBLED
+            return Blow(200, body=bodies[fault.choice % len(bodies)])
         case _:
             return Blow(fault.code)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from stowplan.messages import effects as to_do
+from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.scheduler.machine import Machine
@@ -42,6 +43,7 @@ class Instance:
         self._observer = observer
         self._inbox: list[Event] = []
         self._is_due = False
+        self._is_synced = False
         self._alarm: int | None = None
 
     @property
@@ -77,6 +79,10 @@ class Instance:
         events: list[Event] = []
         for stream in self.streams:
             events += stream.take()
+        if self.streams and not self._is_synced:
+            # Their first take is a list of all there is.
+            self._is_synced = True
+            events.append(happened.Synced())
         self.call(events)
 
     def call(self, shown: list[Event]) -> None:
@@ -97,7 +103,7 @@ class Instance:
             if isinstance(effect, to_do.Wake):
                 self._alarm = effect.at
                 self.world.agenda.at(effect.at, self._ring, effect.at)
-            elif not isinstance(effect, to_do.RecordEvent):
+            elif not isinstance(effect, to_do.RecordEvent | to_do.Report):
                 take(effect)
 
     def _ring(self, at: int) -> None:

@@ -15,7 +15,8 @@ from stowplan.scheduler.machine import Machine
 
 FAILED = "FailedScheduling"
 _OF_A_POD = re.compile(r" (?:of|for) pod '[^']*'")
-_ON_ITS_NODE = re.compile(r"0/1 nodes are available: 1 (.*)\.")
+_ON_NO_NODE = re.compile(r"0/[0-9]+ nodes are available:(?: (.*?)\.)?(?: .*)?")
+_COUNT = re.compile(r"(?:^|, )[0-9]+ ")
 
 
 class Placement(msgspec.Struct, frozen=True):
@@ -52,6 +53,9 @@ def refusal_of(pod: Pod, note: str, machine: Machine) -> Placement:
     """
     name = pod.spec.scheduler_name
     framework = frameworks_of(machine).get(name)
+    if machine.sessions is not None and name == machine.sessions.decider.scheduler_name:
+        message = told(pod) or note
+        return nowhere(pod, without_counts(message) or "no session has tried it", message)
     if framework is None:
         return nowhere(pod, f"no profile has the schedulerName {name!r}")
     message = told(pod) or note
@@ -66,12 +70,21 @@ def refusal_of(pod: Pod, note: str, machine: Machine) -> Placement:
     if attempt.passed.shape[0]:
         if framework.at("score"):
             score_pod(attempt)
-        # A node was chosen, and something came between.
-        found = _ON_ITS_NODE.fullmatch(note)
-        return nowhere(pod, found[1] if found else note or "not tried yet", message)
+        # A node was chosen and something came between, or extenders kept none.
+        return nowhere(pod, without_counts(note) or "not tried yet", message)
     # Sorted by text: the counts of the message differ from pod to pod, the reasons do not.
     reasons = attempt.diagnosis.near_misses() or tuple(attempt.diagnosis.reasons())
     return nowhere(pod, "; ".join(reasons), message)
+
+
+def without_counts(note: str) -> str:
+    """What a failure says but for how many nodes it says it of, so that pods can be counted by it;
+    a text that counts no nodes stays as it is."""
+    found = _ON_NO_NODE.fullmatch(note)
+    if found is None:
+        return note
+    reasons = [reason for reason in _COUNT.split(found[1] or "") if reason]
+    return "; ".join(sorted(reasons)) or "extenders kept no node"
 
 
 def told(pod: Pod) -> str:

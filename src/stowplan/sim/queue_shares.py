@@ -72,12 +72,12 @@ class _Count:
 
 
 def shares_of(rounds: Rounds) -> Shares:
-    """The queues of a cluster as a session finds them; raises as `Rounds.blaming` does."""
-    with rounds.blaming():
-        session = rounds.open()
-        shares = _shares(rounds, session)
-        rounds.settle(session)
-    return shares
+    """The queues of a cluster as a session finds them; raises as `Rounds.hold` does."""
+    found: list[Shares] = []
+    rounds.on_run = lambda session: found.append(_shares(rounds, session))
+    rounds.be_idle()
+    rounds.hold()
+    return found[0]
 
 
 def _shares(rounds: Rounds, session: Session) -> Shares:

@@ -7,6 +7,7 @@ their controllers would make them anew, and run from the beginning.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import msgspec
@@ -22,6 +23,7 @@ from stowplan.sim.agenda import SECOND, Agenda
 from stowplan.sim.churn import Absences, Churn
 from stowplan.sim.cluster import Cluster
 from stowplan.sim.fill import furnish
+from stowplan.sim.input_error import InputError
 from stowplan.sim.instance import Instance
 from stowplan.sim.placement import FAILED
 from stowplan.sim.volume_controller import VolumeController
@@ -45,6 +47,19 @@ class ReplayOptions(msgspec.Struct, frozen=True):
     pace: Pace = Pace()
     churn: Churn | None = None
     sample_s: float | None = None
+
+    def check(self) -> None:
+        """Raises InputError for what no replay can be held with."""
+        spans = {"until_s": self.until_s, "sample_s": self.sample_s, "speedup": self.speedup}
+        if self.churn is not None:
+            spans |= {"churn.up_s": self.churn.up_s, "churn.down_s": self.churn.down_s}
+        for name, value in spans.items():
+            if value is not None and not 0 < value < math.inf:
+                raise InputError("replay", name, f"{value:g}", "a number above 0")
+        for name in self.pace.__struct_fields__:
+            value = getattr(self.pace, name)
+            if not 0 <= value < math.inf:
+                raise InputError("replay", f"pace.{name}", f"{value:g}", "seconds, 0 or more")
 
 
 class Stay(msgspec.Struct):
@@ -74,6 +89,7 @@ class Replay:
     def __init__(
         self, cluster: Cluster, machine: Machine, options: ReplayOptions, seed: int = 0
     ) -> None:
+        options.check()
         self.options = options
         self.machine = machine
         self.agenda = Agenda()
@@ -215,10 +231,15 @@ class Replay:
         """True when nobody comes or leaves any more, and whoever waits has waited in vain."""
         if self.still_to_come or self.running_out or self.instance.is_due:
             return False
-        if len(self.machine.bindings):
+        if len(self.machine.bindings) or len(self.machine.extending):
             return False
         since = self.agenda.now - max(self.last_bound, self.last_left)
         if len(self.machine.queue) and since <= STILL:
+            return False
+        sessions = self.machine.sessions
+        # Whoever is promised room waits for somebody to leave.
+        waits = sessions is not None and bool(sessions.promised or not sessions.is_still)
+        if waits and since <= STILL:
             return False
         if self.absences is not None:
             self.absences.goes_on = False
@@ -228,7 +249,7 @@ class Replay:
     @property
     def n_waiting(self) -> int:
         """Pods that wait for a node."""
-        return len(self.machine.queue)
+        return self.machine.n_waiting
 
 
 def last_arrival(cluster: Cluster, speedup: float) -> float:

@@ -1,15 +1,12 @@
 """Rounds: sessions held on a cluster from files, one after the other, and what became of each job.
 
-Binds and evictions succeed at once: between two sessions a bound pod runs, and an evicted one is
-gone and does not come back.
+A machine holds them. Binds and evictions succeed at once: between two sessions a bound pod runs,
+and an evicted one is gone and does not come back.
 """
 
 from __future__ import annotations
 
-import inspect
-import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 
 import msgspec
 import numpy as np
@@ -18,13 +15,23 @@ from msgspec.structs import replace
 from stowplan.assembly.deciders import Deciders
 from stowplan.batch import Inventory, Session
 from stowplan.batch.amounts import SessionPanic
+from stowplan.batch.decider import BatchDecider
 from stowplan.batch.jobs import Job, Task, TaskStatus
+from stowplan.columns import NodeTable
 from stowplan.framework import ContractError, Snapshot
-from stowplan.objects.pod import Pod
-from stowplan.objects.podgroup import UNSCHEDULABLE, PodGroup, Queue
-from stowplan.objects.workload import PodDisruptionBudget, PriorityClass
+from stowplan.framework.sessions import SessionResult
+from stowplan.messages import effects as to_do
+from stowplan.messages.effects import Effect
+from stowplan.messages.events import Event
+from stowplan.objects.podgroup import UNSCHEDULABLE, PodGroup
+from stowplan.sim.agenda import Agenda
 from stowplan.sim.cluster import Cluster
+from stowplan.sim.fill import furnish
 from stowplan.sim.input_error import InputError
+from stowplan.sim.instance import Instance
+from stowplan.sim.volume_controller import VolumeController
+from stowplan.sim.watch import Stream, everything
+from stowplan.sim.world import AT_ONCE, World
 
 NO_QUEUE = "QueueNotFound"
 NO_GROUP = "PodGroupNotFound"
@@ -72,7 +79,8 @@ class Round(msgspec.Struct, frozen=True):
 
 
 class Rounds:
-    """A cluster on which sessions are held. dice: break ties between nodes; None takes the first.
+    """A cluster on which a machine holds sessions. dice: break ties between nodes; None takes the
+    first. on_run: called with every session when its actions have run.
 
     Raises InputError where no sessions are configured.
     """
@@ -86,110 +94,85 @@ class Rounds:
         self.batch = deciders.batch
         self.compat = deciders.compat
         self.deciders = deciders
-        self.inventory = Inventory(self.batch.scheduler_name, self.batch.default_queue, self.compat)
-        self.table = cluster.table()
-        self.pods: dict[str, Pod] = {}
         self.n_held = 0
-        self._world = cluster.world()
-        self._dice = dice
-        self._options = deciders.session_options(self.snapshot)
-        self._fill(cluster)
+        self.on_run: Callable[[Session], None] = lambda session: None
+        # Pods of profiles are left alone.
+        alone = replace(deciders.configuration, profiles={})
+        self.machine = replace(deciders, configuration=alone).machine(dice=dice)
+        self.decider = self._attached()
+        self.world = World(Agenda(), AT_ONCE)
+        self.world.run_of = lambda pod: None
+        self._volumes = VolumeController(self.world)
+        self._held: Round | None = None
+        self._fault = ""
+        self._instance = Instance(
+            "sessions", self.world, self.machine, [Stream(self.world, everything)], self._observe
+        )
+        groups = (value.key for value in cluster.objects if isinstance(value, PodGroup))
+        self._rank = {key: place for place, key in enumerate(groups)}
+        furnish(self.world, cluster)
+        for pod in cluster.pending():
+            self.world.put_pod(pod)
+        self._instance.follow()
 
-    def _fill(self, cluster: Cluster) -> None:
-        inventory = self.inventory
-        for node in cluster.nodes:
-            inventory.node_seen(node)
-        for found in cluster.objects:
-            match found:
-                case PriorityClass() if self.batch.uses_priority_classes:
-                    inventory.class_seen(found)
-                case Queue():
-                    inventory.queue_seen(found)
-                case PodGroup():
-                    inventory.group_seen(found)
-        for pod in cluster.pods:
-            self._see(_with_phase(pod))
-        for found in cluster.objects:
-            if isinstance(found, PodDisruptionBudget):
-                inventory.budget_seen(found)
+    def _attached(self) -> BatchDecider:
+        assert self.machine.sessions is not None
+        decider = self.machine.sessions.decider
+        assert isinstance(decider, BatchDecider)
+        decider.on_run = lambda session: self.on_run(session)
+        decider.on_closed = self._closed
+        return decider
+
+    def _observe(self, instance: Instance, events: list[Event], effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, to_do.Report) and effect.is_fault:
+                self._fault = effect.text
+
+    @property
+    def inventory(self) -> Inventory:
+        """The jobs, nodes and queues as they are now."""
+        return self.decider.inventory
+
+    @property
+    def table(self) -> NodeTable:
+        """The nodes as they are now."""
+        return self.machine.cache.nodes
 
     def snapshot(self) -> Snapshot:
         """Nodes and pods as they are now."""
-        return Snapshot(self.table, self._world)
+        return self.machine.cache.snapshot()
 
-    def open(self) -> Session:
-        """A session that is open: no action has run. To be followed by `settle`."""
-        self.inventory.bound.clear()
-        self.inventory.evicted.clear()
-        self.n_held += 1
-        self._opened = self.inventory.open()
-        uid = f"session-{self.n_held}"
-        return Session(self._opened, self._options, self.inventory, uid, dice=self._dice)
-
-    def settle(self, session: Session) -> Round:
-        """Close a session and let the cluster be as it decided."""
-        session.close()
-        bound, evicted = self._news()
-        jobs = [self._report(session, job) for job in self.inventory.jobs.values() if job.tasks]
-        self.inventory.settle(self._opened)
-        for uid, node in bound.items():
-            self._run(self.pods[uid], node)
-        keys = {uid: self.pods[uid].key for uid in (*bound, *evicted)}
-        for uid in evicted:
-            self.inventory.pod_gone(uid)
-            self.table.remove_pod(uid)
-            del self.pods[uid]
-        self.table.refresh()
-        self.inventory.sweep()
-        return Round(
-            {keys[uid]: node for uid, node in bound.items()},
-            {keys[uid]: why for uid, why in evicted.items()},
-            jobs,
-        )
-
-    def _news(self) -> tuple[dict[str, str], dict[str, str]]:
-        """(uid -> node, uid -> why) of what was bound and evicted.
-
-        With kube-batch's defects pods are bound again, and after they have gone: that is no news.
-        """
-        known = self.pods
-        bound = {
-            task.uid: task.node
-            for task in self.inventory.bound
-            if task.uid in known and not known[task.uid].node_name
-        }
-        evicted = {t.uid: why for t, why in self.inventory.evicted if t.uid in known}
-        return bound, evicted
+    def be_idle(self) -> None:
+        """Let sessions decide nothing from now on."""
+        plan = self.decider.plan
+        self.decider.plan = replace(plan, options=replace(plan.options, actions=()))
 
     def hold(self) -> Round:
-        """One whole session; raises as `blaming` does."""
-        with self.blaming():
-            session = self.open()
-            session.run()
-            return self.settle(session)
-
-    @contextmanager
-    def blaming(self) -> Iterator[None]:
-        """Say whose fault it is when a session breaks off.
+        """One session, and what follows from it at once. Where there is nothing that calls for one
+        it is as if it had decided nothing.
 
         Raises ContractError for policies and actions of one's own, InputError where kube-batch,
         with its defects, would have ended.
         """
+        agenda, before = self.world.agenda, self._held
+        self._held = None
+        self.n_held += 1
         try:
-            yield
+            while not self._has_held() and agenda.next() is not None:
+                agenda.step()
+            agenda.run(agenda.now)
         except SessionPanic as panic:
             wanted = "a cluster that kube-batch survives, or no --compat"
             raise InputError(f"session {self.n_held}", "", f"a panic ({panic})", wanted) from None
-        except Exception as failure:
-            parts = (*self.deciders.actions.values(), *self.deciders.policies.values())
-            own = {inspect.getsourcefile(part) for part in parts}
-            frames = traceback.extract_tb(failure.__traceback__)
-            place = next((f for f in reversed(frames) if f.filename in own), None)
-            if place is None:
-                raise
-            where = f"{place.filename}:{place.lineno}"
-            said = f"{type(failure).__name__}: {failure}"
-            raise ContractError(f"{where}: {place.name}() raised {said}") from failure
+        if self._fault:
+            raise ContractError(self._fault)
+        held = self._held
+        if held is None:
+            self._held = held = Round({}, {}, [] if before is None else before.jobs)
+        # Some may wait for their volumes, or have been refused.
+        pods = self.world.pods
+        bound = {key: node for key, node in held.bound.items() if key in pods}
+        return replace(held, bound={k: n for k, n in bound.items() if pods[k].node_name == n})
 
     def until_still(self) -> Iterator[Round]:
         """Sessions until one binds and evicts nothing, that one included."""
@@ -202,15 +185,17 @@ class Rounds:
 
     # Inside.
 
-    def _see(self, pod: Pod) -> None:
-        self.pods[pod.uid] = pod
-        self.inventory.pod_seen(pod)
+    def _has_held(self) -> bool:
+        return self._held is not None or bool(self._fault)
 
-    def _run(self, pod: Pod, node: str) -> None:
-        spec = replace(pod.spec, node_name=node)
-        running = replace(pod, spec=spec, status=replace(pod.status, phase="Running"))
-        self._see(running)
-        self.table.add_pod(running)
+    def _closed(self, session: Session, result: SessionResult) -> None:
+        jobs = [self._report(session, job) for job in self.inventory.jobs.values() if job.tasks]
+        jobs.sort(key=lambda job: self._rank.get(job.uid, len(self._rank)))
+        self._held = Round(
+            {place.pod.key: place.node for place in result.binds},
+            {victim.pod.key: victim.why for victim in result.victims},
+            jobs,
+        )
 
     def _report(self, session: Session, job: Job) -> JobReport:
         # With switches on the session has worked on copies.
@@ -262,14 +247,6 @@ def tasks(job: Job, *statuses: TaskStatus) -> Iterator[Task]:
     """The tasks of a job in these statuses."""
     for status in statuses:
         yield from job.of(status).values()
-
-
-def _with_phase(pod: Pod) -> Pod:
-    """The pod with the phase that manifests leave out."""
-    if pod.status.phase:
-        return pod
-    phase = "Running" if pod.node_name else "Pending"
-    return replace(pod, status=replace(pod.status, phase=phase))
 
 
 def _kind(job: Job) -> str:

@@ -79,27 +79,47 @@ class Sea:
 
     # What others do.
 
-    def befall(self, fault: Fault) -> None:
-        """A fault of the cluster."""
-        {
+    def befall(self, fault: Fault) -> str:
+        """A fault of the cluster; what it has struck, "" for nothing."""
+        found: str = {
             "node vanishes": self._vanish,
             "node flaps": self._flap,
             "node changes": self._shrink,
             "pod deleted": self._delete,
             "stranger binds": self._bind,
         }[fault.kind](fault)
+        return found
+
+    def _on(self, node: Node) -> str:
+        """Whether some scheduler is about to bind a pod to a node."""
+        journeys = (one for each in self.crew for _, one in each.machine.bindings)
+        is_assumed = any(one.node == node.name for one in journeys)
+        return "under an assumed pod" if is_assumed else "while nobody binds to it"
+
+    def _state(self, one: Pod) -> str:
+        if one.node_name:
+            return "when bound"
+        machines = [each.machine for each in self.crew]
+        if any(one.uid in machine.bindings for machine in machines):
+            return "when assumed"
+        if any(one.uid in machine.extending for machine in machines):
+            return "when awaiting an extender"
+        return "when waiting"
 
     def _node(self, choice: int) -> Node | None:
         nodes = list(self.world.nodes.values())
         return nodes[choice % len(nodes)] if nodes else None
 
-    def _vanish(self, fault: Fault) -> None:
+    def _vanish(self, fault: Fault) -> str:
         one = self._node(fault.choice)
-        if one is not None:
-            self.world.drop_node(one.name)
-            self.world.agenda.after(fault.choice * GC // 1000, self._collect, one.name)
-            if fault.choice % 3:
-                self.world.agenda.after(fault.span, self._put_back, one)
+        if one is None:
+            return ""
+        found = self._on(one)
+        self.world.drop_node(one.name)
+        self.world.agenda.after(fault.choice * GC // 1000, self._collect, one.name)
+        if fault.choice % 3:
+            self.world.agenda.after(fault.span, self._put_back, one)
+        return found
 
     def _put_back(self, one: Node) -> None:
         if one.name not in self.world.nodes:
@@ -111,26 +131,30 @@ class Sea:
             self.world.clear_node(name, "node left")
         # One that came back keeps what it had.
 
-    def _flap(self, fault: Fault) -> None:
+    def _flap(self, fault: Fault) -> str:
         """A node is not ready for a while: nobody new may go there."""
         one = self._node(fault.choice)
-        if one is not None:
-            self.world.put_node(replace(one, spec=replace(one.spec, unschedulable=True)))
-            self.world.agenda.after(fault.span, self._uncordon, one.name)
+        if one is None:
+            return ""
+        self.world.put_node(replace(one, spec=replace(one.spec, unschedulable=True)))
+        self.world.agenda.after(fault.span, self._uncordon, one.name)
+        return self._on(one)
 
     def _uncordon(self, name: str) -> None:
         one = self.world.nodes.get(name)
         if one is not None:
             self.world.put_node(replace(one, spec=replace(one.spec, unschedulable=False)))
 
-    def _shrink(self, fault: Fault) -> None:
+    def _shrink(self, fault: Fault) -> str:
         """A node offers another amount for a while, or for ever."""
         one = self._node(fault.choice)
-        if one is not None:
-            before = one.status.allocatable["cpu"]
-            self._offer(one.name, str(fault.choice % 6))
-            if fault.choice % 2:
-                self.world.agenda.after(fault.span, self._offer, one.name, before)
+        if one is None:
+            return ""
+        before = one.status.allocatable["cpu"]
+        self._offer(one.name, str(fault.choice % 6))
+        if fault.choice % 2:
+            self.world.agenda.after(fault.span, self._offer, one.name, before)
+        return self._on(one)
 
     def _offer(self, name: str, cpu: str) -> None:
         one = self.world.nodes.get(name)
@@ -138,18 +162,25 @@ class Sea:
             offered = {**one.status.allocatable, "cpu": cpu}
             self.world.put_node(replace(one, status=replace(one.status, allocatable=offered)))
 
-    def _delete(self, fault: Fault) -> None:
+    def _delete(self, fault: Fault) -> str:
         pods = list(self.world.pods)
-        if pods:
-            self.world.delete_pod(pods[fault.choice % len(pods)], "deleted")
+        if not pods:
+            return ""
+        key = pods[fault.choice % len(pods)]
+        found = self._state(self.world.pods[key])
+        self.world.delete_pod(key, "deleted")
+        return found
 
-    def _bind(self, fault: Fault) -> None:
+    def _bind(self, fault: Fault) -> str:
         """Somebody else binds a pod, to a node or to nowhere."""
         waiting = [one for one in self.world.pods.values() if not one.node_name]
         names = (*self.world.nodes, "nowhere")
-        if waiting:
-            one = waiting[fault.choice % len(waiting)]
-            self.world.bind(one.key, one.uid, names[fault.choice // 3 % len(names)])
+        if not waiting:
+            return ""
+        one = waiting[fault.choice % len(waiting)]
+        found = self._state(one)
+        self.world.bind(one.key, one.uid, names[fault.choice // 3 % len(names)])
+        return found
 
 
 def happenings(dice: Dice, until: int, labels: tuple[tuple[str, str], ...]) -> Iterator[Happening]:

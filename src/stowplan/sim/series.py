@@ -21,6 +21,7 @@ from stowplan.columns import NodeTable
 from stowplan.objects.pod import Pod
 from stowplan.objects.requests import requested
 from stowplan.queue import SchedulingQueue
+from stowplan.scheduler.machine import Machine
 from stowplan.sim.agenda import in_seconds
 
 Row = dict[str, float | int]
@@ -46,24 +47,35 @@ class Sizes:
             counts[tuple(sorted(asks.items()))] += 1
         found = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:CLASSES_MAX]
         self.sizes = [(dict(asks), count) for asks, count in found]
+        self._names = sorted({name for asks, _ in self.sizes for name in asks})
+        # int64 (n_sizes, n_names): what each asks for.
+        self._asks = np.array(
+            [[asks.get(name, 0) for name in self._names] for asks, _ in self.sizes], dtype=np.int64
+        ).reshape(len(self.sizes), len(self._names))
 
     def fragmentation(self, nodes: NodeTable) -> dict[str, float]:
         """Resource -> the share of what is free that pods who ask for it cannot use."""
-        free = {name: _free(nodes, name) for name in nodes.resources.values if name != "pods"}
+        if not self._names:
+            return {}
+        names = [name for name in nodes.resources.values if name != "pods"]
+        left = {name: _free(nodes, name) for name in names}
+        nowhere = np.zeros(nodes.n_nodes, dtype=np.int64)
+        free = np.stack([left.get(name, nowhere) for name in self._names])
         slots = nodes.pod_limit > nodes.pod_count
-        total = {name: int(amounts.sum()) for name, amounts in free.items()}
+        # bool (n_sizes, n_nodes): the nodes that such a pod finds enough on.
+        fits = slots & (free >= self._asks[:, :, None]).all(axis=1)
+        usable = (fits @ free.T).tolist()
+        total = free.sum(axis=1).tolist()
         lost: Counter[str] = Counter()
         askers: Counter[str] = Counter()
-        nowhere = np.zeros(nodes.n_nodes, dtype=np.int64)
-        for asks, count in self.sizes:
-            fits = slots.copy()
-            for name, amount in asks.items():
-                fits &= free.get(name, nowhere) >= amount
-            for name in asks:
-                if total.get(name):
+        # Added up by Python, since bytes times pods may leave 64 bits.
+        for (asks, count), its in zip(self.sizes, usable, strict=True):
+            for place, name in enumerate(self._names):
+                if name in asks and total[place]:
                     askers[name] += count
-                    lost[name] += count * (total[name] - int(free[name][fits].sum()))
-        return {name: lost[name] / askers[name] / total[name] for name in askers}
+                    lost[name] += count * (total[place] - its[place])
+        whole = dict(zip(self._names, total, strict=True))
+        return {name: lost[name] / askers[name] / whole[name] for name in askers}
 
 
 def _free(nodes: NodeTable, name: str) -> NDArray[np.int64]:
@@ -81,15 +93,20 @@ class Series:
         self._skip = 1
         self._taken = 0
 
-    def take(self, now: int, queue: SchedulingQueue, n_binding: int, nodes: NodeTable) -> None:
+    def take(self, now: int, machine: Machine) -> None:
         """Write the state down, unless samples of this density are not wanted any more."""
         self._taken += 1
         if (self._taken - 1) % self._skip:
             return
+        queue, nodes = machine.queue, machine.cache.nodes
         row: Row = {"time_s": in_seconds(now), "queue": len(queue)}
         row |= dict.fromkeys(QUEUE, 0)
         row["active"], row["backoff"] = len(queue.active), len(queue.backoff)
-        row["binding"] = n_binding
+        row["binding"] = len(machine.bindings)
+        if len(machine.extending):
+            row["awaiting_extender"] = len(machine.extending)
+        if machine.sessions is not None:
+            row["awaiting_session"] = machine.sessions.decider.n_waiting
         for reason, count in sorted(pending(queue).items()):
             row[f"pending.{reason}"] = count
         row["gated"] = sum(1 for entry in queue.parked if entry.gated_by)

@@ -1,8 +1,9 @@
 """Which mends explain that a case is answered otherwise than kube-batch would answer it.
 
 All switches of the compatibility are turned on, which gives the original's answer, and then turned
-off one by one: a switch without which the answer stays the same stays off. What is left on is a
-smallest set that explains the difference, for none of them can be missed.
+off again, halves first and in the end one by one: those without which the answer stays the same
+stay off. What is left on is a smallest set that explains the difference, for none of them can be
+missed.
 """
 
 from __future__ import annotations
@@ -27,14 +28,21 @@ def explained(case: SessionCase) -> Explained:
     """The switches that have to be on for the original's answer to a case."""
     wanted = answer(case, KUBE_BATCH_0_5)
     compat = KUBE_BATCH_0_5
-    turned = True
-    # A switch that was needed beside another need not be so without it.
-    while turned:
+    size = len(Compat.names())
+    while size:
         turned = False
-        for name in tuple(compat.on()):
-            without = compat.turned(name, on=False)
+        names = tuple(compat.on())
+        for first in range(0, len(names), size):
+            without = compat
+            for name in names[first : first + size]:
+                without = without.turned(name, on=False)
             if answer(case, without) == wanted:
                 compat, turned = without, True
+        # A switch that was needed beside another need not be so without it.
+        if size > 1:
+            size //= 2
+        elif not turned:
+            size = 0
     return Explained(case.id, tuple(compat.on()))
 
 

@@ -7,17 +7,19 @@ were evicted disappear, at once or after a while.
 from __future__ import annotations
 
 import datetime
+from functools import cache
 
 import numpy as np
 from msgspec.structs import replace
 
 from stowplan.assembly.batch import batch_configuration, rules_for, session_options
+from stowplan.assembly.rules_today import session_framework
 from stowplan.batch import Compat, Inventory, Session, SessionOptions
 from stowplan.batch.amounts import SessionPanic
 from stowplan.batch.jobs import Task
 from stowplan.batch.working import Outside
 from stowplan.config.batch import BatchConfiguration
-from stowplan.framework import ConfigError
+from stowplan.framework import ConfigError, Framework
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -44,8 +46,14 @@ def answer(
         configuration = batch_configuration(case.conf, "conf", compat)
     except ConfigError as error:
         return {"confError": str(error)}
-    options = session_options(configuration, compat, rules_for(compat))
+    options = session_options(configuration, compat, rules_for(compat, _framework()))
     return _World(case, options, compat, dice).run() | {"conf": _conf(configuration, options)}
+
+
+@cache
+def _framework() -> Framework:
+    """The rules of today, which keep nothing of a case."""
+    return session_framework()
 
 
 def _conf(configuration: BatchConfiguration, options: SessionOptions) -> Answer:
@@ -125,7 +133,7 @@ class _World:
         facts.after_actions()
         writes, notes = session.close()
         result = facts.after_close(writes, notes)
-        inventory.settle(opened)
+        inventory.settle()
         return result
 
     # Between sessions.

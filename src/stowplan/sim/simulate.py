@@ -17,13 +17,16 @@ from msgspec.structs import replace
 
 from stowplan import config as configuration_files
 from stowplan.assembly.build import machine_for
+from stowplan.assembly.deciders import Deciders
+from stowplan.assembly.extenders import extenders_of
 from stowplan.config import Configuration
 from stowplan.framework import Registry
 from stowplan.framework.problems import did_you_mean
 from stowplan.objects.pod import Pod, PodSpec
 from stowplan.sim.agenda import SECOND, in_seconds
 from stowplan.sim.cluster import Cluster, read_cluster
-from stowplan.sim.deciders import ConfigSource, config_files, read_deciders
+from stowplan.sim.deciders import ConfigSource, read_deciders
+from stowplan.sim.extenders import ExtenderSource, Voices
 from stowplan.sim.files import read_bytes
 from stowplan.sim.fill import Fill
 from stowplan.sim.input_error import InputError
@@ -34,7 +37,15 @@ from stowplan.sim.replay import Replay, ReplayOptions, last_arrival
 from stowplan.sim.resize import resized
 from stowplan.sim.series import Series, Sizes
 from stowplan.sim.stays import stayed
-from stowplan.sim.summary import ORDER_NOTE, TIMES_NOTE, VOLUMES_NOTE, replayed, sha256, summarised
+from stowplan.sim.summary import (
+    ORDER_NOTE,
+    TIMES_NOTE,
+    VOLUMES_NOTE,
+    asked,
+    replayed,
+    sha256,
+    summarised,
+)
 from stowplan.sim.workload import generate
 from stowplan.sim.world import RUN_ANNOTATION
 
@@ -85,7 +96,9 @@ def simulate(
     *,
     config: Configuration | ConfigSource | None = None,
     plugins: Iterable[PluginSource] = (),
+    extenders: Iterable[ExtenderSource] | ExtenderSource = (),
     seed: int = 0,
+    compat: str = "",
     profile: str | None = None,
     node_count: int | None = None,
     replay: ReplayOptions | None = None,
@@ -96,9 +109,11 @@ def simulate(
 
     cluster: files and directories as for `--cluster`, or a Cluster; None: a generated
     workload. config: a Configuration, or its files. plugins: classes, decorated
-    functions, or files that define some. seed: of the generated workload, of ties between nodes and
-    of all else that is drawn. profile: let this one decide every pod. node_count: shrink or grow
-    the cluster. replay: let pods come and leave by their times; None: fill. Raises InputError,
+    functions, or files that define some. extenders: classes that answer in place of the
+    configuration's extenders, or files with such; where nobody does they agree. seed: of the
+    generated workload, of ties between nodes and of all else that is drawn. compat: whose defects
+    sessions keep. profile: let this one decide every pod. node_count: shrink or grow the
+    cluster. replay: let pods come and leave by their times; None: fill. Raises InputError,
     ConfigError and ContractError.
     """
     given: object = config
@@ -108,25 +123,30 @@ def simulate(
     if seed < 0:
         raise InputError("seed", "", str(seed), "a whole number from 0 up")
     sources: list[PluginSource] = [plugins] if isinstance(plugins, str | Path) else list(plugins)
-    configuration, registry = _deciders(config, sources)
+    deciders = _deciders(config, sources, compat)
+    configuration, registry = deciders.configuration, deciders.registry
+    if replay is None and not configuration.profiles:
+        wanted = "profiles, or --replay: sessions do not place pods one by one"
+        raise InputError(configuration.source, "", "actions and tiers only", wanted)
+    voices = Voices(extenders_of(configuration), extenders)
     if profile is not None:
         _check_profile(profile, configuration)
     world = _cluster(cluster, seed)
     if node_count is not None:
         world = resized(world, node_count)
     digest = configuration_files.digest(configuration)
-    configuration = _asking_no_extender(configuration)
     if profile is not None:
         world = _all_by(profile, world)
     dice = np.random.default_rng(seed)
     began = time.perf_counter()
     if replay is None:
-        result = _filled(world, configuration, registry, dice, on_progress)
+        result = _filled(world, configuration, registry, dice, voices, on_progress)
     else:
-        result = _replayed(world, configuration, registry, dice, replay, seed, on_tick)
+        result = _replayed(world, deciders, dice, voices, replay, seed, on_tick)
     elapsed_s = time.perf_counter() - began
     result.summary |= {"seed": seed, "configuration": digest}
-    files = [plugin for plugin in sources if isinstance(plugin, str | Path)]
+    result.summary["notes"] += voices.notes
+    files = [source for source in (*sources, *voices.sources) if isinstance(source, str | Path)]
     result.summary["plugins"] = {str(file): sha256(read_bytes(file)) for file in files}
     n_pods = len(result.placements)
     result.summary["pods_per_s"] = round(n_pods / elapsed_s, 1) if elapsed_s and n_pods else 0.0
@@ -138,45 +158,50 @@ def _filled(
     configuration: Configuration,
     registry: Registry,
     dice: np.random.Generator,
+    voices: Voices,
     on_progress: Progress | None,
 ) -> Simulation:
     # Nobody leaves, so preemption is left out: nobody would go.
     configuration = without_post_filter(configuration)
     machine = machine_for(configuration, registry, dice=dice)
     fill = Fill(cluster, machine)
+    answering = voices.of(fill.instance)
     placements = fill.place_all(cluster.pending(), on_progress)
-    summary = summarised(cluster, placements, machine.cache.nodes, configuration)
+    summary = summarised(cluster, placements, machine.cache.nodes)
     summary["notes"].append(ORDER_NOTE)
     if any(RUN_ANNOTATION in pod.metadata.annotations for pod in cluster.pods):
         summary["notes"].append(TIMES_NOTE)
     if fill.volumes.has_served:
         summary["notes"].append(VOLUMES_NOTE)
-    return Simulation(placements, summary)
+    return Simulation(placements, summary | asked(answering))
 
 
 def _replayed(
     cluster: Cluster,
-    configuration: Configuration,
-    registry: Registry,
+    deciders: Deciders,
     dice: np.random.Generator,
+    voices: Voices,
     options: ReplayOptions,
     seed: int,
     on_tick: Tick | None,
 ) -> Simulation:
     engine = "compiled" if len(cluster.pending()) > WORTH_PODS else "auto"
-    machine = machine_for(configuration, registry, dice=dice, engine=engine)
+    machine = deciders.machine(dice=dice, engine=engine)
     run = Replay(cluster, machine, options, seed)
+    answering = voices.of(run.instance)
     series = Series(Sizes(cluster.pending()))
 
     def on_sample(now: int) -> None:
-        series.take(now, machine.queue, len(machine.bindings), machine.cache.nodes)
+        series.take(now, machine)
         if on_tick is not None:
             on_tick(run.binds, run.n_waiting, in_seconds(now))
 
     run.run(on_sample, _sample_every(cluster, options))
     placements = [stayed(stay, run) for stay in run.stays.values() if not stay.was_there]
-    summary = summarised(cluster, list(placements), machine.cache.nodes, configuration)
-    summary |= replayed(run, series, options)
+    summary = summarised(cluster, list(placements), machine.cache.nodes)
+    summary |= replayed(run, series, options) | asked(answering)
+    if machine.sessions is not None:
+        summary["sessions"] = machine.sessions.number
     if run.volumes.has_served:
         summary["notes"].append(VOLUMES_NOTE)
     return Simulation(list(placements), summary, series.csv())
@@ -214,25 +239,12 @@ def _all_by(profile: str, cluster: Cluster) -> Cluster:
 
 
 def _deciders(
-    config: Configuration | ConfigSource | None, plugins: list[PluginSource]
-) -> tuple[Configuration, Registry]:
-    """The configuration, and the registry of its plugins."""
+    config: Configuration | ConfigSource | None, plugins: list[PluginSource], compat: str
+) -> Deciders:
+    """The configuration, and the parts that it names."""
     if isinstance(config, Configuration):
-        return config, read_deciders(None, plugins).registry
-    deciders = read_deciders(config, plugins)
-    if not deciders.configuration.profiles:
-        wanted = "profiles: sessions are not simulated yet"
-        raise InputError(", ".join(config_files(config)), "", "actions and tiers only", wanted)
-    return deciders.configuration, deciders.registry
-
-
-def _asking_no_extender(configuration: Configuration) -> Configuration:
-    """The configuration, its extenders still looking after their resources, but not asked."""
-    extenders = tuple(
-        replace(one, filter_verb="", prioritize_verb="", preempt_verb="", bind_verb="")
-        for one in configuration.extenders
-    )
-    return replace(configuration, extenders=extenders) if extenders else configuration
+        return replace(read_deciders(None, plugins, compat), configuration=config)
+    return read_deciders(config, plugins, compat)
 
 
 def without_post_filter(configuration: Configuration) -> Configuration:

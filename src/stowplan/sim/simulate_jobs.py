@@ -71,7 +71,7 @@ def simulate_jobs(
     evicted = {pod: why for one in held for pod, why in one.evicted.items()}
     reasons = {pod: job for job in jobs for pod in (*job.waiting, *job.promised)}
     placements = [_placement(key, bound, reasons) for key in mine]
-    summary = summarised(world, placements, rounds.table, deciders.configuration)
+    summary = summarised(world, placements, rounds.table)
     others = len(world.pending()) - len(mine)
     if others:
         name = rounds.batch.scheduler_name

@@ -3,11 +3,14 @@
 A storm is repeated by its seed: the workload, how long everything takes, and the plan of faults. An
 auditor judges every step. When the faults are over, whoever fits somewhere must be bound within
 minutes, and nothing may be left under way.
+
+What has struck is counted: a fault that finds nothing to strike proves nothing.
 """
 
 from __future__ import annotations
 
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
@@ -15,12 +18,13 @@ import numpy as np
 
 from stowplan.columns.audit import InvariantBroken
 from stowplan.messages import events as happened
-from stowplan.messages.effects import Effect
+from stowplan.messages.effects import CallExtender, Effect, RecordEvent
 from stowplan.messages.events import Event
 from stowplan.objects.pod import Pod
 from stowplan.scheduler.machine import Machine
 from stowplan.sim.agenda import SECOND, Agenda
-from stowplan.sim.faults import LEADERS, REQUESTS, Armed, Fault, plan_of, shrunk
+from stowplan.sim.desk import Said
+from stowplan.sim.faults import CALLS, LEADERS, REQUESTS, Armed, Fault, plan_of, shrunk
 from stowplan.sim.feed import Feed
 from stowplan.sim.instance import Instance
 from stowplan.sim.sea import Happening, Sea, happenings
@@ -46,20 +50,28 @@ class Kit(msgspec.Struct, frozen=True):
     """What a storm is made with.
 
     machine: makes schedulers. waits: which pods may pause between the choice of a node and Bind.
-    held: which pods may have a reason of their own to wait at rest, in the world as it is then.
+    held: which pods may have a reason of their own to wait at rest, in the world as it is then, and
+    with what was last said of them.
     restless: which pods may be tried for ever, and take room from others each time: where one of
     them is left, nobody is asked why he waits.
     look: called after every call of a machine. labels: what pods may be labelled with. more: what
-    happens besides, by the dice, up to a time.
+    happens besides, by the dice, up to a time. extender: makes what answers in place of extenders,
+    None where there are none. bars, minds: which pods they keep from which nodes, see `Auditor`.
+    auditor: makes who judges. rested: looks at the scheduler that leads at rest.
     """
 
     machine: MachineMaker
     waits: Callable[[Pod], bool] = lambda pod: False
-    held: Callable[[Pod, World], bool] = lambda pod, world: False
+    held: Callable[[Pod, World, str], bool] = lambda pod, world, note: False
     restless: Callable[[Pod], bool] = lambda pod: False
     look: Callable[[Machine], None] = lambda machine: None
     labels: tuple[tuple[str, str], ...] = ()
     more: Callable[[Dice, int], Iterable[Happening]] = lambda dice, until: ()
+    extender: Callable[[World, int], Callable[[CallExtender], Said]] | None = None
+    bars: Callable[[Pod, str], bool] = lambda pod, node: False
+    minds: Callable[[Pod, str], bool] = lambda pod, node: False
+    auditor: Callable[..., Auditor] = Auditor
+    rested: Callable[[Machine], None] = lambda machine: None
 
 
 class Failure(msgspec.Struct):
@@ -85,15 +97,22 @@ class Storm:
         self.kit = kit
         dice = np.random.default_rng([seed, 0])
         self.two = chance(dice, 3)
-        self.plan = plan_of(np.random.default_rng([seed, 1]), LENGTH, two_schedulers=self.two)
+        self.plan = plan_of(
+            np.random.default_rng([seed, 1]),
+            LENGTH,
+            two_schedulers=self.two,
+            has_extenders=kit.extender is not None,
+        )
         if plan is not None:
             self.plan = plan
         self.dice: Dice = np.random.default_rng([seed, 2])
         self.haste = pick(dice, (0, 1, 20, 200, 2000))
         self.agenda = Agenda()
         self.world = World(self.agenda, Pace(0, 0.5, number(dice, 0, 5)))
-        self.armed = Armed()
-        self.auditor = Auditor(kit.waits)
+        self.struck: Counter[str] = Counter()
+        self.armed = Armed(self._has_struck)
+        self.auditor = kit.auditor(kit.waits, bars=kit.bars, minds=kit.minds)
+        self._extender = None if kit.extender is None else kit.extender(self.world, seed)
         self.world.on_change.append(self._tell_auditor)
         self.crew: list[Instance] = []
         self.feeds: dict[str, tuple[Feed, Feed]] = {}
@@ -101,6 +120,8 @@ class Storm:
         self.is_calm = False
         self._n_started = 0
         self._doomed: list[Fault] = []
+        self._notes: dict[str, str] = {}
+        self._synced: set[str] = set()
         for happening in (*happenings(dice, LENGTH, kit.labels), *kit.more(dice, LENGTH)):
             self.agenda.at(happening.at, self._befall, happening)
         self.sea = Sea(self.world, self.crew, dice)
@@ -122,6 +143,8 @@ class Storm:
         desk = instance.desk
         desk.delay = self._delay
         desk.strike = self.armed.strike
+        if self._extender is not None:
+            desk.extender = self._extender
         desk.may_write = lambda effect: self._may_write(name, effect)
         desk.on_sent = lambda effect: self.auditor.sent(name, effect)
         desk.on_taken = lambda effect, code: self.auditor.taken(name, effect, code)
@@ -152,6 +175,7 @@ class Storm:
         """A process ends at once, and another takes its place, knowing nothing."""
         if instance not in self.crew:
             return
+        self.struck["restart"] += 1
         name = instance.name
         instance.stop()
         self.crew.remove(instance)
@@ -159,6 +183,7 @@ class Storm:
             feed.stop()
         if fault.choice % 3 == 0:
             # What it has decided was on its way already, and arrives.
+            self.struck["requests of the dead"] += 1
             instance.desk.on_sent = lambda effect: None
             instance.desk.may_write = None
             instance.desk.is_open = True
@@ -183,6 +208,7 @@ class Storm:
             self.agenda.after(SECOND, self._elect, loser)
             return
         self.term += 1
+        self.struck["lead won"] += 1
         self.auditor.leads(fit[0].name, self.term)
         fit[0].tell(happened.LeaderElected(self.term))
 
@@ -193,7 +219,7 @@ class Storm:
 
     def _strike(self, fault: Fault) -> None:
         kind = fault.kind
-        if kind in REQUESTS:
+        if kind in REQUESTS + CALLS:
             self.armed.arm(fault)
         elif kind.startswith("watch"):
             self._strike_watch(fault)
@@ -205,13 +231,22 @@ class Storm:
             if self.crew:
                 self._restart(self.crew[fault.choice // 2 % len(self.crew)], fault)
         else:
-            self.sea.befall(fault)
+            found = self.sea.befall(fault)
+            if found:
+                self.struck[kind] += 1
+                self.struck[f"{kind} {found}"] += 1
+
+    def _has_struck(self, fault: Fault) -> None:
+        self.struck[fault.kind] += 1
+        if fault.kind == "bind refused":
+            self.struck[f"{fault.kind} {fault.code}"] += 1
 
     def _strike_watch(self, fault: Fault) -> None:
         pairs = list(self.feeds.values())
         if not pairs:
             return
         feed = pairs[fault.choice % len(pairs)][fault.choice // 7 % 2]
+        self.struck[fault.kind] += 1
         if fault.kind == "watch repeats":
             feed.repeat(fault.choice)
         else:
@@ -223,6 +258,7 @@ class Storm:
         leader = next((one for one in self.crew if one.name == name), None)
         if leader is None:
             return
+        self.struck[fault.kind] += 1
         self.auditor.leads("", self.term)
         if fault.kind == "lead released":
             leader.tell(happened.LeaderLost())
@@ -256,8 +292,15 @@ class Storm:
         pods, nodes = self.feeds[instance.name]
         seen = (pods.stream.version, nodes.stream.version)
         self.auditor.called(instance.name, events, effects, seen)
+        if instance.name not in self._synced and min(seen) >= 0:
+            self._synced.add(instance.name)
+            instance.tell(happened.Synced())
+        for effect in effects:
+            if isinstance(effect, RecordEvent):
+                self._notes[effect.uid] = effect.note
         if self._doomed:
             # It ends between its decision and the first request.
+            self.struck["restart before a request"] += 1
             self.agenda.after(0, self._restart, instance, self._doomed.pop(0))
         self.kit.look(instance.machine)
         if self.seed % VALIDATED == 0:
@@ -294,6 +337,8 @@ class Storm:
         if any(self.kit.restless(pod) for pod in there.values() if not pod.node_name):
             return
         self.auditor.at_rest(self._is_held)
+        for uid, _ in machine.extending:
+            raise Violation("still awaiting an extender at rest", uid)
         for uid, journey in machine.bindings:
             if not self._may_be_under_way(journey.pod):
                 raise Violation(f"still {journey.stage.value} at rest", uid)
@@ -301,9 +346,12 @@ class Storm:
             # Without any node an attempt ends as an error, and those are tried for ever.
             if self.world.nodes and not self._may_be_under_way(entry.pod):
                 raise Violation(f"still tried at rest, {entry.attempts} times so far", entry.uid)
+        self.kit.rested(machine)
 
     def _not_known(self, machine: Machine, there: dict[str, Pod]) -> Iterator[str]:
         waiting = {entry.uid for entry in machine.queue} | {uid for uid, _ in machine.bindings}
+        if machine.sessions is not None:
+            waiting.update(machine.sessions.decider.waiting())
         for pod in there.values():
             known = pod.uid in waiting or machine.cache.nodes.knows_pod(pod.uid)
             if not known and not is_leaving(pod):
@@ -314,7 +362,8 @@ class Storm:
         return self.kit.waits(pod) or self._is_held(pod)
 
     def _is_held(self, pod: Pod) -> bool:
-        return bool(pod.spec.scheduling_gates) or self.kit.held(pod, self.world)
+        note = self._notes.get(pod.uid, "")
+        return bool(pod.spec.scheduling_gates) or self.kit.held(pod, self.world, note)
 
 
 def weathered(seed: int, kit: Kit, plan: list[Fault] | None = None) -> Failure | None:

@@ -12,16 +12,15 @@ import numpy as np
 
 from stowplan._version import __version__
 from stowplan.columns import NodeTable
-from stowplan.config import Configuration
 from stowplan.sim.agenda import in_seconds
 from stowplan.sim.cluster import Cluster
+from stowplan.sim.extenders import Extenders
 from stowplan.sim.placement import Placement
 from stowplan.sim.replay import Replay, ReplayOptions
 from stowplan.sim.series import Series
 
 ORDER_NOTE = "pods are tried once, in order of arrival; priority and preemption do not count"
 TIMES_NOTE = "pods say when they come and how long they run; --replay goes by that"
-EXTENDERS_NOTE = "extenders are not simulated yet: nobody is asked"
 VOLUMES_NOTE = "claims are bound and volumes made at once: how long drivers take is not simulated"
 PERCENTILES = (50, 90, 95, 99)
 
@@ -30,7 +29,6 @@ def summarised(
     cluster: Cluster,
     placements: list[Placement],
     table: NodeTable,
-    configuration: Configuration,
 ) -> dict[str, Any]:
     """The figures of any run.
 
@@ -40,9 +38,6 @@ def summarised(
     SHA-256 of what was read.
     """
     failed = Counter(p.reason for p in placements if not p.node)
-    notes = list(cluster.notes)
-    if configuration.extenders:
-        notes.append(EXTENDERS_NOTE)
     return {
         "seed": 0,
         "versions": {
@@ -60,8 +55,16 @@ def summarised(
         "failed": dict(sorted(failed.items(), key=lambda item: (-item[1], item[0]))),
         "utilisation": _utilisation(table),
         "ignored": cluster.ignored,
-        "notes": notes,
+        "notes": list(cluster.notes),
     }
+
+
+def asked(extenders: Extenders) -> dict[str, Any]:
+    """What a run says of the extenders that it asked; nothing where there are none.
+
+    calls: by verb. failed: those without an answer in time.
+    """
+    return {"extenders": extenders.figures()} if extenders.stands else {}
 
 
 def replayed(run: Replay, series: Series, options: ReplayOptions) -> dict[str, Any]:

@@ -24,10 +24,12 @@ _DELETED = (happened.PodDeleted, happened.NodeDeleted, happened.ObjectDeleted)
 
 
 class Stream:
-    """The changes of some kinds. version: up to which they have been shown; -1 before the list."""
+    """The changes of some kinds. version: up to which they have been shown; -1 before the list.
+    n_lists: how often all was listed."""
 
     def __init__(self, world: World, concerns: Callable[[Object], bool]) -> None:
         self.version = -1
+        self.n_lists = 0
         self._world = world
         self._concerns = concerns
         self._told: Told = {}
@@ -57,6 +59,7 @@ class Stream:
     def start_over(self) -> list[Event]:
         """All there is, as a list that starts over shows it."""
         world = self._world
+        self.n_lists += 1
         there: Told = {}
         for group in (world.nodes.values(), world.pods.values(), world.objects.values()):
             for value in group:

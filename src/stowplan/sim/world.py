@@ -18,11 +18,12 @@ from msgspec.structs import replace
 
 from stowplan.framework.world import key_of
 from stowplan.messages import events as happened
-from stowplan.messages.effects import PatchStatus
+from stowplan.messages.effects import PatchGroup, PatchStatus
 from stowplan.messages.events import Event
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod, PodCondition
+from stowplan.objects.podgroup import PodGroup
 from stowplan.sim.agenda import SECOND, Agenda
 from stowplan.sim.input_error import InputError
 
@@ -130,6 +131,10 @@ class World:
         self._changed(happened.ObjectUpdated(value) if known else happened.ObjectAdded(value))
         return value
 
+    def drop_object(self, kind: type[Object], key: str) -> None:
+        """Something else that rules read is no more."""
+        self._changed(happened.ObjectDeleted(self.objects.pop((kind, key))))
+
     def write(self, value: Object) -> tuple[int, str]:
         """Change an object that still has the version of `value`: the status, and its version."""
         stored = self.objects.get((type(value), key_of(value)))
@@ -211,6 +216,15 @@ class World:
             status = replace(status, nominated_node_name=asked.nominated_node)
         if status != pod.status:
             self.put_pod(replace(pod, status=status))
+        return OK
+
+    def patch_group(self, asked: PatchGroup) -> int:
+        """Set the status of a pod group."""
+        group = self.objects.get((PodGroup, f"{asked.namespace}/{asked.name}"))
+        if not isinstance(group, PodGroup) or group.metadata.uid != asked.uid:
+            return NOT_FOUND
+        if group.status != asked.status:
+            self.put_object(replace(group, status=asked.status))
         return OK
 
     def evict(self, key: str, uid: str) -> int:

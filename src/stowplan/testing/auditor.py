@@ -22,7 +22,7 @@ from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
-from stowplan.objects.extender import Verb
+from stowplan.objects.extender import OK_CODE, ExtenderBindingArgs, Verb
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.quantity import Quantity, amount
@@ -30,7 +30,9 @@ from stowplan.objects.requests import requested
 from stowplan.objects.taints import tolerates
 
 CREATED = 201
-_READS_AND_STOPS = (to_do.ReadPod, to_do.Cancel, to_do.Wake)
+BOUND = b"{}"
+"""What an extender says that has bound a pod."""
+_READS_AND_STOPS = (to_do.ReadPod, to_do.Cancel, to_do.Report, to_do.Wake)
 STORY_MAX = 60
 
 
@@ -43,12 +45,18 @@ class Violation(AssertionError):
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A binding that was asked for. seen: the versions of pods and nodes shown until then."""
+    """A binding that was asked for. seen: the versions of pods and nodes shown until then.
+
+    passes_on: it was asked of an extender in whose place the scheduler binds where it fails.
+    stands_in: that is what it did.
+    """
 
     effect: int
     node: str
     pod: Pod
     seen: tuple[int, int]
+    passes_on: bool = False
+    stands_in: bool = False
 
 
 class View:
@@ -56,6 +64,8 @@ class View:
 
     open: by uid, the bindings of which it cannot know that they failed. given_up: the pods of those
     that it was told had failed, which a reply that is overtaken may say of one that was made.
+    in_place: the node that an extender has failed to bind a pod to, so that it is bound now as was
+    decided then.
     """
 
     def __init__(self, name: str, *, leads: bool, term: int) -> None:
@@ -67,6 +77,7 @@ class View:
         self.on: dict[str, dict[str, Pod]] = {}
         self.open: dict[str, Asked] = {}
         self.given_up: set[str] = set()
+        self.in_place: dict[str, str] = {}
         self.before: dict[str, Pod] = {}
         self.led_in = 0
         self.announced: set[tuple[str, str]] = set()
@@ -97,6 +108,11 @@ class View:
                 bound = read is not None and read.uid == uid and asked is not None
                 if not (bound and read is not None and asked and read.node_name == asked.node):
                     self._give_up(uid, effect, exact=False)
+            case happened.ExtenderReplied(effect, uid, code, body):
+                if code != OK_CODE or body != BOUND:
+                    self.passed_on(effect)
+            case happened.ExtenderFailed(effect, uid):
+                self.passed_on(effect)
             case happened.LeaderElected(term):
                 self.leads, self.term = True, term
             case happened.LeaderLost():
@@ -136,6 +152,13 @@ class View:
             del self.open[uid]
             self.given_up.add(uid)
 
+    def passed_on(self, effect: int) -> None:
+        """A call of an extender has failed, or is not waited for any more."""
+        for uid, asked in tuple(self.open.items()):
+            if asked.effect == effect and asked.passes_on:
+                self._give_up(uid, effect, exact=True)
+                self.in_place[uid] = asked.node
+
     def versions(self, uid: str) -> list[Pod]:
         """A pod as it is, and as it was when this call began."""
         return [pod for pods in (self.pods, self.before) for pod in pods.values() if pod.uid == uid]
@@ -163,11 +186,22 @@ class View:
 class Auditor:
     """waits: which pods may pause between the choice of a node and Bind, so that the node may
     change meanwhile. evicts: whether pods that could make room by eviction must not wait at rest.
+    bars: which pods an extender keeps from which nodes, whatever else is the case; minds: those of
+    them that it must never fail to.
     """
 
-    def __init__(self, waits: Callable[[Pod], bool], *, evicts: bool = True) -> None:
+    def __init__(
+        self,
+        waits: Callable[[Pod], bool],
+        *,
+        evicts: bool = True,
+        bars: Callable[[Pod, str], bool] = lambda pod, node: False,
+        minds: Callable[[Pod, str], bool] = lambda pod, node: False,
+    ) -> None:
         self._waits = waits
         self._evicts = evicts
+        self._bars = bars
+        self._minds = minds
         self.views: dict[str, View] = {}
         self.holder = ""
         self.term = 1
@@ -247,14 +281,15 @@ class Auditor:
 
     def taken(self, name: str, effect: Effect, code: int) -> None:
         """The API has answered a request of a scheduler. Raises Violation."""
-        if code != CREATED or not isinstance(effect, to_do.Bind):
+        asks = as_bind(effect)
+        if code != CREATED or asks is None:
             return
-        uid = effect.uid
+        uid = asks.uid
         self._n_bound[uid] = self._n_bound.get(uid, 0) + 1
         if self._n_bound[uid] > 1:
-            raise Violation(f"the API took {self._n_bound[uid]} bindings of {effect.name}", uid)
+            raise Violation(f"the API took {self._n_bound[uid]} bindings of {asks.name}", uid)
         asked = self.views[name].open.get(uid)
-        if asked is None or asked.effect != effect.effect:
+        if asked is None or asked.effect != asks.effect:
             # It had given this one up: nobody counts on it until the watch shows it.
             return
         self._own.add((name, uid))
@@ -263,6 +298,8 @@ class Auditor:
     # Safety.
 
     def _judge(self, view: View, effect: Effect, seen: tuple[int, int]) -> None:
+        if isinstance(effect, to_do.Cancel):
+            view.passed_on(effect.prepare)
         if not is_write(effect):
             return
         # What it asked for before it heard of the loss, in the same call, its desk will not send.
@@ -270,12 +307,17 @@ class Auditor:
         if not leads and effect.term != view.led_in:
             lead = f"in term {view.term}" if view.leads else "not"
             raise Violation(f"{view.name} leads {lead} and asks for {effect}", uid_of(effect))
-        if isinstance(effect, to_do.Bind):
-            self._judge_bind(view, effect, seen)
+        asks = as_bind(effect)
+        if asks is not None:
+            passes_on = isinstance(effect, to_do.CallExtender)
+            passes_on = passes_on and effect.question.extender.ignorable  # type: ignore[union-attr]
+            self._judge_bind(view, asks, seen, passes_on=passes_on)
         elif isinstance(effect, to_do.Evict):
             self._judge_evict(view, effect)
 
-    def _judge_bind(self, view: View, effect: to_do.Bind, seen: tuple[int, int]) -> None:
+    def _judge_bind(
+        self, view: View, effect: to_do.Bind, seen: tuple[int, int], *, passes_on: bool
+    ) -> None:
         uid = effect.uid
         key = f"{effect.namespace}/{effect.name}"
         pod = view.pods.get(key)
@@ -289,14 +331,17 @@ class Auditor:
         if uid in view.open:
             node = view.open[uid].node
             raise Violation(f"{view.name} binds {effect.name} twice, to {node} before", uid)
-        if not self._waits(pod):
+        if self._minds(pod, effect.node):
+            raise Violation(f"{view.name} binds {effect.name} where an extender bars it", uid)
+        stands_in = view.in_place.pop(uid, "") == effect.node
+        if not self._waits(pod) and not stands_in:
             node_there = view.nodes.get(effect.node)
             if node_there is None:
                 raise Violation(f"{view.name} binds {effect.name} to {effect.node}: no node", uid)
             why = misfit(pod, node_there, view.pods_on(effect.node))
             if why:
                 raise Violation(f"{view.name} binds {effect.name} to {effect.node}: {why}", uid)
-        view.open[uid] = Asked(effect.effect, effect.node, pod, seen)
+        view.open[uid] = Asked(effect.effect, effect.node, pod, seen, passes_on, stands_in)
 
     def _judge_evict(self, view: View, effect: to_do.Evict) -> None:
         uid = effect.uid
@@ -319,7 +364,7 @@ class Auditor:
     def _check_truth(self, name: str, asked: Asked) -> None:
         """A pod has been bound: its node holds no more than it has, unless nobody could know."""
         pod = asked.pod
-        if self._waits(pod):
+        if self._waits(pod) or asked.stands_in:
             return
         node = self.nodes.get(asked.node)
         seen_pods, seen_nodes = asked.seen
@@ -349,7 +394,8 @@ class Auditor:
         for pod in self.pods.values():
             if not pod.node_name and not is_leaving(pod) and not held(pod):
                 for node in self.nodes.values():
-                    self._check_stays_out(pod, node)
+                    if not self._bars(pod, node.name):
+                        self._check_stays_out(pod, node)
 
     def _check_stays_out(self, pod: Pod, node: Node) -> None:
         there = [one for one in self.pods.values() if self._counts_on(one, node, pod)]
@@ -403,6 +449,17 @@ def brief(message: Any) -> str:
         told = (f"{key}={value}" for key, value in shown.items() if key not in hidden and value)
         return f"{kind} {' '.join(told)}"
     return str(message)
+
+
+def as_bind(effect: Effect) -> to_do.Bind | None:
+    """The binding that is asked for, of the API or of an extender; None for another effect."""
+    if isinstance(effect, to_do.Bind):
+        return effect
+    body = effect.question.body if isinstance(effect, to_do.CallExtender) else None
+    if not isinstance(body, ExtenderBindingArgs):
+        return None
+    who = (body.pod_uid, body.pod_namespace, body.pod_name)
+    return to_do.Bind(effect.effect, effect.term, *who, body.node)
 
 
 def is_write(effect: Effect) -> bool:

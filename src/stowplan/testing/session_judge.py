@@ -1,0 +1,226 @@
+"""Judge of sessions: whether what a session decided is what sessions promise, found out anew.
+
+It reads what stands at the end of a session, tasks and room, and asks no policy. What it knows of
+rules is what the session's predicates say of single pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.batch import Session
+from stowplan.batch.jobs import TAKING, Job, Task, TaskStatus
+from stowplan.testing.auditor import Violation
+
+Floats = NDArray[np.float64]
+Shares = dict[str, dict[str, float]]
+
+EPSILON = 0.1
+_PROMISED = TaskStatus.PIPELINED
+WANTED = TAKING | {TaskStatus.PENDING, TaskStatus.PIPELINED}
+
+
+def judge(session: Session) -> None:
+    """Raise Violation for a session, closed and not settled, that decided what it must not."""
+    judge_gangs(session)
+    judge_victims(session)
+    judge_use_of_victims(session)
+    judge_starvation(session)
+
+
+def judge_gangs(session: Session) -> None:
+    """A gang starts with as many pods as it needs, or with none, and holds no room meanwhile."""
+    for job in session.jobs.values():
+        n_held = len(job.of(TaskStatus.ALLOCATED))
+        if n_held and job.ready_count + len(job.of(_PROMISED)) < job.min_available:
+            raise Violation(f"{job.uid} holds room for {n_held} of {job.min_available} in vain")
+    for job in jobs_of(session.working.bound, session):
+        if job.ready_count < job.min_available:
+            raise Violation(f"{job.uid} starts with {job.ready_count} of {job.min_available}")
+
+
+def judge_victims(session: Session) -> None:
+    """Preempt takes what is less important of its queue; reclaim takes of other queues, none of
+    which then has less than it deserves, and of its own pods those of higher priority last."""
+    deserved = deserved_by(session)
+    # What a queue takes from itself afterwards was there still when it was reclaimed from.
+    own = {task.uid for task, why in session.working.evicted if why == "preempt"}
+    left = amounts_by_queue(session, lambda task: task.status in TAKING or task.uid in own)
+    for victim, why in session.working.evicted:
+        taker = session.working.preemptors.get(victim.uid)
+        if taker is None:
+            raise Violation(f"{victim.key} goes for nobody ({why})", victim.uid)
+        job, other = session.jobs[taker.job], session.jobs[victim.job]
+        if why == "preempt":
+            _judge_preempted(taker, job, victim, other)
+        elif why == "reclaim":
+            if job.queue == other.queue:
+                raise Violation(f"{victim.key} is reclaimed for its own queue", victim.uid)
+            for name, amount in victim.ask.running_pairs:
+                have, due = left[other.queue].get(name, 0.0), deserved[other.queue].get(name, 0.0)
+                if amount > 0 and have < due - EPSILON:
+                    text = f"queue {other.queue} is left {have} {name} of {due}"
+                    raise Violation(f"{victim.key} is reclaimed and {text}", victim.uid)
+            _judge_reclaimed(session, victim, other)
+        _judge_order(session, victim)
+
+
+def _judge_preempted(taker: Task, job: Job, victim: Task, other: Job) -> None:
+    if job.queue != other.queue:
+        raise Violation(f"{victim.key} of another queue is preempted", victim.uid)
+    within = victim.priority < taker.priority
+    if not (within if job is other else other.priority < job.priority):
+        raise Violation(f"{victim.key} is preempted by {taker.key} of no higher rank", victim.uid)
+
+
+def _judge_reclaimed(session: Session, victim: Task, job: Job) -> None:
+    """Of pods of one size and queue on a node the least important that their gangs spare go."""
+    nodes = session.working.nodes
+    for held in nodes.tasks_on(nodes.row(victim.node)):
+        one, other = held.task, session.jobs.get(held.task.job)
+        if held.status is not TaskStatus.RUNNING or other is None or other.queue != job.queue:
+            continue
+        spared = other.min_available <= other.ready_count - 1 or other.min_available == 1
+        lower = (other.priority, one.priority) < (job.priority, victim.priority)
+        if spared and lower and one.ask.running_pairs == victim.ask.running_pairs:
+            raise Violation(f"{victim.key} goes and {one.key}, of less rank, stays", victim.uid)
+
+
+def _judge_order(session: Session, victim: Task) -> None:
+    """Of pods of one job and size on a node those of lower priority go first."""
+    nodes = session.working.nodes
+    row = nodes.row(victim.node)
+    for held in nodes.tasks_on(row):
+        one = held.task
+        same = one.job == victim.job and one.ask.running_pairs == victim.ask.running_pairs
+        if same and held.status is TaskStatus.RUNNING and one.priority < victim.priority:
+            raise Violation(f"{victim.key} goes and {one.key}, of less priority, stays", victim.uid)
+
+
+def judge_use_of_victims(session: Session) -> None:
+    """Whoever goes makes room that is needed: what is promised fits, and did not fit without him.
+
+    Found out backwards, from the last that was promised room to the first, as later victims may
+    make earlier ones look needless.
+    """
+    nodes, preemptors = session.working.nodes, session.working.preemptors
+    victims: dict[str, list[Task]] = {}
+    for victim, _ in session.working.evicted:
+        victims.setdefault(preemptors[victim.uid].uid, []).append(victim)
+    futures: dict[str, dict[str, float]] = {}
+    for gone in reversed(victims.values()):
+        taker = preemptors[gone[0].uid]
+        row = nodes.row(gone[0].node)
+        future = futures.setdefault(gone[0].node, {})
+        for name, _ in (*taker.ask.wants, *gone[0].ask.running_pairs):
+            idle, later = nodes.idle.get(name, nodes.n_nodes), nodes.releasing
+            room = float(idle[row] + later.get(name, nodes.n_nodes)[row])
+            future.setdefault(name, room)
+        _judge_room(taker, gone, future)
+        for name in future:
+            freed = sum(victim.ask.running.get(name) for victim in gone)
+            future[name] += taker.ask.running.get(name) - freed
+
+
+def _judge_room(taker: Task, gone: list[Task], future: dict[str, float]) -> None:
+    wanted = [name for name, _ in taker.ask.wants]
+    short = [name for name in wanted if future[name] < -EPSILON]
+    if short:
+        raise Violation(f"{gone[0].key} goes and {short} is short all the same", gone[0].uid)
+    for victim in gone:
+        if all(future[name] - victim.ask.running.get(name) >= -EPSILON for name in wanted):
+            raise Violation(f"{victim.key} goes, and {taker.key} would fit", victim.uid)
+
+
+def judge_starvation(session: Session) -> None:
+    """No job waits whose missing pods fit, in a queue that has less than it deserves."""
+    deserved = deserved_by(session)
+    have = amounts_by_queue(session, lambda t: t.status in TAKING or t.status is _PROMISED)
+    for job in session.jobs.values():
+        pending = list(job.of(TaskStatus.PENDING).values())
+        if not pending or job.uid in {task.job for task, _ in session.working.evicted}:
+            continue
+        reached = job.ready_count + len(job.of(_PROMISED))
+        n_missing = max(job.min_available - reached, 1)
+        if len(pending) < n_missing:
+            continue
+        first = pending[:n_missing]
+        if any(t.ask.wants != first[0].ask.wants for t in first) or not first[0].ask.wants:
+            continue
+        due, has = deserved[job.queue], have[job.queue]
+        under = all(
+            has.get(name, 0.0) + n_missing * amount <= due.get(name, 0.0) + EPSILON
+            for name, amount in first[0].ask.running_pairs
+        )
+        if under and fits_all(session, first):
+            text = f"{job.queue} has {has} of {due}"
+            raise Violation(f"{job.uid} waits, and {n_missing} pods of it fit; {text}")
+
+
+def fits_all(session: Session, tasks: list[Task]) -> bool:
+    """True when these tasks, all alike, find idle room one after the other."""
+    nodes, task = session.working.nodes, tasks[0]
+    n_nodes = nodes.n_nodes
+    counts: Floats = np.where(session.passing(task), np.inf, 0.0)
+    counts = np.minimum(counts, nodes.pod_limit - nodes.pod_count)
+    for name, amount in task.ask.wants:
+        idle = nodes.idle.get(name, n_nodes)
+        future = idle + nodes.releasing.get(name, n_nodes)
+        counts = np.minimum(counts, np.floor((np.minimum(idle, future) + EPSILON) / amount))
+    return bool(np.maximum(counts, 0.0).sum() >= len(tasks))
+
+
+def jobs_of(tasks: Iterable[Task], session: Session) -> Iterator[Job]:
+    """The jobs of tasks, each once."""
+    for uid in dict.fromkeys(task.job for task in tasks):
+        yield session.jobs[uid]
+
+
+def amounts_by_queue(session: Session, counts: Callable[[Task], bool]) -> Shares:
+    """Queue -> resource -> what the tasks that count ask for."""
+    found: Shares = {name: {} for name in session.queues}
+    for job in (*session.jobs.values(), *session.invalid.values()):
+        if job.queue not in found:
+            continue
+        held = found[job.queue]
+        for task in job.tasks.values():
+            if counts(task):
+                for name, amount in task.ask.running_pairs:
+                    held[name] = held.get(name, 0.0) + amount
+    return found
+
+
+def deserved_by(session: Session) -> Shares:
+    """What each queue deserved when the session opened: shares by weight, dealt out bit by bit.
+
+    Wanted is what had a node then, or waited for one; an invalid job wants what it has.
+    """
+    gone = {task.uid for task, _ in session.working.evicted}
+
+    def wanted(task: Task) -> bool:
+        if task.job in session.invalid:
+            return task.status in TAKING
+        return task.status in WANTED or task.uid in gone
+
+    wants = amounts_by_queue(session, wanted)
+    busy = {job.queue for job in session.jobs.values()}
+    total = dict(session.working.nodes.total().pairs())
+    found: Shares = {name: {} for name in session.queues}
+    for name, amount in total.items():
+        rest, open_ = amount, {q for q in busy if session.queues[q].weight > 0}
+        while open_ and rest > EPSILON / 10:
+            weight = sum(session.queues[q].weight for q in open_)
+            part = rest
+            for queue in sorted(open_):
+                most = wants[queue].get(name, 0.0) - found[queue].get(name, 0.0)
+                given = min(part * session.queues[queue].weight / weight, max(most, 0.0))
+                found[queue][name] = found[queue].get(name, 0.0) + given
+                rest -= given
+                if most <= given + EPSILON / 100:
+                    open_.discard(queue)
+            if part - rest < EPSILON / 1000:
+                break
+    return found

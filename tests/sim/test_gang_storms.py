@@ -1,0 +1,97 @@
+"""Storms with gangs: whatever goes wrong, sessions decide nothing that they must not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stowplan.batch.inventory import Inventory
+from stowplan.batch.jobs import Job
+from stowplan.batch.nodes import NodeLedger
+from stowplan.scheduler.sessions import Sessions
+from stowplan.sim.storm import Failure, first_failure
+from tests.sim.gang_storms import KIT
+from tests.soak import examples
+
+N_PARTS = 4
+FOUND_WITHIN = range(120)
+
+
+def part(number: int, first: int = 0) -> range:
+    size = examples(40)
+    return range(first + number * size, first + (number + 1) * size)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(N_PARTS))
+def test_storms_with_gangs(number: int) -> None:
+    failure = first_failure(part(number), KIT)
+    assert failure is None, str(failure)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("number", range(25))
+def test_a_thousand_storms_with_gangs(number: int) -> None:
+    failure = first_failure(part(number, 1_000_000), KIT)
+    assert failure is None, str(failure)
+
+
+# Planted bugs.
+
+
+def found() -> Failure:
+    failure = first_failure(FOUND_WITHIN, KIT)
+    assert failure is not None, "no storm showed the mistake"
+    return failure
+
+
+@pytest.mark.slow
+def test_a_binding_that_an_update_makes_forgotten_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Wrong: a pod is pending again when the watch shows it before it shows the binding."""
+
+    def pod_seen(self: Inventory, pod: Any) -> None:
+        if pod.uid in self._pods and not pod.node_name:
+            self.not_bound(pod.uid)
+        right(self, pod)
+
+    right = Inventory.pod_seen
+    monkeypatch.setattr(Inventory, "pod_seen", pod_seen)
+    assert found().what
+
+
+@pytest.mark.slow
+def test_room_on_a_node_that_comes_back_with_its_pods_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Wrong: a node that goes takes its pods with it, and comes back empty."""
+
+    def leave_ghost(self: NodeLedger, row: int) -> None:
+        self._drop_row(row)
+
+    monkeypatch.setattr(NodeLedger, "_leave_ghost", leave_ghost)
+    assert "sessions: " in found().what or "wanted" in found().what
+
+
+@pytest.mark.slow
+def test_a_session_that_is_not_held_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: only what comes is a reason for a session, not what changes or goes."""
+
+    def pod_gone(self: Sessions, uid: str) -> None:
+        stirred = self._is_stirred
+        right(self, uid)
+        self._is_stirred = stirred
+
+    right = Sessions.pod_gone
+    monkeypatch.setattr(Sessions, "pod_gone", pod_gone)
+    monkeypatch.setattr("stowplan.scheduler.sessions._matters", lambda before, after: False)
+    assert "a session was due" in found().what
+
+
+@pytest.mark.slow
+def test_a_gang_that_starts_in_part_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: whatever has room is bound."""
+    monkeypatch.setattr(Job, "is_ready", property(lambda self: True))
+    assert "starts with" in found().what
