@@ -1,0 +1,90 @@
+"""Priority: a pod's priority and preemption policy come from its class, never from the pod.
+
+Source: kube-apiserver v1.36, plugin/pkg/admission/priority.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stowplan.cluster.admission.plugin import Plugin, all_stored, is_about, refusal, stored
+from stowplan.cluster.errors import forbidden
+from stowplan.cluster.resource import Call
+
+Tree = dict[str, Any]
+
+SYSTEM = ("system-node-critical", "system-cluster-critical")
+CLASSES = "scheduling.k8s.io/priorityclasses"
+PREEMPT = "PreemptLowerPriority"
+
+
+class Priority(Plugin):
+    """Resolves `priorityClassName` of new pods and keeps the default class single."""
+
+    def admit(self, call: Call, obj: Tree | None, old: Tree | None) -> None:
+        """Fill in what a pod's class says; on update keep what was filled in."""
+        if call.verb == "delete" and is_about(call, CLASSES) and call.name in SYSTEM:
+            why = "this is a system priority class and cannot be deleted"
+            raise forbidden(call.resource.group, call.resource.plural, call.name, why)
+        if obj is None or not is_about(call, "pods"):
+            return
+        spec = obj.setdefault("spec", {})
+        if old is None:
+            self._resolve(call, obj, spec)
+            return
+        for name in ("priority", "preemptionPolicy"):
+            if spec.get(name) is None and old.get("spec", {}).get(name) is not None:
+                spec[name] = old["spec"][name]
+
+    def validate(self, call: Call, obj: Tree | None, old: Tree | None) -> None:
+        """Refuse a second default class."""
+        if obj is None or not is_about(call, CLASSES) or not obj.get("globalDefault"):
+            return
+        default = _default_class(call)
+        if default is None:
+            return
+        name = default["metadata"]["name"]
+        if old is None or name != obj["metadata"].get("name"):
+            why = f"PriorityClass {name} is already marked as default. Only one default can exist"
+            raise refusal(call, obj, why)
+
+    def _resolve(self, call: Call, obj: Tree, spec: Tree) -> None:
+        name, value, policy = self._established(call, obj, spec.get("priorityClassName") or "")
+        if name:
+            spec["priorityClassName"] = name
+        told = spec.get("priority")
+        if told is not None and told != value:
+            why = (
+                f"the integer value of priority ({told}) must not be provided in pod spec; "
+                f"priority admission controller computed {value} from the given PriorityClass name"
+            )
+            raise refusal(call, obj, why)
+        spec["priority"] = value
+        if not policy:
+            return
+        told = spec.get("preemptionPolicy")
+        if told is not None and told != policy:
+            why = (
+                f"the string value of PreemptionPolicy ({told}) must not be provided in pod spec; "
+                f"priority admission controller computed {policy} from the given PriorityClass name"
+            )
+            raise refusal(call, obj, why)
+        spec["preemptionPolicy"] = policy
+
+    def _established(self, call: Call, obj: Tree, name: str) -> tuple[str, int, str]:
+        """Class, priority and policy; without a class those of the default, or 0."""
+        if not name:
+            found = _default_class(call)
+            if found is None:
+                return "", 0, PREEMPT
+        else:
+            found = stored(call, CLASSES, "", name)
+            if found is None:
+                raise refusal(call, obj, f"no PriorityClass with name {name} was found")
+        return found["metadata"]["name"], found.get("value", 0), found.get("preemptionPolicy", "")
+
+
+def _default_class(call: Call) -> Tree | None:
+    """The default class; of several (there should be one) that of the lowest value."""
+    found = [each for each in all_stored(call, CLASSES) if each.get("globalDefault")]
+    return min(found, key=lambda each: each.get("value", 0), default=None)

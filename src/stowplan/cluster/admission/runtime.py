@@ -1,0 +1,79 @@
+"""RuntimeClass: what running a pod costs besides its containers, and where it can be run.
+
+Source: kube-apiserver v1.36, plugin/pkg/admission/runtimeclass.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stowplan.cluster.admission.plugin import Plugin, is_about, refusal, stored
+from stowplan.cluster.resource import Call
+
+Tree = dict[str, Any]
+
+CLASSES = "node.k8s.io/runtimeclasses"
+_DIFFERS = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
+_WITHOUT = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+
+
+class RuntimeClasses(Plugin):
+    """New pods get the overhead, node selector and tolerations of their runtime class."""
+
+    def admit(self, call: Call, obj: Tree | None, old: Tree | None) -> None:
+        """Fill in what the class says."""
+        if obj is None or old is not None or not is_about(call, "pods"):
+            return
+        found = _class_of(call, obj)
+        overhead = (found or {}).get("overhead")
+        spec = obj["spec"]
+        if overhead is not None:
+            fixed = overhead.get("podFixed", {})
+            if spec.get("overhead") and spec["overhead"] != fixed:
+                raise refusal(call, obj, _DIFFERS)
+            spec["overhead"] = dict(fixed)
+        scheduling = (found or {}).get("scheduling")
+        if scheduling is not None:
+            _schedule(call, obj, scheduling)
+
+    def validate(self, call: Call, obj: Tree | None, old: Tree | None) -> None:
+        """Refuse an overhead that no class stands behind."""
+        if obj is None or old is not None or not is_about(call, "pods"):
+            return
+        if "runtimeClassName" not in obj["spec"] and "overhead" not in obj["spec"]:
+            return
+        overhead = (_class_of(call, obj) or {}).get("overhead")
+        if overhead is not None:
+            if obj["spec"].get("overhead", {}) != overhead.get("podFixed", {}):
+                raise refusal(call, obj, _DIFFERS)
+        elif "overhead" in obj["spec"]:
+            raise refusal(call, obj, _WITHOUT)
+
+
+def _class_of(call: Call, obj: Tree) -> Tree | None:
+    name = obj["spec"].get("runtimeClassName")
+    if name is None:
+        return None
+    found = stored(call, CLASSES, "", name)
+    if found is None:
+        raise refusal(call, obj, f'pod rejected: RuntimeClass "{name}" not found')
+    return found
+
+
+def _schedule(call: Call, obj: Tree, scheduling: Tree) -> None:
+    spec = obj["spec"]
+    selector = spec.get("nodeSelector", {})
+    for key, value in scheduling.get("nodeSelector", {}).items():
+        if selector.get(key, value) != value:
+            why = (
+                f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; "
+                f"pod.spec.nodeSelector[{key}] = {selector[key]}"
+            )
+            raise refusal(call, obj, why)
+        selector = {**selector, key: value}
+    if selector:
+        spec["nodeSelector"] = selector
+    merged = list(spec.get("tolerations", ()))
+    merged += [one for one in scheduling.get("tolerations", ()) if one not in merged]
+    if merged:
+        spec["tolerations"] = merged

@@ -1,0 +1,237 @@
+"""Query parameters of requests, as typed options, with the original's refusals.
+
+Source: apimachinery v0.36, apis/meta/internalversion (defaults, validation), conversion of URL
+values; apiserver v0.36, endpoints/handlers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from stowplan.cluster.errors import (
+    FORBIDDEN,
+    ApiError,
+    Cause,
+    bad_request,
+    forbidden_field,
+    invalid,
+    invalid_object,
+    not_supported,
+    too_long,
+)
+from stowplan.cluster.fields import Term, parse_fields
+from stowplan.cluster.labels import Requirement, SelectorError, parse_labels, whole_number
+from stowplan.cluster.resource import Resource
+from stowplan.cluster.selecting import Selection
+
+META = "meta.k8s.io"
+EXACT, NOT_OLDER = "Exact", "NotOlderThan"
+MANAGER_MAX = 128
+FAR = 2**64 - 1
+
+
+class ListOptions(msgspec.Struct, frozen=True):
+    """What a GET of a collection asks for. initial: sendInitialEvents; None when left out."""
+
+    watch: bool = False
+    bookmarks: bool = False
+    version: str = ""
+    match: str = ""
+    timeout_s: int | None = None
+    limit: int = 0
+    token: str = ""
+    initial: bool | None = None
+    labels: tuple[Requirement, ...] = ()
+    fields: tuple[Term, ...] = ()
+
+
+class WriteOptions(msgspec.Struct, frozen=True):
+    """What the query of a create, update or patch says."""
+
+    dry_run: bool = False
+    field_manager: str = ""
+    field_validation: str = "Warn"
+
+
+class Query:
+    """The parameters of a request; of one that came twice the first counts."""
+
+    __slots__ = ("_first", "_pairs")
+
+    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
+        self._pairs = tuple(pairs)
+        self._first: dict[str, str] = {}
+        for name, value in self._pairs:
+            self._first.setdefault(name, value)
+
+    def text(self, name: str) -> str:
+        """The value, "" if it was not given."""
+        return self._first.get(name, "")
+
+    def all(self, name: str) -> list[str]:
+        """Every value that was given."""
+        return [value for key, value in self._pairs if key == name]
+
+    def flag(self, name: str) -> bool | None:
+        """Any value but false and 0 is true; None if it was not given."""
+        value = self._first.get(name)
+        return None if value is None else value.lower() not in ("false", "0")
+
+    def number(self, name: str) -> int | None:
+        """An int64; raises ApiError 400 for what is none. None if it was not given."""
+        value = self._first.get(name)
+        if value is None or value == "":
+            return None
+        got = whole_number(value)
+        if got is None:
+            raise bad_request(f'strconv.ParseInt: parsing "{value}": {_number_problem(value)}')
+        return got
+
+
+def _number_problem(text: str) -> str:
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    return "value out of range" if digits.isascii() and digits.isdigit() else "invalid syntax"
+
+
+def unsigned(text: str) -> int:
+    """The uint64 that `text` says; raises ValueError with Go's words."""
+    if not text.isascii() or not text.isdigit():
+        raise ValueError(f'strconv.ParseUint: parsing "{text}": invalid syntax')
+    if int(text) > FAR:
+        raise ValueError(f'strconv.ParseUint: parsing "{text}": value out of range')
+    return int(text)
+
+
+def version_of(text: str) -> int:
+    """The version a query names, 0 for none; raises ApiError 500, as the original answers."""
+    try:
+        return unsigned(text) if text else 0
+    except ValueError as error:
+        cause = invalid("resourceVersion", text, str(error))
+        raise ApiError(500, "", f"{cause.field}: {cause.message}") from None
+
+
+def list_options(query: Query) -> ListOptions:
+    """What a list or watch asks for. Raises ApiError 400 or 422."""
+    try:
+        labels = parse_labels(query.text("labelSelector"))
+        fields = parse_fields(query.text("fieldSelector"))
+    except SelectorError as error:
+        raise bad_request(str(error)) from None
+    timeout_s = query.number("timeoutSeconds")
+    limit = query.number("limit")
+    options = ListOptions(
+        watch=bool(query.flag("watch")),
+        bookmarks=bool(query.flag("allowWatchBookmarks")),
+        version=query.text("resourceVersion"),
+        match=query.text("resourceVersionMatch"),
+        timeout_s=timeout_s,
+        limit=limit or 0,
+        token=query.text("continue"),
+        initial=query.flag("sendInitialEvents"),
+        labels=labels,
+        fields=fields,
+    )
+    legacy = options.version in ("", "0")
+    if options.watch and legacy and options.initial is None and not options.match:
+        options = msgspec.structs.replace(options, initial=True, match=NOT_OLDER)
+    causes = _watch_causes(options) if options.watch else _list_causes(options)
+    if causes:
+        raise invalid_object(META, "ListOptions", "", causes)
+    return options
+
+
+def _forbidden(text: str) -> Cause:
+    return forbidden_field("resourceVersionMatch", text)
+
+
+def _list_causes(asked: ListOptions) -> list[Cause]:
+    found = []
+    if asked.match:
+        if not asked.version:
+            found.append(
+                _forbidden("resourceVersionMatch is forbidden unless resourceVersion is provided")
+            )
+        if asked.token:
+            found.append(_forbidden("resourceVersionMatch is forbidden when continue is provided"))
+        if asked.match not in (EXACT, NOT_OLDER):
+            found.append(not_supported("resourceVersionMatch", asked.match, (EXACT, NOT_OLDER, "")))
+        if asked.match == EXACT and asked.version == "0":
+            found.append(
+                _forbidden('resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
+            )
+    if asked.initial is not None:
+        text = "Forbidden: sendInitialEvents is forbidden for list"
+        found.append(Cause("sendInitialEvents", FORBIDDEN, text))
+    return found
+
+
+def _watch_causes(asked: ListOptions) -> list[Cause]:
+    found = []
+    if asked.initial is not None and asked.match != NOT_OLDER:
+        text = f"sendInitialEvents requires setting resourceVersionMatch to {NOT_OLDER}"
+        found.append(_forbidden(text))
+    if asked.match:
+        if asked.initial is None:
+            text = (
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+            )
+            found.append(_forbidden(text))
+        if asked.match != NOT_OLDER:
+            found.append(not_supported("resourceVersionMatch", asked.match, (NOT_OLDER,)))
+        if asked.token:
+            found.append(_forbidden("resourceVersionMatch is forbidden when continue is provided"))
+    return found
+
+
+def selection_of(resource: Resource, asked: ListOptions, name: str = "") -> Selection:
+    """What is selected; name: from the path of a watch of one object. Raises ApiError 400."""
+    terms = asked.fields
+    for term in terms:
+        _check_field(resource, term.field)
+    if name:
+        if terms and not any(
+            t.equal and (t.field, t.value) == ("metadata.name", name) for t in terms
+        ):
+            raise bad_request("fieldSelector metadata.name doesn't match requested name")
+        terms = terms or (Term("metadata.name", name),)
+    return Selection(asked.labels, terms, resource)
+
+
+def _check_field(resource: Resource, field: str) -> None:
+    """Raises ApiError 400 for a field that lists of the resource are not selected by."""
+    if field == "metadata.name" or field in resource.fields:
+        return
+    registered = bool(resource.fields) or resource.custom
+    if field == "metadata.namespace" and (resource.namespaced or not registered):
+        return
+    if registered:
+        raise bad_request(f"field label not supported: {field}")
+    known = 'only "metadata.name", "metadata.namespace"'
+    raise bad_request(f'"{field}" is not a known field selector: {known}')
+
+
+def write_options(query: Query, kind: str) -> WriteOptions:
+    """The options of a create, update or patch; kind: `CreateOptions`... Raises ApiError 422."""
+    manager = query.text("fieldManager")
+    dry_run = query.all("dryRun")
+    validation = query.text("fieldValidation")
+    causes = []
+    if kind == "PatchOptions" and query.flag("force") is not None:
+        causes.append(forbidden_field("force", "may not be specified for non-apply patch"))
+    if len(manager) > MANAGER_MAX:
+        causes.append(too_long("fieldManager", MANAGER_MAX))
+    causes += dry_run_causes(dry_run)
+    if validation not in ("", "Ignore", "Warn", "Strict"):
+        wanted = ("", "Ignore", "Strict", "Warn")
+        causes.append(not_supported("fieldValidation", validation, wanted))
+    if causes:
+        raise invalid_object(META, kind, "", causes)
+    return WriteOptions(bool(dry_run), manager, validation or "Warn")
+
+
+def dry_run_causes(values: list[str]) -> list[Cause]:
+    """A cause if anything but All is asked for."""
+    return [] if set(values) <= {"All"} else [not_supported("dryRun", values, ("All",))]

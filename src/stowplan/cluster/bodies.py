@@ -1,0 +1,315 @@
+"""Bodies of requests: text to a checked, canonical tree of the kind that the path is for.
+
+Source: apiserver v0.36, endpoints/handlers (create, update, delete, rest); texts as recorded.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stowplan.cluster.asking import META, Query, dry_run_causes
+from stowplan.cluster.canonical import encode
+from stowplan.cluster.errors import (
+    ApiError,
+    DecodeError,
+    Tree,
+    bad_request,
+    invalid,
+    invalid_object,
+    not_supported,
+)
+from stowplan.cluster.gotext import json_kind, no_object
+from stowplan.cluster.negotiation import PROTOBUF, PROTOBUF_MAGIC, YAML, protobuf_refused
+from stowplan.cluster.resource import Deletion, Registry, Resource, Schema
+from stowplan.cluster.schema.parse import NotJson, parse
+from stowplan.cluster.tables import internal_group
+from stowplan.cluster.yamltext import Unreadable, read_yaml, warning_lines
+
+SUMMARY_MAX = 30
+SCHEME = "pkg/api/legacyscheme/scheme.go:30"
+META_SCHEME = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"
+OLD_FORMS = {("Eviction", "policy/v1beta1")}
+"""Bodies of versions that are served no more and still taken."""
+META_KINDS = frozenset(
+    (
+        "CreateOptions",
+        "DeleteOptions",
+        "GetOptions",
+        "List",
+        "ListOptions",
+        "PatchOptions",
+        "Status",
+        "UpdateOptions",
+        "WatchEvent",
+    )
+)
+"""Kinds that every group of the original has besides its own."""
+ELSEWHERE: dict[str, tuple[str, ...]] = {
+    "v1": (
+        "Binding",
+        "ComponentStatus",
+        "NodeProxyOptions",
+        "PodAttachOptions",
+        "PodExecOptions",
+        "PodLogOptions",
+        "PodPortForwardOptions",
+        "PodProxyOptions",
+        "PodStatusResult",
+        "RangeAllocation",
+        "SerializedReference",
+        "ServiceProxyOptions",
+    ),
+    "admissionregistration.k8s.io/v1": (
+        "MutatingWebhookConfiguration",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+        "ValidatingWebhookConfiguration",
+    ),
+    "apiregistration.k8s.io/v1": ("APIService",),
+    "autoscaling/v1": ("HorizontalPodAutoscaler", "Scale"),
+    "autoscaling/v2": ("HorizontalPodAutoscaler",),
+    "certificates.k8s.io/v1": ("CertificateSigningRequest",),
+    "discovery.k8s.io/v1": ("EndpointSlice",),
+    "flowcontrol.apiserver.k8s.io/v1": ("FlowSchema", "PriorityLevelConfiguration"),
+    "networking.k8s.io/v1": ("Ingress", "IngressClass", "NetworkPolicy"),
+    "policy/v1": ("Eviction",),
+}
+"""Kinds of the original that are not stored here: a body of one is wrong, but not unknown."""
+POLICIES = ("Foreground", "Background", "Orphan")
+
+
+def too_large(bytes_max: int) -> ApiError:
+    """413 of a body over the limit."""
+    text = f"Request entity too large: limit is {bytes_max}"
+    return ApiError(413, "RequestEntityTooLarge", text)
+
+
+def _summary(raw: bytes) -> str:
+    """The beginning of a body as its refusal shows it."""
+    if not raw:
+        return "<empty>"
+    cut = raw[:SUMMARY_MAX]
+    text = cut.decode("utf-8", errors="replace") if raw[:1] == b"{" else cut.hex()
+    return f"{text} ..." if len(raw) > SUMMARY_MAX else text
+
+
+def read_tree(raw: bytes, media: str) -> tuple[Tree, list[str]]:
+    """The tree of a body and the texts of its repeated keys. Raises Unreadable, ApiError 415."""
+    if media == PROTOBUF:
+        if raw.startswith(PROTOBUF_MAGIC):
+            raise protobuf_refused()
+        prefix = "[107 56 115 0]"
+        text = f"provided data does not appear to be a protobuf message, expected prefix {prefix}"
+        raise Unreadable(text)
+    if media == YAML and raw[:1] not in (b"{", b"["):
+        tree, repeated = read_yaml(raw)
+    else:
+        try:
+            tree, repeated = parse(raw)
+        except NotJson as error:
+            raise Unreadable(f"couldn't get version/kind; json parse error: {error}") from None
+    if tree is None:
+        tree = {}
+    if not isinstance(tree, dict):
+        raise Unreadable(no_object(tree))
+    for key in ("apiVersion", "kind"):
+        value = tree.get(key)
+        if value is None:
+            tree.pop(key, None)
+        elif not isinstance(value, str):
+            why = f"json: cannot unmarshal {json_kind(value)} into Go struct field"
+            why = f"{why} .{key} of type string"
+            raise Unreadable(f"couldn't get version/kind; json parse error: {why}")
+    return tree, repeated
+
+
+def read_object(
+    raw: bytes, media: str, resource: Resource, registry: Registry, mode: str
+) -> tuple[Tree, list[str]]:
+    """The object of a create or update and the texts to warn with. Raises ApiError 400, 415."""
+    return read_kind(raw, media, resource, resource.schema, registry, mode)
+
+
+def read_kind(
+    raw: bytes,
+    media: str,
+    wanted: Resource,
+    schema: Schema,
+    registry: Registry,
+    mode: str,
+    kind: str = "",
+    api_version: str = "",
+) -> tuple[Tree, list[str]]:
+    """As `read_object`, for a body of another kind than the path's own (`kind`, `api_version`)."""
+    kind = kind or wanted.kind
+    try:
+        tree, repeated = read_tree(raw, media)
+    except Unreadable as error:
+        text = f"the object provided is unrecognized (must be of type {kind}): {error}"
+        raise bad_request(f"{text} ({_summary(raw)})") from None
+    api_version = api_version or wanted.api_version
+    _check_kind(tree, wanted, registry, kind, api_version)
+    named = tree.get("kind") or kind
+    version = (tree.get("apiVersion") or api_version).rpartition("/")[2]
+    prefix = f'{named} in version "{version}" cannot be handled as a {kind}: '
+    try:
+        decoded, strict = schema.decode(tree, repeated, mode)
+    except DecodeError as error:
+        raise bad_request(prefix + str(error)) from None
+    if strict and mode == "Strict":
+        raise bad_request(f"{prefix}strict decoding error: {', '.join(strict)}")
+    strict = [line for text in strict for line in warning_lines(text)]
+    decoded["kind"], decoded["apiVersion"] = kind, api_version
+    schema.default(decoded)
+    return decoded, strict if mode == "Warn" else []
+
+
+def _check_kind(
+    tree: Tree, wanted: Resource, registry: Registry, kind: str, api_version: str
+) -> None:
+    """Raises ApiError 400 when the body says to be of another kind or version."""
+    got_kind, got_version = tree.get("kind", ""), tree.get("apiVersion", "")
+    if wanted.custom:
+        _check_custom(tree, kind, api_version)
+        return
+    text = mismatch(tree, wanted, registry, kind, api_version)
+    got_kind, got_version = got_kind or kind, got_version or api_version
+    if text:
+        version = got_version.rpartition("/")[2]
+        raise bad_request(
+            f'{got_kind} in version "{version}" cannot be handled as a {kind}: {text}'
+        )
+    if got_version != api_version and (got_kind, got_version) not in OLD_FORMS:
+        raise _other_version(got_version, api_version)
+
+
+def mismatch(
+    tree: Tree, wanted: Resource, registry: Registry, kind: str = "", api_version: str = ""
+) -> str:
+    """Why a tree is not of the kind of the path, by its kind and apiVersion; "" if it is."""
+    kind, api_version = kind or wanted.kind, api_version or wanted.api_version
+    got_kind = tree.get("kind") or kind
+    got_version = tree.get("apiVersion") or api_version
+    if not isinstance(got_kind, str) or not isinstance(got_version, str):
+        # The decoder has the words for that.
+        return ""
+    if (got_kind, got_version) == (kind, api_version) or (got_kind, got_version) in OLD_FORMS:
+        return ""
+    group, _, version = got_version.rpartition("/")
+    single = got_kind.removesuffix("List")
+    known = registry.by_kind(group, version, single)
+    served = known is not None and not known.custom
+    if not served and not _is_known(got_kind, single, got_version, registry):
+        text = f'no kind "{got_kind}" is registered for version "{got_version}" in scheme'
+        return f'{text} "{SCHEME}"'
+    if got_kind == kind:
+        return ""
+    ours = f"{internal_group(wanted.group)}.{kind}"
+    return f"converting ({version}.{got_kind}) to ({ours}): unknown conversion"
+
+
+def _is_known(kind: str, single: str, api_version: str, registry: Registry) -> bool:
+    """True for a kind that the original has, though it is not served here."""
+    group, _, version = api_version.rpartition("/")
+    if kind in META_KINDS:
+        return registry.has_group(group, version) or api_version in ELSEWHERE
+    return single in ELSEWHERE.get(api_version, ())
+
+
+def _other_version(got: str, wanted: str) -> ApiError:
+    text = f"the API version in the data ({got}) does not match the expected API version ({wanted})"
+    return bad_request(text)
+
+
+def _check_custom(tree: Tree, kind: str, api_version: str) -> None:
+    got_kind, got_version = tree.get("kind", ""), tree.get("apiVersion", "")
+    if not got_kind:
+        shown = f"Object 'Kind' is missing in '{_json(tree)}'"
+        text = f"the object provided is unrecognized (must be of type {kind}): {shown}"
+        raise bad_request(text)
+    if got_version != api_version:
+        raise _other_version(got_version, api_version)
+    if got_kind != kind:
+        name = (tree.get("metadata") or {}).get("name", "")
+        cause = invalid("kind", got_kind, f"must be {kind}")
+        raise invalid_object(api_version.rpartition("/")[0], got_kind, name, [cause])
+
+
+def _json(tree: Tree) -> str:
+    return encode(tree).decode()
+
+
+def read_deletion(raw: bytes, media: str, query: Query) -> tuple[Deletion, bool, bool | None]:
+    """DeleteOptions of a body, or of the query where there is none; dryRun; orphanDependents.
+
+    Raises ApiError 400, 415, 422.
+    """
+    if raw:
+        tree = _deletion_tree(raw, media)
+    else:
+        tree = {
+            "gracePeriodSeconds": query.number("gracePeriodSeconds"),
+            "propagationPolicy": query.text("propagationPolicy") or None,
+            "orphanDependents": query.flag("orphanDependents"),
+            "dryRun": query.all("dryRun"),
+        }
+    orphan = tree.get("orphanDependents")
+    policy = tree.get("propagationPolicy")
+    causes = []
+    if orphan is not None and policy is not None:
+        text = "orphanDependents and deletionPropagation cannot be both set"
+        causes.append(invalid("propagationPolicy", policy, text))
+    if policy is not None and policy not in POLICIES:
+        causes.append(not_supported("propagationPolicy", policy, (*POLICIES, "nil")))
+    dry_run = tree.get("dryRun") or []
+    causes += dry_run_causes(dry_run)
+    if causes:
+        raise invalid_object(META, "DeleteOptions", "", causes)
+    conditions = tree.get("preconditions") or {}
+    asked = Deletion(
+        tree.get("gracePeriodSeconds"),
+        policy or ("Orphan" if orphan else ""),
+        conditions.get("uid") or "",
+        conditions.get("resourceVersion") or "",
+    )
+    return asked, bool(dry_run), orphan
+
+
+_DELETION_TYPES: dict[str, tuple[type, str]] = {
+    "gracePeriodSeconds": (int, "DeleteOptions.gracePeriodSeconds of type int64"),
+    "propagationPolicy": (str, "DeleteOptions.propagationPolicy of type v1.DeletionPropagation"),
+    "orphanDependents": (bool, "DeleteOptions.orphanDependents of type bool"),
+    "dryRun": (list, "DeleteOptions.dryRun of type []string"),
+    "preconditions": (dict, "DeleteOptions.preconditions of type v1.Preconditions"),
+}
+
+
+def _deletion_tree(raw: bytes, media: str) -> Tree:
+    try:
+        tree, _ = read_tree(raw, media)
+    except Unreadable as error:
+        raise bad_request(str(error)) from None
+    kind = tree.get("kind") or "DeleteOptions"
+    if kind != "DeleteOptions":
+        version = tree.get("apiVersion") or "v1"
+        text = f'no kind "{kind}" is registered for version "{version}" in scheme'
+        raise bad_request(f'{text} "{META_SCHEME}"')
+    for key, (type_, place) in _DELETION_TYPES.items():
+        value = tree.get(key)
+        wrong = type_ is int and isinstance(value, bool)
+        if value is not None and (wrong or not isinstance(value, type_)):
+            text = f"json: cannot unmarshal {json_kind(value)} into Go struct field {place}"
+            raise bad_request(text)
+    conditions: dict[str, Any] = tree.get("preconditions") or {}
+    for key, value in conditions.items():
+        if key in ("uid", "resourceVersion") and value is not None and not isinstance(value, str):
+            kind = "types.UID" if key == "uid" else "string"
+            place = f"Preconditions.preconditions.{key} of type {kind}"
+            text = f"json: cannot unmarshal {json_kind(value)} into Go struct field {place}"
+            raise bad_request(text)
+    for value in tree.get("dryRun") or ():
+        if not isinstance(value, str):
+            place = "DeleteOptions.dryRun of type string"
+            text = f"json: cannot unmarshal {json_kind(value)} into Go struct field {place}"
+            raise bad_request(text)
+    return tree

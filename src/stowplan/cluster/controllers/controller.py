@@ -1,0 +1,62 @@
+"""What every controller is: a queue of keys, fed by changes, looked at one at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from stowplan.cluster.controllers.api import Api
+from stowplan.cluster.controllers.index import Index, Key, PodFacts
+from stowplan.cluster.controllers.recorder import Recorder
+from stowplan.cluster.controllers.work import WorkQueue
+from stowplan.cluster.errors import ApiError
+from stowplan.cluster.resource import Change
+
+
+class Controller:
+    """Base of the controllers.
+
+    `observe` is called for every change, from inside the write that made it: it may only add
+    keys to the queue. `sync` looks at one key with what is stored now, and writes.
+    """
+
+    name = ""
+
+    def __init__(self, api: Api, index: Index, recorder: Recorder) -> None:
+        self.api = api
+        self.index = index
+        self.recorder = recorder
+        self.queue: WorkQueue[Key] = WorkQueue()
+
+    def observe(self, change: Change, before: PodFacts | None) -> None:
+        """Queue what this change concerns. before: of a changed pod, its facts until now."""
+        raise NotImplementedError
+
+    def sync(self, key: Key) -> None:
+        """Bring one object forward. Raises ApiError to be asked again later."""
+        raise NotImplementedError
+
+    def work_once(self) -> bool:
+        """Look at the next key that is due; False if there is none."""
+        key = self.queue.take(self.api.now)
+        if key is None:
+            return False
+        try:
+            self.sync(key)
+        except ApiError as error:
+            if error.code != 404:
+                self.queue.retry(key, self.api.now)
+        else:
+            self.queue.forget(key)
+        return True
+
+    @staticmethod
+    def decoded(value: bytes | None) -> dict[str, Any] | None:
+        """The tree of a stored object's bytes; None of None."""
+        tree: dict[str, Any] | None = None if value is None else msgspec.json.decode(value)
+        return tree
+
+    def next_at(self) -> float | None:
+        """When `work_once` has something to do again; None: when something changes."""
+        return self.queue.next_at()

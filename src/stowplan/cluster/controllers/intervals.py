@@ -1,0 +1,49 @@
+"""Sets of completion indexes as an Indexed Job writes them: `1,3-5,7`.
+
+Source: kube-controller-manager v1.36, pkg/controller/job/indexed_job_utils.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def parse(text: str, completions: int) -> set[int]:
+    """The indexes in `text` below `completions`; what cannot be read is skipped."""
+    found: set[int] = set()
+    for part in text.split(",") if text else ():
+        first, _, last = part.partition("-")
+        if first.isdecimal() and (not last or last.isdecimal()):
+            found.update(range(int(first), min(int(last or first), completions - 1) + 1))
+    return {index for index in found if index < completions}
+
+
+def show(indexes: Iterable[int]) -> str:
+    """The text of a set of indexes: runs of three or more with a dash, two with a comma."""
+    parts: list[str] = []
+    run: list[int] = []
+    for index in sorted(set(indexes)):
+        if run and index != run[-1] + 1:
+            parts.append(_run(run))
+            run = []
+        run.append(index)
+    if run:
+        parts.append(_run(run))
+    return ",".join(parts)
+
+
+def _run(run: list[int]) -> str:
+    if len(run) == 1:
+        return str(run[0])
+    return f"{run[0]}{',' if len(run) == 2 else '-'}{run[-1]}"
+
+
+def pending(done: set[int], count: int, completions: int) -> list[int]:
+    """The first `count` indexes below `completions` that are not in `done`."""
+    free: list[int] = []
+    for index in range(completions):
+        if len(free) >= count:
+            break
+        if index not in done:
+            free.append(index)
+    return free

@@ -1,0 +1,60 @@
+"""Groups of the community: definitions in them need an approval.
+
+Source: apiextensions-apiserver v0.36, pkg/apihelpers/helpers.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from stowplan.cluster.errors import Cause, invalid, quoted, required
+
+Tree = dict[str, Any]
+
+ANNOTATION = "api-approved.kubernetes.io"
+_WHERE = "see https://github.com/kubernetes/enhancements/pull/1111"
+_PATH = f"metadata.annotations[{ANNOTATION}]"
+
+
+class Approval(NamedTuple):
+    """What the annotation says, as a condition."""
+
+    status: str
+    reason: str
+    text: str
+
+
+def protected(group: str) -> bool:
+    """True for groups that need an approval."""
+    return any(group == one or group.endswith(f".{one}") for one in ("k8s.io", "kubernetes.io"))
+
+
+def approval(annotations: Mapping[str, str]) -> Approval:
+    """The approval of a definition in a protected group."""
+    given = annotations.get(ANNOTATION, "")
+    need = f"protected groups must have approval annotation {quoted(ANNOTATION)}"
+    if not given:
+        return Approval("False", "MissingAnnotation", f"{need}, {_WHERE}")
+    if given.startswith("unapproved"):
+        return Approval("False", "UnapprovedAnnotation", f"not approved: {quoted(given)}")
+    parts = urlsplit(given)
+    if parts.scheme and parts.netloc:
+        return Approval("True", "ApprovedAnnotation", f"approved in {given}")
+    how = 'with either a URL or a reason starting with "unapproved"'
+    return Approval("False", "InvalidAnnotation", f"{need} {how}, {_WHERE}")
+
+
+def approval_causes(definition: Tree, old: Tree | None) -> Iterator[Cause]:
+    """A missing or unreadable approval; what was so before is let be."""
+    if not protected(definition["spec"]["group"]):
+        return
+    annotations = definition["metadata"].get("annotations", {})
+    told = approval(annotations)
+    if old is not None and approval(old["metadata"].get("annotations", {}))[:2] == told[:2]:
+        return
+    if told.reason == "MissingAnnotation":
+        yield required(_PATH, told.text)
+    elif told.reason == "InvalidAnnotation":
+        yield invalid(_PATH, annotations[ANNOTATION], told.text)

@@ -1,0 +1,320 @@
+"""Custom kinds as they are served: schema, rules, table, and the resources of a definition.
+
+Source: apiextensions-apiserver v0.36, pkg/registry/customresource, pkg/apiserver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from stowplan.cluster import times
+from stowplan.cluster.crd.paths import Path, printed
+from stowplan.cluster.crd.structural import drop_nulls, pruned, set_defaults
+from stowplan.cluster.crd.values import Checker, list_causes
+from stowplan.cluster.errors import Cause, DecodeError, forbidden, invalid
+from stowplan.cluster.kinds.basics import keep
+from stowplan.cluster.names import qualified_name_problems
+from stowplan.cluster.resource import (
+    Call,
+    Column,
+    Resource,
+    Shape,
+    Strategy,
+    Subresource,
+    Table,
+)
+from stowplan.cluster.schema import kind_schema, tables
+from stowplan.cluster.schema.scalars import WrongType
+from stowplan.cluster.schema.shapes import Sink
+from stowplan.cluster.subresources.scale import CustomScale
+from stowplan.cluster.tables import NAME_TEXT, PLAIN_TABLE
+
+Tree = dict[str, Any]
+
+ENDING = "create not allowed while custom resource definition is terminating"
+VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
+_INT32_MAX = 2**31 - 1
+_STANDARD = ("orphan", "foregroundDeletion", "kubernetes")
+_AGE = ({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},)
+
+
+class CustomSchema:
+    """The shape of one version of a custom kind (`resource.Schema`)."""
+
+    shape: Shape | None = None
+
+    def __init__(self, structure: Tree) -> None:
+        self.structure = structure
+
+    def decode(self, tree: Tree, duplicates: Sequence[str], mode: str) -> tuple[Tree, list[str]]:
+        """See `resource.Schema`; the defaults of the schema are set as well."""
+        unknown: list[str] = []
+        made: Tree = pruned(tree, self.structure, True, unknown)
+        sink = Sink(duplicates)
+        meta = made.get("metadata")
+        if meta is not None:
+            try:
+                made["metadata"] = tables.struct("meta/v1.ObjectMeta").decode(
+                    meta, (None, "metadata", ""), sink
+                )
+            except WrongType as error:
+                raise DecodeError(str(error)) from None
+        set_defaults(made, self.structure)
+        drop_nulls(made, self.structure)
+        texts = [*sink.texts, *(f'unknown field "{path}"' for path in sorted(unknown))]
+        return made, texts if mode != "Ignore" else []
+
+    def blank(self) -> Tree:
+        """The object with nothing set."""
+        return {"metadata": {}}
+
+    def default(self, tree: Tree) -> None:
+        """Nothing is left to do: decoding has set the defaults."""
+
+
+class CustomStrategy(Strategy):
+    """A custom kind: its schema decides what is valid."""
+
+    unconditional_update = False
+
+    def __init__(
+        self, structure: Tree, status: bool, scale: Mapping[str, str] | None, ending: bool
+    ) -> None:
+        self._ending = ending
+        self._structure = structure
+        self._status = status
+        self._scale = scale
+
+    def prepare_create(self, obj: Tree, call: Call) -> None:
+        if self._ending:
+            name = obj["metadata"].get("name", "")
+            raise forbidden(call.resource.group, call.resource.plural, name, ENDING)
+        if self._status:
+            obj.pop("status", None)
+        obj["metadata"]["generation"] = 1
+
+    def prepare_update(self, new: Tree, old: Tree, call: Call) -> None:
+        if self._status:
+            keep(new, old, "status")
+        generation = old["metadata"].get("generation", 0)
+        new["metadata"]["generation"] = generation + (_content(new) != _content(old))
+
+    def validate(self, obj: Tree, call: Call) -> Iterable[Cause]:
+        yield from Checker().check(_content(obj), self._structure)
+        yield from self._scaled(obj)
+        yield from list_causes(_content(obj), self._structure)
+
+    def validate_update(self, new: Tree, old: Tree, call: Call) -> Iterable[Cause]:
+        yield from Checker().check(_content(new), self._structure, _content(old))
+        yield from self._scaled(new)
+        if not any(list_causes(_content(old), self._structure)):
+            yield from list_causes(_content(new), self._structure)
+
+    def warnings(self, obj: Tree, old: Tree | None, call: Call) -> Iterable[str]:
+        had = set(old["metadata"].get("finalizers", ())) if old is not None else set()
+        for name in sorted(set(obj["metadata"].get("finalizers", ())) - had):
+            yield from _finalizer_warnings(name)
+
+    def _scaled(self, obj: Tree) -> Iterator[Cause]:
+        if self._scale is None:
+            return
+        for path in (self._scale["specReplicasPath"], self._scale["statusReplicasPath"]):
+            found = Path(path).find(obj)
+            if not found:
+                continue
+            if not isinstance(found[0], int):
+                text = f"{path} accessor error: {found[0]} is of the type {_go_type(found[0])}"
+                yield invalid(path, 0, f"{text}, expected int64")
+            elif found[0] < 0:
+                yield invalid(path, found[0], "should be a non-negative integer")
+            elif found[0] > _INT32_MAX:
+                yield invalid(path, found[0], f"should be less than or equal to {_INT32_MAX}")
+
+
+class CustomStatusStrategy(Strategy):
+    """The status of a custom kind: nothing else changes through it."""
+
+    unconditional_update = False
+
+    def __init__(self, structure: Tree) -> None:
+        self._structure = structure
+
+    def prepare_update(self, new: Tree, old: Tree, call: Call) -> None:
+        version = new["metadata"].get("resourceVersion")
+        status, given = new.get("status"), "status" in new
+        new.clear()
+        new.update(old)
+        new["metadata"] = {**old["metadata"], "resourceVersion": version}
+        new.pop("status", None)
+        if given:
+            new["status"] = status
+
+    def validate_update(self, new: Tree, old: Tree, call: Call) -> Iterable[Cause]:
+        below = (self._structure.get("properties") or {}).get("status")
+        if below is not None and "status" in new:
+            was = {"old": old["status"]} if "status" in old else {}
+            yield from Checker("status").check(new["status"], below, **was)
+        if not any(list_causes(_content(old), self._structure)):
+            yield from list_causes(_content(new), self._structure)
+
+
+def _content(obj: Tree) -> Tree:
+    return {key: value for key, value in obj.items() if key != "metadata"}
+
+
+def _go_type(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    names = {str: "string", float: "float64", list: "[]interface {}"}
+    return names.get(type(value), "map[string]interface {}")
+
+
+def _finalizer_warnings(name: str) -> Iterator[str]:
+    for text in qualified_name_problems(name):
+        yield f'metadata.finalizers: "{name}": {text}'
+    if "/" in name or name in _STANDARD:
+        return
+    wanted = "prefer a domain-qualified finalizer name"
+    if "." in name:
+        wanted += " including a path (/)"
+    yield (
+        f'metadata.finalizers: "{name}": {wanted} to avoid accidental conflicts with other'
+        " finalizer writers"
+    )
+
+
+class CustomTable:
+    """The table of a custom kind: its name and the columns of its definition."""
+
+    def __init__(self, columns: Sequence[Tree]) -> None:
+        self._paths = [(Path(one["jsonPath"]), one["type"]) for one in columns]
+        self.columns = (
+            Column("Name", "string", NAME_TEXT, "name"),
+            *(
+                Column(
+                    one["name"],
+                    one["type"],
+                    one.get("description") or _about(one),
+                    one.get("format", ""),
+                    one.get("priority", 0),
+                )
+                for one in columns
+            ),
+        )
+
+    def cells(self, obj: Tree, now: float) -> list[Any]:
+        """Name, and what the paths lead to."""
+        name = obj["metadata"].get("name", "")
+        return [name, *(_cell(path.find(obj), kind, now) for path, kind in self._paths)]
+
+    def conditions(self, obj: Tree) -> list[Tree]:
+        """None."""
+        return []
+
+
+def _about(column: Tree) -> str:
+    path = column["jsonPath"]
+    if path == ".metadata.creationTimestamp":
+        return str(PLAIN_TABLE.columns[1].description)
+    return f"Custom resource definition column (in JSONPath format): {path}"
+
+
+def _cell(found: list[Any], kind: str, now: float) -> Any:
+    value = found[0] if found else None
+    if value is None:
+        return None
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if kind == "string":
+        return printed(value)
+    if kind == "integer" and number:
+        return int(value)
+    if kind == "number" and number:
+        return float(value)
+    if kind == "boolean" and isinstance(value, bool):
+        return value
+    if kind == "date" and isinstance(value, str):
+        try:
+            return times.age(value, now)
+        except ValueError:
+            return "<invalid>"
+    return None
+
+
+def resources_of(definition: Tree, ending: bool) -> list[Resource]:
+    """What a definition serves, the version that is stored last. ending: it is being deleted."""
+    spec = definition["spec"]
+    made = [
+        (version["storage"], _resource(definition, version, ending))
+        for version in spec["versions"]
+        if version["served"]
+    ]
+    return [resource for _, resource in sorted(made, key=lambda one: one[0])]
+
+
+def _resource(definition: Tree, version: Tree, ending: bool) -> Resource:
+    spec = definition["spec"]
+    names = definition["status"]["acceptedNames"]
+    structure = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+    below = version.get("subresources") or {}
+    stored = next(one["name"] for one in spec["versions"] if one["storage"])
+    fields = {one["jsonPath"][1:]: one["jsonPath"] for one in version.get("selectableFields", ())}
+    return Resource(
+        group=spec["group"],
+        version=version["name"],
+        plural=names["plural"],
+        kind=names["kind"],
+        namespaced=spec["scope"] == "Namespaced",
+        schema=CustomSchema(structure),
+        strategy=CustomStrategy(structure, "status" in below, below.get("scale"), ending),
+        verbs=VERBS,
+        singular=names.get("singular", ""),
+        short_names=tuple(names.get("shortNames", ())),
+        categories=tuple(names.get("categories", ())),
+        list_kind=names.get("listKind", ""),
+        subresources=_subresources(below, structure),
+        table=_table(version),
+        fields={name: _selected(path) for name, path in fields.items()},
+        custom=True,
+        stored_as=stored,
+        deprecation=version.get("deprecationWarning", "") if version.get("deprecated") else "",
+    )
+
+
+def _table(version: Tree) -> Table:
+    return CustomTable(version.get("additionalPrinterColumns") or _AGE)
+
+
+def _subresources(below: Tree, structure: Tree) -> dict[str, Subresource]:
+    verbs = ("get", "patch", "update")
+    made: dict[str, Subresource] = {}
+    if "status" in below:
+        made["status"] = Subresource("status", verbs, CustomStatusStrategy(structure))
+    scale = below.get("scale")
+    if scale is not None:
+        view = CustomScale(
+            scale["specReplicasPath"],
+            scale["statusReplicasPath"],
+            scale.get("labelSelectorPath", ""),
+        )
+        schema = kind_schema("autoscaling/v1.Scale", "autoscaling")
+        made["scale"] = Subresource(
+            "scale",
+            verbs,
+            view=view,
+            group="autoscaling",
+            version="v1",
+            kind="Scale",
+            schema=schema,
+        )
+    return made
+
+
+def _selected(path: str) -> Callable[[Tree], str]:
+    compiled = Path(path)
+
+    def read(obj: Tree) -> str:
+        found = compiled.find(obj)
+        return printed(found[0]) if found and found[0] is not None else ""
+
+    return read

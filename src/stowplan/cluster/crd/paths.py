@@ -1,0 +1,123 @@
+"""JSONPath as printer columns and selectable fields use it: `.spec.a`, `.list[0].b`, filters.
+
+Source: client-go v0.36, util/jsonpath, as far as definitions of custom kinds need it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+Tree = dict[str, Any]
+Step = Callable[[Any], Iterator[Any]]
+
+_STEP = re.compile(
+    r"""\.(?P<name>(?:\\.|[^.\[\]\\])+)
+    |\[\s*'(?P<quoted>[^']*)'\s*\]
+    |\[\s*(?P<index>-?\d+)\s*\]
+    |(?P<all>\[\s*\*\s*\])
+    |\[\?\(\s*@(?P<left>[^=!<>)\s]*)\s*(?P<op>==|!=)?\s*(?P<right>"[^"]*"|'[^']*'|[^)]*?)\s*\)\]""",
+    re.VERBOSE,
+)
+
+
+class Path:
+    """A path that has been read. Raises ValueError for one that cannot be."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._steps: list[Step] = []
+        at = 0
+        while at < len(text):
+            found = _STEP.match(text, at)
+            if found is None:
+                if text[at:] == ".":
+                    break
+                raise ValueError(f"unrecognized path {text!r}")
+            self._steps.append(_step(found))
+            at = found.end()
+
+    def find(self, obj: Tree) -> list[Any]:
+        """Everything that the path leads to."""
+        values: list[Any] = [obj]
+        for step in self._steps:
+            values = [below for value in values for below in step(value)]
+        return values
+
+
+def _step(found: re.Match[str]) -> Step:
+    if found["name"] is not None:
+        return _field(re.sub(r"\\(.)", r"\1", found["name"]))
+    if found["quoted"] is not None:
+        return _field(found["quoted"])
+    if found["index"] is not None:
+        return _item(int(found["index"]))
+    if found["all"] is not None:
+        return _all
+    return _filter(found["left"], found["op"] or "", found["right"] or "")
+
+
+def _field(name: str) -> Step:
+    def step(value: Any) -> Iterator[Any]:
+        if isinstance(value, dict) and name in value:
+            yield value[name]
+
+    return step
+
+
+def _item(index: int) -> Step:
+    def step(value: Any) -> Iterator[Any]:
+        if isinstance(value, list) and -len(value) <= index < len(value):
+            yield value[index]
+
+    return step
+
+
+def _all(value: Any) -> Iterator[Any]:
+    if isinstance(value, list):
+        yield from value
+    elif isinstance(value, dict):
+        yield from value.values()
+
+
+def _filter(left: str, operator: str, right: str) -> Step:
+    below = Path(left) if left else None
+    wanted = _literal(right) if operator else None
+
+    def step(value: Any) -> Iterator[Any]:
+        for one in value if isinstance(value, list) else ():
+            got = below.find(one) if below is not None else [one]
+            if not operator:
+                good = bool(got)
+            else:
+                good = bool(got) and (got[0] == wanted) == (operator == "==")
+            if good:
+                yield one
+
+    return step
+
+
+def _literal(text: str) -> Any:
+    if text[:1] in "\"'" and text:
+        return text[1:-1]
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def printed(value: Any) -> str:
+    """A value as a column of text shows it."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return "<nil>"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e21:
+        return str(int(value))
+    if isinstance(value, (dict, list)):
+        return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+    return str(value)

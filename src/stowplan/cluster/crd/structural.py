@@ -1,0 +1,127 @@
+"""Structural schemas of custom kinds: what they let through, and what they put in.
+
+A schema is kept as the JSON tree of the definition; these functions walk it beside an object.
+
+Source: apiextensions-apiserver v0.36, pkg/apiserver/schema: pruning and defaulting.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+Tree = dict[str, Any]
+
+PRESERVE = "x-kubernetes-preserve-unknown-fields"
+EMBEDDED = "x-kubernetes-embedded-resource"
+META = frozenset({"apiVersion", "kind", "metadata"})
+NOTHING: Tree = {}
+
+
+def sub_schema(node: Tree, key: str) -> tuple[bool, Tree | None]:
+    """Whether a field is known, and by what schema; None: known, but not what is in it."""
+    found = (node.get("properties") or NOTHING).get(key)
+    if found is not None:
+        return True, found
+    rest = node.get("additionalProperties")
+    if rest is None or rest is False:
+        return False, None
+    return True, rest if isinstance(rest, dict) else None
+
+
+def pruned(value: Any, node: Tree | None, root: bool, unknown: list[str]) -> Any:
+    """A copy without the fields that the schema does not know; their paths go to `unknown`."""
+    return _pruned(value, node if node is not None else NOTHING, "", unknown, root)
+
+
+def _pruned(value: Any, node: Tree | None, path: str, unknown: list[str], whole: bool) -> Any:
+    if node is not None and node.get(PRESERVE):
+        return _kept(value, node, path, unknown, whole)
+    if isinstance(value, dict):
+        return _pruned_object(value, node, path, unknown, whole)
+    if isinstance(value, list):
+        items = node.get("items") if node is not None else None
+        return [
+            _pruned(one, items, f"{path}[{at}]", unknown, False) for at, one in enumerate(value)
+        ]
+    return value
+
+
+def _pruned_object(
+    value: Tree, node: Tree | None, path: str, unknown: list[str], whole: bool
+) -> Tree:
+    out: Tree = {}
+    whole = whole or bool(node is not None and node.get(EMBEDDED))
+    for key, one in value.items():
+        here = f"{path}.{key}" if path else key
+        if whole and key in META:
+            out[key] = copy.deepcopy(one)
+            continue
+        known, below = sub_schema(node, key) if node is not None else (False, None)
+        if known:
+            out[key] = _pruned(one, below, here, unknown, False)
+        elif key not in META or path:
+            unknown.append(here)
+    return out
+
+
+def _kept(value: Any, node: Tree | None, path: str, unknown: list[str], whole: bool) -> Any:
+    """As `_pruned`, where unknown fields stay."""
+    if node is None:
+        return copy.deepcopy(value)
+    if isinstance(value, dict):
+        whole = whole or bool(node.get(EMBEDDED))
+        out: Tree = {}
+        for key, one in value.items():
+            known, below = sub_schema(node, key)
+            if known and not (whole and key in META):
+                here = f"{path}.{key}" if path else key
+                out[key] = _pruned(one, below, here, unknown, False)
+            else:
+                out[key] = copy.deepcopy(one)
+        return out
+    if isinstance(value, list):
+        items = node.get("items")
+        return [_kept(one, items, f"{path}[{at}]", unknown, False) for at, one in enumerate(value)]
+    return value
+
+
+def set_defaults(value: Any, node: Tree | None) -> None:
+    """Put in the defaults where nothing was given (or null where that may not be)."""
+    if node is None:
+        return
+    if isinstance(value, dict):
+        for key, below in (node.get("properties") or NOTHING).items():
+            if "default" in below and (key not in value or _wrong_null(value[key], below)):
+                value[key] = copy.deepcopy(below["default"])
+        for key, one in value.items():
+            _, below = sub_schema(node, key)
+            if below is not None and "default" in below and _wrong_null(one, below):
+                value[key] = one = copy.deepcopy(below["default"])
+            set_defaults(one, below)
+    elif isinstance(value, list):
+        items = node.get("items")
+        for at, one in enumerate(value):
+            if items is not None and "default" in items and _wrong_null(one, items):
+                value[at] = copy.deepcopy(items["default"])
+            set_defaults(value[at], items)
+
+
+def drop_nulls(value: Any, node: Tree | None) -> None:
+    """Take out nulls of fields that may not be null."""
+    if node is None:
+        return
+    if isinstance(value, dict):
+        for key in list(value):
+            _, below = sub_schema(node, key)
+            if below is not None and _wrong_null(value[key], below):
+                del value[key]
+            else:
+                drop_nulls(value[key], below)
+    elif isinstance(value, list):
+        for one in value:
+            drop_nulls(one, node.get("items"))
+
+
+def _wrong_null(value: Any, node: Tree) -> bool:
+    return value is None and not node.get("nullable")

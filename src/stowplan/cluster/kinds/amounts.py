@@ -1,0 +1,190 @@
+"""Checks of resource names and amounts.
+
+Source: kubernetes v1.36, pkg/apis/core/validation and pkg/apis/core/helper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from stowplan.cluster.errors import (
+    NOT_FOUND,
+    Cause,
+    duplicate,
+    forbidden_field,
+    invalid,
+    not_supported,
+    required,
+)
+from stowplan.cluster.kinds import checks
+from stowplan.cluster.names import qualified_name_problems
+from stowplan.cluster.schema import quantities
+
+Tree = dict[str, Any]
+
+HUGE_PAGES = "hugepages-"
+_COUNTED = frozenset(
+    {
+        "pods",
+        "resourcequotas",
+        "services",
+        "replicationcontrollers",
+        "secrets",
+        "configmaps",
+        "persistentvolumeclaims",
+        "services.nodeports",
+        "services.loadbalancers",
+    }
+)
+_OF_CONTAINERS = frozenset({"cpu", "memory", "ephemeral-storage"})
+_STANDARD = (
+    _COUNTED
+    | _OF_CONTAINERS
+    | {"requests.cpu", "requests.memory", "requests.ephemeral-storage", "requests.storage"}
+    | {"limits.cpu", "limits.memory", "limits.ephemeral-storage", "storage"}
+)
+
+NameCheck = Callable[[str, str], Iterator[Cause]]
+
+
+def is_native(name: str) -> bool:
+    """True for names without a domain, or of the Kubernetes domain."""
+    return "/" not in name or "kubernetes.io/" in name
+
+
+def is_huge(name: str) -> bool:
+    """True for huge pages."""
+    return name.startswith(HUGE_PAGES)
+
+
+def is_extended(name: str) -> bool:
+    """True for resources that are counted in whole numbers and known only to their vendor."""
+    if is_native(name) or name.startswith("requests."):
+        return False
+    return not qualified_name_problems(f"requests.{name}")
+
+
+def may_overcommit(name: str) -> bool:
+    """True where requests may be less than limits."""
+    return is_native(name) and not is_huge(name)
+
+
+def amount(name: str, value: str, path: str) -> Iterator[Cause]:
+    """An amount: not negative, and whole for what comes in pieces."""
+    if quantities.is_negative(value):
+        yield invalid(path, value, checks.NOT_NEGATIVE)
+    if (name in _COUNTED or is_extended(name)) and quantities.has_fraction(value):
+        yield invalid(path, value, "must be an integer")
+
+
+def resource_name(name: str, path: str) -> Iterator[Cause]:
+    """Any resource's name."""
+    problems = qualified_name_problems(name)
+    for text in problems:
+        yield invalid(path, name, text)
+    if not problems and "/" not in name and name not in _STANDARD and not is_huge(name):
+        yield invalid(path, name, "must be a standard resource type or fully qualified")
+
+
+def container_resource_name(name: str, path: str) -> Iterator[Cause]:
+    """The name of a resource that a container can ask for."""
+    if name in _OF_CONTAINERS:
+        return
+    yield from resource_name(name, path)
+    if "/" not in name:
+        if not is_huge(name):
+            yield invalid(path, name, "must be a standard resource for containers")
+    elif not is_native(name) and not is_extended(name):
+        yield invalid(path, name, "doesn't follow extended resource name standard")
+
+
+def pod_resource_name(name: str, path: str) -> Iterator[Cause]:
+    """The name of a resource that a pod as a whole can ask for."""
+    found = list(resource_name(name, path))
+    yield from found
+    if not found and name not in ("cpu", "memory") and not is_huge(name):
+        yield not_supported(path, name, ["cpu", "hugepages-", "memory"])
+
+
+def requirements(
+    given: Tree, claims: frozenset[str], path: str, name_check: NameCheck = container_resource_name
+) -> Iterator[Cause]:
+    """Limits and requests. claims: the names of the pod's resource claims."""
+    limits = given.get("limits", {})
+    requests = given.get("requests", {})
+    for name in sorted(limits):
+        yield from _amount(name, limits[name], f"{path}.limits[{name}]", name_check)
+    for name in sorted(requests):
+        value = requests[name]
+        yield from _amount(name, value, f"{path}.requests[{name}]", name_check)
+        yield from _against_limit(name, value, limits, path)
+    named = {*limits, *requests}
+    if any(map(is_huge, named)) and not named & {"cpu", "memory"}:
+        yield forbidden_field(path, "HugePages require cpu or memory")
+    if "claims" in given:
+        yield from _claims(given["claims"], claims, f"{path}.claims")
+
+
+def _amount(name: str, value: str, path: str, name_check: NameCheck) -> Iterator[Cause]:
+    yield from name_check(name, path)
+    yield from amount(name, value, path)
+    if is_huge(name):
+        size = name.removeprefix(HUGE_PAGES)
+        if not _divides(size, value):
+            yield invalid(path, value, f"{value} is not positive integer multiple of {name}")
+
+
+def _divides(size: str, value: str) -> bool:
+    try:
+        page = quantities.amount(size).value()
+    except ValueError:
+        return False
+    return page > 0 and quantities.amount(value).value() % page == 0
+
+
+def _against_limit(name: str, value: str, limits: dict[str, str], path: str) -> Iterator[Cause]:
+    limit = limits.get(name)
+    if limit is None:
+        if not may_overcommit(name):
+            yield required(f"{path}.limits", "Limit must be set for non overcommitable resources")
+        return
+    order = quantities.compare(value, limit)
+    if order != 0 and not may_overcommit(name):
+        yield invalid(f"{path}.requests", value, f"must be equal to {name} limit of {limit}")
+    elif order > 0:
+        yield invalid(
+            f"{path}.requests", value, f"must be less than or equal to {name} limit of {limit}"
+        )
+
+
+def _claims(given: list[Tree], known: frozenset[str], path: str) -> Iterator[Cause]:
+    seen: set[str] = set()
+    for at, claim in enumerate(given):
+        name, request = claim["name"], claim.get("request", "")
+        here = f"{path}[{at}]"
+        if not name:
+            yield required(here)
+            continue
+        if name in seen:
+            yield duplicate(here, name)
+        else:
+            yield from _claim_once(name, request, seen, here)
+        if name not in known:
+            text = "must be one of the names in pod.spec.resourceClaims"
+            text += f": {', '.join(sorted(known))}" if known else " which is empty"
+            yield Cause(here, NOT_FOUND, f"Not found: {checks.quoted(name)}: {text}")
+
+
+def _claim_once(name: str, request: str, seen: set[str], path: str) -> Iterator[Cause]:
+    key = name
+    if request:
+        yield from checks.dns_label(request, f"{path}.request")
+        key = f"{name}/{request}"
+    if key in seen:
+        yield duplicate(path, key)
+    elif not request:
+        for other in sorted(seen):
+            if other.partition("/")[0] == name and "/" in other:
+                yield duplicate(path, name)
+    seen.add(key)

@@ -1,0 +1,49 @@
+"""One row for each built-in kind: where it is served, its rules, its table.
+
+Source: kubernetes v1.36, pkg/registry; discovery as recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from stowplan.cluster.resource import Act, Strategy, Subresource, Table, Twin
+
+Tree = dict[str, Any]
+
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+NO_COLLECTION = tuple(verb for verb in ALL_VERBS if verb != "deletecollection")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A built-in kind. type: its name in the tables of types. status: rules of `status`, if any."""
+
+    group: str = ""
+    plural: str
+    kind: str
+    type: str
+    strategy: Strategy = field(default_factory=Strategy)
+    namespaced: bool = True
+    status: Strategy | None = None
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ALL_VERBS
+    table: Table | None = None
+    fields: Mapping[str, Callable[[Tree], str]] = field(default_factory=dict)
+    subresources: tuple[Subresource, ...] = ()
+    act: Act | None = None
+    ttl_s: float | None = None
+    twin: Twin | None = None
+    deprecation: str = ""
+    stored_as: str = ""
+
+
+def rows() -> Iterable[Row]:
+    """Every row; order does not matter."""
+    from stowplan.cluster.kinds import corerows, grouprows
+
+    yield from corerows.core_rows()
+    yield from grouprows.group_rows()

@@ -1,0 +1,239 @@
+"""Label selectors as query parameters write them, with the original's words for broken ones.
+
+Source: apimachinery v0.36, labels/selector.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from stowplan.cluster.errors import shown
+from stowplan.cluster.names import label_value_problems, qualified_name_problems
+
+SPECIAL = frozenset("=!(),<>")
+BLANK = frozenset(" \t\r\n")
+KEYWORDS = {
+    ")": "close",
+    ",": "comma",
+    "!": "not",
+    "==": "operator",
+    "=": "operator",
+    ">": "operator",
+    "<": "operator",
+    "in": "in",
+    "notin": "notin",
+    "!=": "operator",
+    "(": "open",
+}
+OPERATORS = "in, notin, =, ==, !=, gt, lt"
+INT64_MAX = 2**63 - 1
+
+
+class SelectorError(ValueError):
+    """Its text is what a client is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One term. operator: exists, absent, in, notin, >, <. `=` is in, `!=` is notin."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """True when `labels` fulfil this term."""
+        value = labels.get(self.key)
+        match self.operator:
+            case "in":
+                return value is not None and value in self.values
+            case "notin":
+                return value is None or value not in self.values
+            case "exists":
+                return value is not None
+            case "absent":
+                return value is None
+        left = whole_number(value) if value is not None else None
+        right = whole_number(self.values[0])
+        if left is None or right is None:
+            return False
+        return left > right if self.operator == ">" else left < right
+
+
+def whole_number(text: str) -> int | None:
+    """The int64 that Go reads from `text`, or None."""
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not digits.isascii() or not digits.isdigit():
+        return None
+    number = int(text)
+    return number if -INT64_MAX - 1 <= number <= INT64_MAX else None
+
+
+Token = tuple[str, str]
+
+
+def tokens(text: str) -> list[Token]:
+    """What the text is made of: kind and spelling; ("end", "") last."""
+    found: list[Token] = []
+    at = 0
+    while at < len(text):
+        if text[at] in BLANK:
+            at += 1
+        elif text[at] in SPECIAL:
+            token, at = _symbol(text, at)
+            found.append(token)
+        else:
+            start = at
+            while at < len(text) and text[at] not in SPECIAL and text[at] not in BLANK:
+                at += 1
+            word = text[start:at]
+            found.append((KEYWORDS.get(word, "word"), word))
+    found.append(("end", ""))
+    return found
+
+
+def _symbol(text: str, start: int) -> tuple[Token, int]:
+    """The longest operator that begins at `start`, and where the next token begins."""
+    best: Token | None = None
+    at = start
+    while at < len(text) and text[at] in SPECIAL:
+        at += 1
+        symbol = text[start:at]
+        if symbol in KEYWORDS:
+            best = (KEYWORDS[symbol], symbol)
+        elif best is not None:
+            return best, at - 1
+    return best or ("error", f"error expected: keyword found '{text[start:at]}'"), at
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self.items = tokens(text)
+        self.at = 0
+
+    def peek(self) -> Token:
+        kind, spelling = self.items[self.at]
+        # `in` and `notin` are ordinary words but where an operator is due.
+        return ("word" if kind in ("in", "notin") else kind), spelling
+
+    def take(self) -> Token:
+        token = self.peek()
+        self.at = min(self.at + 1, len(self.items) - 1)
+        return token
+
+    def selector(self) -> list[Requirement]:
+        terms: list[Requirement] = []
+        while True:
+            kind, spelling = self.peek()
+            if kind == "end":
+                return terms
+            if kind not in ("word", "not"):
+                raise SelectorError(
+                    f"found '{spelling}', expected: !, identifier, or 'end of string'"
+                )
+            try:
+                terms.append(self.requirement())
+            except SelectorError as error:
+                raise SelectorError(f"unable to parse requirement: {error}") from None
+            kind, spelling = self.take()
+            if kind == "end":
+                return terms
+            if kind != "comma":
+                raise SelectorError(f"found '{spelling}', expected: ',' or 'end of string'")
+            kind, spelling = self.peek()
+            if kind not in ("word", "not"):
+                raise SelectorError(f"found '{spelling}', expected: identifier after ','")
+
+    def requirement(self) -> Requirement:
+        kind, key = self.take()
+        absent = kind == "not"
+        if absent:
+            kind, key = self.take()
+        if kind != "word":
+            raise SelectorError(f"found '{key}', expected: identifier")
+        problems = qualified_name_problems(key)
+        if problems:
+            # The original names no field here.
+            raise SelectorError(f"<nil>: Invalid value: {shown(key)}: {'; '.join(problems)}")
+        following = self.peek()[0]
+        if absent:
+            return Requirement(key, "absent")
+        if following in ("end", "comma"):
+            return Requirement(key, "exists")
+        return self.comparison(key)
+
+    def comparison(self, key: str) -> Requirement:
+        kind, spelling = self.items[self.at]
+        self.at = min(self.at + 1, len(self.items) - 1)
+        if kind in ("in", "notin"):
+            return _checked(key, kind, self.values())
+        if kind != "operator":
+            raise SelectorError(f"found '{spelling}', expected: {OPERATORS}")
+        value = self.exact()
+        if spelling in (">", "<"):
+            return _checked(key, spelling, [value])
+        return _checked(key, "notin" if spelling == "!=" else "in", [value])
+
+    def values(self) -> list[str]:
+        kind, spelling = self.take()
+        if kind != "open":
+            raise SelectorError(f"found '{spelling}' expected: '('")
+        kind, spelling = self.peek()
+        if kind == "close":
+            self.take()
+            return [""]
+        if kind not in ("word", "comma"):
+            raise SelectorError(f"found '{spelling}', expected: ',', ')' or identifier")
+        found = self.listed()
+        if self.take()[0] != "close":
+            raise SelectorError(f"found '{spelling}', expected: ')'")
+        return sorted(found)
+
+    def listed(self) -> set[str]:
+        found: set[str] = set()
+        while True:
+            kind, spelling = self.take()
+            following, next_spelling = self.peek()
+            if kind == "word":
+                found.add(spelling)
+                if following == "close":
+                    return found
+                if following != "comma":
+                    raise SelectorError(f"found '{next_spelling}', expected: ',' or ')'")
+            elif kind == "comma":
+                if not found or following in ("close", "comma"):
+                    found.add("")
+                if following == "close":
+                    return found
+            else:
+                raise SelectorError(f"found '{spelling}', expected: ',', or identifier")
+
+    def exact(self) -> str:
+        if self.peek()[0] in ("end", "comma"):
+            return ""
+        kind, spelling = self.take()
+        if kind != "word":
+            raise SelectorError(f"found '{spelling}', expected: identifier")
+        return spelling
+
+
+def _checked(key: str, operator: str, values: list[str]) -> Requirement:
+    found = []
+    if operator in (">", "<") and whole_number(values[0]) is None:
+        text = "for 'Gt', 'Lt' operators, the value must be an integer"
+        found.append(f"values[0]: Invalid value: {shown(values[0])}: {text}")
+    for at, value in enumerate(values):
+        problems = label_value_problems(value)
+        if problems:
+            found.append(
+                f"values[{at}][{key}]: Invalid value: {shown(value)}: {'; '.join(problems)}"
+            )
+    if found:
+        raise SelectorError(found[0] if len(found) == 1 else f"[{', '.join(found)}]")
+    return Requirement(key, operator, tuple(values))
+
+
+def parse_labels(text: str) -> tuple[Requirement, ...]:
+    """The terms of a label selector, all of which must hold. Raises SelectorError."""
+    return tuple(_Parser(text).selector())

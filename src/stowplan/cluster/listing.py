@@ -1,0 +1,209 @@
+"""Lists: pages of the present or of a past version, and the tokens that continue them.
+
+Source: apiserver v0.36, storage/continue.go, storage/cacher/delegator, storage/etcd3/store.go.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator
+
+import msgspec
+
+from stowplan.cluster.asking import EXACT, ListOptions, unsigned
+from stowplan.cluster.canonical import encode
+from stowplan.cluster.errors import ApiError, Tree, bad_request, expired, invalid
+from stowplan.cluster.resource import Resource
+from stowplan.cluster.schema.parse import complaint
+from stowplan.cluster.selecting import Selection
+from stowplan.cluster.store import Store
+
+TOO_OLD_TOKEN = (
+    "The provided continue parameter is too old to display a consistent list result. You can start"
+    " a new list without the continue parameter, or use the continue token in this response to"
+    " retrieve the remainder of the results. Continuing with the provided token results in an"
+    " inconsistent list - objects that were created, modified, or deleted between the time the"
+    " first chunk was returned and now may show up in the list."
+)
+TOO_OLD_LIST = "The resourceVersion for the provided list is too old."
+
+
+class Page(msgspec.Struct, frozen=True):
+    """A list: stored bytes in order, the version of the state, how to go on."""
+
+    version: int
+    values: list[bytes]
+    token: str = ""
+    remaining: int | None = None
+
+    def meta(self) -> Tree:
+        """ListMeta."""
+        tree: Tree = {"resourceVersion": str(self.version)}
+        if self.token:
+            tree["continue"] = self.token
+        if self.remaining is not None:
+            tree["remainingItemCount"] = self.remaining
+        return tree
+
+
+class _Token(msgspec.Struct):
+    v: str = ""
+    rv: int = 0
+    start: str = ""
+
+
+def written_token(version: int, start: str) -> str:
+    """A continue token. start: the key after the last one shown, relative to the list's place."""
+    raw = encode({"v": "meta.k8s.io/v1", "rv": version, "start": start})
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def read_token(text: str) -> tuple[int, str]:
+    """Version (negative: any) and relative start of a token. Raises ApiError 400."""
+    try:
+        raw = base64.urlsafe_b64decode(_padded(text))
+    except (binascii.Error, ValueError):
+        at = next((n for n, c in enumerate(text) if not _in_alphabet(c)), len(text))
+        raise _bad_token(f"illegal base64 data at input byte {at}") from None
+    try:
+        token = msgspec.json.decode(raw, type=_Token)
+    except msgspec.ValidationError as error:
+        raise _bad_token(str(error)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise _bad_token(complaint(raw.decode("latin-1"))) from None
+    if token.v != "meta.k8s.io/v1":
+        known = "server does not recognize this encoded version"
+        raise _bad_token(f"{known} {token.v}", "continue key is not valid: ")
+    if token.rv == 0:
+        raise _bad_token("incorrect encoded start resourceVersion (version meta.k8s.io/v1)")
+    if not token.start:
+        raise _bad_token("encoded start key empty (version meta.k8s.io/v1)")
+    start = token.start.removeprefix("/")
+    if any(part in ("", ".", "..") for part in start.split("/")):
+        raise _bad_token(token.start)
+    return token.rv, start
+
+
+def _in_alphabet(letter: str) -> bool:
+    return letter.isascii() and (letter.isalnum() or letter in "-_")
+
+
+def _padded(text: str) -> str:
+    # Unlike Go's decoder Python's skips what is no letter of the alphabet.
+    if not all(_in_alphabet(letter) for letter in text) or len(text) % 4 == 1:
+        raise ValueError("not base64")
+    return text + "=" * (-len(text) % 4)
+
+
+def _bad_token(why: str, known: str = "continue key is not valid: ") -> ApiError:
+    return bad_request(f"invalid continue token: {known}{why}")
+
+
+def too_large(version: int, current: int, after: float) -> ApiError:
+    """504 of a version that has not come yet, held back `after` seconds."""
+    text = f"Timeout: Too large resource version: {version}, current: {current}"
+    cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+    details = {"causes": [cause], "retryAfterSeconds": 1}
+    return ApiError(504, "Timeout", text, details, (("Retry-After", "1"),), after)
+
+
+def prefix_of(resource: Resource, namespace: str) -> str:
+    """What the keys of a list begin with."""
+    if not resource.namespaced:
+        return f"{resource.path}//"
+    return f"{resource.path}/{namespace}/" if namespace else f"{resource.path}/"
+
+
+class Lists:
+    """Answers lists from a store. horizon: exact lists of older versions are refused, which may be
+    nearer than the end of the log, where only watches still reach."""
+
+    def __init__(self, store: Store, future_s: float) -> None:
+        self.store = store
+        self.future_s = future_s
+        self.horizon = 0
+
+    def page(
+        self, resource: Resource, namespace: str, asked: ListOptions, selection: Selection
+    ) -> Page:
+        """What a list request gets. Raises ApiError 400, 410, 504."""
+        start, version = "", 0
+        limit = max(asked.limit, 0)
+        if asked.token:
+            version, start = read_token(asked.token)
+            if asked.version not in ("", "0"):
+                raise bad_request("specifying resource version is not allowed when using continue")
+            self._reaches(version, start)
+        else:
+            wanted = self._wanted(asked.version)
+            exact = asked.match == EXACT or (not asked.match and limit > 0)
+            if wanted and exact:
+                self._reaches(wanted)
+                version = wanted
+        if asked.version == "0":
+            # Served from memory in the original, which then pays no heed to limits.
+            limit = 0
+        return self._cut(resource, namespace, version, start, limit, selection)
+
+    def _wanted(self, text: str) -> int:
+        try:
+            wanted = unsigned(text) if text else 0
+        except ValueError as error:
+            cause = invalid("resourceVersion", text, str(error))
+            told = f"invalid resource version: {cause.field}: {cause.message}"
+            raise bad_request(told) from None
+        if wanted > self.store.version:
+            raise too_large(wanted, self.store.version, self.future_s)
+        return wanted
+
+    def _reaches(self, version: int, start: str = "") -> None:
+        """Raises ApiError 410 for a version that is no longer known, 504 for a future one."""
+        if version > self.store.version:
+            raise too_large(version, self.store.version, self.future_s)
+        if 0 < version < max(self.horizon, self.store.compacted):
+            if not start:
+                raise expired(TOO_OLD_LIST)
+            raise ApiError(410, "Expired", TOO_OLD_TOKEN, token=written_token(-1, start))
+
+    def _cut(
+        self,
+        resource: Resource,
+        namespace: str,
+        version: int,
+        start: str,
+        limit: int,
+        selection: Selection,
+    ) -> Page:
+        prefix = prefix_of(resource, namespace)
+        first = prefix + start
+        now = self.store.version
+        past = 0 < version < now
+        walk: Iterator[tuple[str, bytes]]
+        if past:
+            found = list(self.store.under_at(resource.path, prefix, version, first))
+            count, walk = len(found), iter(found)
+        else:
+            count = self.store.count_under(resource.path, prefix, first) if limit else 0
+            walk = self._walk(resource, namespace, prefix, first, selection)
+        shown = version if past else now
+        values: list[bytes] = []
+        for key, value in walk:
+            if selection.matches(value):
+                values.append(value)
+            if limit and len(values) >= limit:
+                if next(walk, None) is None:
+                    break
+                token = written_token(shown, f"/{key[len(prefix) :]}\x00")
+                return Page(shown, values, token, None if selection else count - limit)
+        return Page(shown, values)
+
+    def _walk(
+        self, resource: Resource, namespace: str, prefix: str, first: str, selection: Selection
+    ) -> Iterator[tuple[str, bytes]]:
+        """What may be in the list now; one object only, where the selection names it."""
+        if selection.name and (namespace or not resource.namespaced):
+            key = prefix + selection.name
+            value = self.store.get(key)
+            return iter([(key, value)] if value is not None and key >= first else [])
+        return self.store.under(resource.path, prefix, first)

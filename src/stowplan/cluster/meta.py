@@ -1,0 +1,264 @@
+"""The metadata that every object has: what the server fills in and what it refuses.
+
+Source: apimachinery v0.36, api/validation/objectmeta.go; apiserver v0.36, registry/rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from stowplan.cluster.errors import Cause, Tree, bad_request, forbidden_field, invalid, required
+from stowplan.cluster.errors import too_long as too_long_field
+from stowplan.cluster.names import (
+    label_problems,
+    label_value_problems,
+    path_segment_problems,
+    qualified_name_problems,
+)
+from stowplan.cluster.times import stamp
+
+ANNOTATIONS_BYTES_MAX = 256 << 10
+UIDS_AT_ONCE = 64
+NAME_MAX, SUFFIX = 63, 5
+LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+"""What generated names are made of: no vowels, and nothing that looks like another."""
+ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
+STANDARD_FINALIZERS = ("kubernetes", ORPHAN, FOREGROUND)
+IMMUTABLE = "field is immutable"
+FIXED = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp")
+WIPED = ("creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
+
+NameProblems = Callable[[str, bool], list[str]]
+
+
+class Uids:
+    """Random uids in the form of version 4; the dice are thrown for many at once."""
+
+    def __init__(self, dice: np.random.Generator) -> None:
+        self._dice = dice
+        self._thrown = ""
+
+    def new(self) -> str:
+        """The next one."""
+        if not self._thrown:
+            self._thrown = self._dice.bytes(16 * UIDS_AT_ONCE).hex()
+        text, self._thrown = self._thrown[-32:], self._thrown[:-32]
+        variant = "89ab"[int(text[16], 16) & 3]
+        return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{variant}{text[17:20]}-{text[20:]}"
+
+
+def generated_name(prefix: str, dice: np.random.Generator) -> str:
+    """`prefix`, cut to leave room, and five random characters."""
+    picked = dice.integers(0, len(LETTERS), SUFFIX)
+    return prefix[: NAME_MAX - SUFFIX] + "".join(LETTERS[at] for at in picked)
+
+
+def wipe(meta: Tree) -> None:
+    """Drop what a client may not choose for a new object."""
+    for key in WIPED:
+        meta.pop(key, None)
+    meta.pop("managedFields", None)
+
+
+def fill(meta: Tree, now: float, uids: Uids, dice: np.random.Generator) -> None:
+    """Time of creation, uid, and the name if it is to be generated."""
+    meta["creationTimestamp"] = stamp(now)
+    meta["uid"] = uids.new()
+    prefix = meta.get("generateName")
+    if prefix and not meta.get("name"):
+        meta["name"] = generated_name(prefix, dice)
+
+
+def place(meta: Tree, namespace: str) -> None:
+    """Give an object the namespace of its path; raises ApiError 400 if it says another."""
+    got = meta.get("namespace", "")
+    if got and namespace and got != namespace:
+        text = "the namespace of the provided object does not match the namespace sent on the"
+        raise bad_request(f"{text} request")
+    if namespace:
+        meta["namespace"] = namespace
+    else:
+        meta.pop("namespace", None)
+
+
+def without_repeated_owners(meta: Tree, patched: bool = False) -> list[str]:
+    """Drop owner references that stand there twice; the texts to warn with.
+
+    patched: the object is the outcome of a patch, of which the text says when it was looked at.
+    """
+    references = meta.get("ownerReferences")
+    if not references or len(references) < 2:
+        return []
+    kept: list[Tree] = []
+    repeated = []
+    for reference in references:
+        if reference in kept:
+            repeated.append(reference.get("uid", ""))
+        else:
+            kept.append(reference)
+    if not repeated:
+        return []
+    meta["ownerReferences"] = kept
+    when = " after mutating admission happens" if patched else ""
+    return [
+        f".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner"
+        " references in 1.20+, and may reject such requests as early as 1.24; please fix your"
+        f" requests; duplicate UID(s) observed: {', '.join(repeated)}"
+    ]
+
+
+def problems(meta: Tree, namespaced: bool, names: NameProblems) -> list[Cause]:
+    """What is wrong with the metadata of any object."""
+    found: list[Cause] = []
+    prefix, name = meta.get("generateName", ""), meta.get("name", "")
+    if prefix:
+        found += [invalid("metadata.generateName", prefix, text) for text in names(prefix, True)]
+    if name:
+        found += [invalid("metadata.name", name, text) for text in names(name, False)]
+    else:
+        found.append(required("metadata.name", "name or generateName is required"))
+    namespace = meta.get("namespace", "")
+    if namespaced:
+        if not namespace:
+            found.append(required("metadata.namespace"))
+        for text in label_problems(namespace) if namespace else ():
+            found.append(invalid("metadata.namespace", namespace, text))
+    elif namespace:
+        found.append(forbidden_field("metadata.namespace", "not allowed on this type"))
+    generation = meta.get("generation", 0)
+    if generation < 0:
+        found.append(
+            invalid("metadata.generation", generation, "must be greater than or equal to 0")
+        )
+    found += _decoration_problems(meta)
+    found += _finalizer_problems(meta.get("finalizers") or ())
+    return found
+
+
+def _decoration_problems(meta: Tree) -> list[Cause]:
+    found = label_set_problems(meta.get("labels") or {}, "metadata.labels")
+    annotations = meta.get("annotations")
+    if annotations:
+        found += annotation_problems(annotations, "metadata.annotations")
+    references = meta.get("ownerReferences")
+    if references:
+        found += _owner_problems(references, "metadata.ownerReferences")
+    return found
+
+
+def label_set_problems(labels: dict[str, str], field: str) -> list[Cause]:
+    """What is wrong with a set of labels at `field`."""
+    found: list[Cause] = []
+    for key in sorted(labels):
+        found += [invalid(field, key, text) for text in qualified_name_problems(key)]
+        value = labels[key]
+        found += [invalid(field, value, text) for text in label_value_problems(value)]
+    return found
+
+
+def annotation_problems(annotations: dict[str, str], field: str) -> list[Cause]:
+    """What is wrong with a set of annotations at `field`."""
+    found: list[Cause] = []
+    size = 0
+    for key in sorted(annotations):
+        found += [invalid(field, key, text) for text in qualified_name_problems(key.lower())]
+        size += len(key.encode()) + len(annotations[key].encode())
+    if size > ANNOTATIONS_BYTES_MAX:
+        found.append(too_long_field(field, ANNOTATIONS_BYTES_MAX))
+    return found
+
+
+def _owner_problems(references: list[Tree], field: str) -> list[Cause]:
+    found: list[Cause] = []
+    controller = ""
+    for reference in references:
+        version, kind = reference.get("apiVersion", ""), reference.get("kind", "")
+        if not version.rpartition("/")[2]:
+            found.append(invalid(f"{field}.apiVersion", version, "version must not be empty"))
+        missing = [key for key in ("kind", "name", "uid") if not reference.get(key)]
+        found += [invalid(f"{field}.{key}", "", "must not be empty") for key in missing]
+        if (version, kind) == ("v1", "Event"):
+            text = "/v1, Kind=Event is disallowed from being an owner"
+            found.append(invalid(field, reference, text))
+        if reference.get("controller"):
+            this = f"{kind}/{reference.get('name', '')}"
+            if controller:
+                text = (
+                    'Only one reference can have Controller set to true. Found "true" in'
+                    f" references for {controller} and {this}"
+                )
+                found.append(invalid(field, references, text))
+            else:
+                controller = this
+    return found
+
+
+def _finalizer_problems(finalizers: Iterable[str]) -> list[Cause]:
+    found: list[Cause] = []
+    names = list(finalizers)
+    for name in names:
+        texts = qualified_name_problems(name)
+        found += [invalid("metadata.finalizers", name, text) for text in texts]
+    if ORPHAN in names and FOREGROUND in names:
+        text = f"finalizer {ORPHAN} and {FOREGROUND} cannot be both set"
+        found.append(invalid("metadata.finalizers", names, text))
+    return found
+
+
+def finalizer_name_problems(finalizers: Iterable[str]) -> list[Cause]:
+    """What built-in kinds ask of finalizers besides: a domain, or one of the well-known names."""
+    text = "name is neither a standard finalizer name nor is it fully qualified"
+    return [
+        invalid(f"metadata.finalizers[{at}]", name, text)
+        for at, name in enumerate(finalizers)
+        if "/" not in name and name not in STANDARD_FINALIZERS
+    ]
+
+
+def update_problems(new: Tree, old: Tree) -> list[Cause]:
+    """What is wrong with the change of an object's metadata."""
+    found: list[Cause] = []
+    if old.get("deletionTimestamp"):
+        extra = sorted(set(new.get("finalizers") or ()) - set(old.get("finalizers") or ()))
+        if extra:
+            listed = ", ".join(f'"{name}"' for name in extra)
+            text = (
+                "no new finalizers can be added if the object is being deleted, found new"
+                f" finalizers []string{{{listed}}}"
+            )
+            found.append(forbidden_field("metadata.finalizers", text))
+    if not new.get("resourceVersion"):
+        text = "must be specified for an update"
+        found.append(invalid("metadata.resourceVersion", "", text))
+    if new.get("generation", 0) < old.get("generation", 0):
+        text = "must not be decremented"
+        found.append(invalid("metadata.generation", new.get("generation", 0), text))
+    for key in FIXED:
+        got = new.get(key)
+        if got != old.get(key):
+            empty = None if key.endswith("Timestamp") else ""
+            bad = got if got is not None else empty
+            found.append(invalid(f"metadata.{key}", bad, IMMUTABLE))
+    grace: Any = new.get("deletionGracePeriodSeconds")
+    if grace != old.get("deletionGracePeriodSeconds"):
+        found.append(invalid("metadata.deletionGracePeriodSeconds", grace, IMMUTABLE))
+    found += _decoration_problems(new)
+    return found
+
+
+def carry_over(new: Tree, old: Tree) -> None:
+    """Before an update is validated: what a client may leave out or may not touch."""
+    if not new.get("uid"):
+        new["uid"] = old["uid"]
+    for key in ("creationTimestamp", "deletionTimestamp"):
+        if old.get(key):
+            new[key] = old[key]
+    grace = old.get("deletionGracePeriodSeconds")
+    if grace is not None and new.get("deletionGracePeriodSeconds") is None:
+        new["deletionGracePeriodSeconds"] = grace
+
+
+path_names: NameProblems = path_segment_problems

@@ -1,0 +1,144 @@
+"""Objects as the original prints them in refusals: with the names of its internal types.
+
+The internal types of core have no JSON names, so Go prints its own: first letter large, some
+abbreviations whole, every field written, fields of a pod that concern its node in the security
+context. Types of meta/v1 inside keep their JSON form.
+
+Source: kubernetes v1.36, pkg/apis/core/types.go; apimachinery v0.36, util/diff.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from typing import Any
+
+from stowplan.cluster.schema.shapes import Field, Struct, Value
+
+Tree = dict[str, Any]
+
+_NAMES = {
+    "gcePersistentDisk": "GCEPersistentDisk",
+    "awsElasticBlockStore": "AWSElasticBlockStore",
+    "nfs": "NFS",
+    "rbd": "RBD",
+    "iscsi": "ISCSI",
+    "cephfs": "CephFS",
+    "fc": "FC",
+    "storageos": "StorageOS",
+    "csi": "CSI",
+    "uid": "UID",
+    "apiVersion": "APIVersion",
+    "fsType": "FSType",
+    "iqn": "IQN",
+    "apiGroup": "APIGroup",
+    "dnsPolicy": "DNSPolicy",
+    "dnsConfig": "DNSConfig",
+    "os": "OS",
+    "ip": "IP",
+    "seLinuxOptions": "SELinuxOptions",
+    "fsGroup": "FSGroup",
+    "fsGroupChangePolicy": "FSGroupChangePolicy",
+    "seLinuxChangePolicy": "SELinuxChangePolicy",
+    "tty": "TTY",
+    "httpGet": "HTTPGet",
+    "tcpSocket": "TCPSocket",
+    "httpHeaders": "HTTPHeaders",
+    "grpc": "GRPC",
+    "ttlSecondsAfterFinished": "TTLSecondsAfterFinished",
+}
+_POD_SPEC_FIELDS = (
+    "volumes initContainers containers ephemeralContainers restartPolicy "
+    "terminationGracePeriodSeconds activeDeadlineSeconds dnsPolicy nodeSelector "
+    "serviceAccountName automountServiceAccountToken nodeName securityContext "
+    "imagePullSecrets hostname subdomain setHostnameAsFQDN affinity schedulerName "
+    "tolerations hostAliases priorityClassName priority preemptionPolicy dnsConfig "
+    "readinessGates runtimeClassName overhead enableServiceLinks topologySpreadConstraints "
+    "os schedulingGates resourceClaims resources hostnameOverride schedulingGroup"
+)
+_OF_NODE = ("hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace", "hostUsers")
+_SECURITY_FIELDS = (
+    "seLinuxOptions windowsOptions runAsUser runAsGroup runAsNonRoot supplementalGroups "
+    "supplementalGroupsPolicy fsGroup fsGroupChangePolicy sysctls seccompProfile "
+    "appArmorProfile seLinuxChangePolicy"
+)
+_POD_SPEC = _POD_SPEC_FIELDS.split()
+_SECURITY = _SECURITY_FIELDS.split()
+
+
+def difference(full_name: str, old: Tree, new: Tree) -> str:
+    """A unified diff of two values of a type, printed in their internal form."""
+    before, after = (_lines(full_name, one) for one in (old, new))
+    told = list(difflib.unified_diff(before, after, n=3))
+    return "".join(told[2:])
+
+
+def _lines(full_name: str, value: Tree) -> list[str]:
+    text = json.dumps(internal(full_name, value), indent=1, ensure_ascii=False)
+    return [f"{line}\n" for line in text.split("\n")]
+
+
+def internal(full_name: str, value: Tree | None) -> Any:
+    """The internal form of a value of a type."""
+    from stowplan.cluster.schema import tables
+
+    return _struct(tables.struct(full_name), value)
+
+
+def _struct(shape: Struct, value: Tree | None) -> Any:
+    if value is None:
+        return None
+    if shape.package == "meta/v1":
+        return value
+    if shape.name == "PodSpec":
+        return _pod_spec(shape, value)
+    fields = shape.fields.values()
+    made: Tree = {}
+    for one in fields:
+        if one.value.shape is not None and one.value.shape.name == "ObjectMeta":
+            made |= value.get(one.name, {})
+        elif one.name not in ("kind", "apiVersion"):
+            made[_name(one.name)] = _field(one, value.get(one.name))
+    return made
+
+
+def _name(json_name: str) -> str:
+    return _NAMES.get(json_name) or json_name[0].upper() + json_name[1:]
+
+
+def _field(one: Field, value: Any) -> Any:
+    if value is None:
+        return None if one.pointer else one.value.zero()
+    return _value(one.value, value)
+
+
+def _value(kind: Value, value: Any) -> Any:
+    if kind.item is not None and kind.is_list:
+        return [_value(kind.item, each) for each in value] if value is not None else None
+    if kind.item is not None:
+        return {key: _value(kind.item, value[key]) for key in sorted(value)}
+    if kind.shape is not None:
+        return _struct(kind.shape, value)
+    return value
+
+
+def _pod_spec(shape: Struct, value: Tree) -> Tree:
+    made: Tree = {}
+    for name in _POD_SPEC:
+        if name == "securityContext":
+            made["SecurityContext"] = _security(shape, value)
+        else:
+            made[_name(name)] = _field(shape.fields[name], value.get(name))
+    return made
+
+
+def _security(shape: Struct, value: Tree) -> Tree:
+    made: Tree = {}
+    for name in _OF_NODE:
+        made[_name(name)] = _field(shape.fields[name], value.get(name))
+    inner = shape.fields["securityContext"].value.shape
+    assert inner is not None
+    given = value.get("securityContext") or {}
+    for name in _SECURITY:
+        made[_name(name)] = _field(inner.fields[name], given.get(name))
+    return made

@@ -1,0 +1,230 @@
+"""The notation in which `types` writes down the API's types, and the reader of it.
+
+    Container -- runs one image.
+      name string! -- unique in the pod.
+      ports [ContainerPort] ~merge:containerPort
+      imagePullPolicy PullPolicy
+      terminationMessagePath string =/dev/termination-log
+      livenessProbe Probe?
+      +Embedded
+    PullPolicy DNSPolicy = string
+    ResourceList = {roundedQuantity}
+
+A line at the margin begins a type; `A B = type` gives other names to a type. A field has a name, a
+type and marks: `[T]` a list, `{T}` a map; `?` Go holds a pointer, so that an empty value that was
+given is kept; `!` Go writes it always, and clients are told that it is required; `~` how strategic
+merge treats it, with the key after a colon; `=` the default, as JSON or bare text. `+T` takes over
+the fields of T. `--` begins what `kubectl explain` prints. Names are looked up in the package
+first, then in meta/v1, and `core.Pod` names a type of core/v1; `T|bool` also takes true and false.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from stowplan.cluster.schema import scalars
+from stowplan.cluster.schema.shapes import Field, Struct, Value, list_of, map_of
+
+
+def _none() -> None:
+    """What Go writes for a pointer, list or map that was not given."""
+
+
+_QUANTITY = {"oneOf": [{"type": "string"}, {"type": "number"}]}
+_SCALARS: dict[str, Value] = {
+    "bool": Value(scalars.flag, "bool", lambda: False, openapi={"type": "boolean"}),
+    "int32": Value(
+        scalars.integer_decoder(32),
+        "int32",
+        lambda: 0,
+        openapi={"type": "integer", "format": "int32"},
+    ),
+    "int64": Value(
+        scalars.integer_decoder(64),
+        "int64",
+        lambda: 0,
+        openapi={"type": "integer", "format": "int64"},
+    ),
+    "float64": Value(
+        scalars.number, "float64", lambda: 0, openapi={"type": "number", "format": "double"}
+    ),
+    "Quantity": Value(scalars.quantity, "resource.Quantity", lambda: "0", False, openapi=_QUANTITY),
+    "roundedQuantity": Value(
+        scalars.rounded_quantity, "resource.Quantity", lambda: "0", False, openapi=_QUANTITY
+    ),
+    "Time": Value(
+        scalars.time, "v1.Time", _none, False, openapi={"type": "string", "format": "date-time"}
+    ),
+    "MicroTime": Value(
+        scalars.micro_time,
+        "v1.MicroTime",
+        _none,
+        False,
+        openapi={"type": "string", "format": "date-time"},
+    ),
+    "IntOrString": Value(
+        scalars.int_or_string,
+        "intstr.IntOrString",
+        lambda: 0,
+        False,
+        openapi={"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]},
+    ),
+    "bytes": Value(
+        scalars.octets, "[]uint8", lambda: None, openapi={"type": "string", "format": "byte"}
+    ),
+    "JSON": Value(scalars.anything, "runtime.RawExtension", _none, False, openapi={}),
+    "Object": Value(
+        scalars.anything, "runtime.RawExtension", _none, False, openapi={"type": "object"}
+    ),
+}
+# Values that Go holds in structs and yet leaves out or writes as null are marked in the tables.
+
+
+def _text(go: str) -> Value:
+    return Value(scalars.text_decoder(go), go, lambda: "", openapi={"type": "string"})
+
+
+_SCALARS["string"] = _text("string")
+
+
+class Tables:
+    """All types that were read, by package and name."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, tuple[str, list[str]]] = {}
+        self._aliases: dict[str, tuple[str, str]] = {}
+        self._structs: dict[str, Struct] = {}
+        self._hooks: dict[str, Any] = {}
+
+    def read(self, package: str, text: str) -> None:
+        """Take in the types of a package; raises ValueError for a line that is none."""
+        body: list[str] | None = None
+        for line in text.splitlines():
+            if not line.strip():
+                continue
+            if line.startswith(" "):
+                if body is None:
+                    raise ValueError(f"types of {package}: field {line!r} before any type")
+                body.append(line.strip())
+            elif " = " in line:
+                names, _, target = line.partition(" = ")
+                for name in names.split():
+                    self._aliases[f"{package}.{name}"] = (package, target.strip())
+                body = None
+            else:
+                name, _, about = line.partition(" -- ")
+                body = []
+                self._lines[f"{package}.{name.strip()}"] = (about.strip(), body)
+
+    def hook(self, full_name: str, hook: Any) -> None:
+        """Let `hook` set those defaults of a type that depend on other fields."""
+        if full_name not in self._lines:
+            raise ValueError(f"defaults for {full_name}: no such type")
+        self._hooks[full_name] = hook
+
+    def names(self) -> Iterable[str]:
+        """Every struct, as `package.Name`."""
+        return self._lines
+
+    def struct(self, full_name: str) -> Struct:
+        """The type `core/v1.Pod`, compiled; raises KeyError for one that no table has."""
+        made = self._structs.get(full_name)
+        if made is not None:
+            return made
+        about, lines = self._lines[full_name]
+        package, _, name = full_name.rpartition(".")
+        made = self._structs[full_name] = Struct(package, name)
+        made.about = about
+        made.hook = self._hooks.get(full_name)
+        for line in lines:
+            for one in self._fields(package, line):
+                made.fields[one.name] = one
+        made.compile()
+        return made
+
+    def _fields(self, package: str, line: str) -> list[Field]:
+        if line.startswith("+"):
+            within = self.struct(self._find(package, line[1:]))
+            return list(within.fields.values())
+        text, _, about = line.partition(" -- ")
+        name, written, *marks = text.split()
+        pointer, always = "?" in written, "!" in written
+        value = self._value(package, written.rstrip("?!z"))
+        one = Field(name, value, pointer, always, always, about=about.strip())
+        # Structs that Go holds by value are always written, unless marked z (omitzero).
+        if not value.plain and not pointer and "z" not in written[-2:]:
+            one.always = True
+        for mark in marks:
+            if mark.startswith("~"):
+                strategies, _, one.key = mark[1:].partition(":")
+                one.strategies = tuple(strategies.split(","))
+            elif mark.startswith("="):
+                one.default = _default(mark[1:])
+            else:
+                raise ValueError(f"types of {package}: {line!r}: wanted ~... or =..., got {mark!r}")
+        return [one]
+
+    def _find(self, package: str, name: str) -> str:
+        if "." in name:
+            home, _, name = name.partition(".")
+            return f"{home}/v1.{name}"
+        for home in (package, "meta/v1"):
+            full = f"{home}.{name}"
+            if full in self._lines or full in self._aliases:
+                return full
+        raise ValueError(f"types of {package}: no type {name!r}")
+
+    def _value(self, package: str, written: str) -> Value:
+        if written.startswith("["):
+            return list_of(self._value(package, written[1:-1]))
+        if written.startswith("{"):
+            return map_of(self._value(package, written[1:-1]))
+        if written in _SCALARS:
+            return _SCALARS[written]
+        if written.endswith("|bool"):
+            return _or_bool(self._value(package, written.removesuffix("|bool")))
+        full = self._find(package, written)
+        if full in self._aliases:
+            return self._alias(full)
+        made = self._structs.get(full) or self.struct(full)
+        # A type that is still being read (one that holds itself) is decoded by its method later.
+        schema = {"$ref": f"#/components/schemas/{openapi_name(full)}"}
+        return Value(made.decode, made.go, made.zero, False, made, openapi=schema)
+
+    def _alias(self, full: str) -> Value:
+        package, target = self._aliases[full]
+        home, _, name = full.rpartition(".")
+        go = f"{home.rpartition('/')[2]}.{name}"
+        if target == "string":
+            return _text(go)
+        item = self._value(package, target[1:-1])
+        return list_of(item, go) if target.startswith("[") else map_of(item, go)
+
+
+def _or_bool(within: Value) -> Value:
+    """A struct, or true or false in its place."""
+
+    def decode(value: Any, at: scalars.At, sink: Any) -> Any:
+        return value if value is True or value is False else within.decode(value, at, sink)
+
+    return Value(decode, within.go, lambda: None, False, within.shape, openapi={})
+
+
+def _default(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def openapi_name(full_name: str) -> str:
+    """`io.k8s.api.core.v1.Pod` of `core/v1.Pod`."""
+    package, _, name = full_name.rpartition(".")
+    group, _, version = package.partition("/")
+    if group == "meta":
+        return f"io.k8s.apimachinery.pkg.apis.meta.{version}.{name}"
+    if group == "apiextensions":
+        return f"io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.{version}.{name}"
+    return f"io.k8s.api.{group}.{version}.{name}"

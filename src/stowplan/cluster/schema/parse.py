@@ -1,0 +1,282 @@
+"""JSON text to a plain tree, with the keys that came twice and Go's words for broken text.
+
+Source: sigs.k8s.io/json and encoding/json of Go 1.25, as recorded.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from stowplan.cluster.errors import quoted
+
+Tree = dict[str, Any]
+
+_ESCAPED = {"\n": "'\\n'", "\r": "'\\r'", "\t": "'\\t'", "'": "'\\''", "\\": "'\\\\'"}
+_STRICT_MAX = 100
+DEPTH_MAX = 200
+"""How deep a body may be nested. The original takes 10000 levels, which no kind has a use for."""
+
+
+class NotJson(ValueError):
+    """Its text is what Go answers: `unexpected end of JSON input`, `invalid character ...`."""
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object with all its keys, also those that came twice."""
+
+
+def parse(raw: bytes) -> tuple[Any, list[str]]:
+    """The tree and the texts of duplicate keys in the order met; raises NotJson.
+
+    Of a key that came twice the last value stands. Numbers become int or float.
+    """
+    try:
+        tree = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        tree = _parse_slowly(raw, error)
+    if raw.count(b"{") + raw.count(b"[") > DEPTH_MAX and deeper(tree, DEPTH_MAX):
+        raise NotJson("exceeded max depth")
+    return tree, [] if _says_all(tree, raw) else duplicates(raw)
+
+
+def deeper(tree: Any, depth: int) -> bool:
+    """True if objects and lists stand within each other more than `depth` times."""
+    if not isinstance(tree, dict | list):
+        return False
+    if depth == 0:
+        return True
+    for each in tree.values() if isinstance(tree, dict) else tree:
+        if isinstance(each, dict | list) and deeper(each, depth - 1):
+            return True
+    return False
+
+
+def _says_all(tree: Any, raw: bytes) -> bool:
+    """True if no key can have come twice: written anew, the tree has as many as the text.
+
+    A key that came twice makes the text have one more `":` than the tree has. Texts that hold such
+    a mark have it in both forms, unless an escape hides it.
+    """
+    return b"\\u" not in raw and raw.count(b'":') == msgspec.json.encode(tree).count(b'":')
+
+
+def _parse_slowly(raw: bytes, error: Exception) -> Any:
+    """What Go would still take: text that is not UTF-8; else raises NotJson."""
+    if isinstance(error, RecursionError):
+        raise NotJson("exceeded max depth") from None
+    text = raw.decode("utf-8", errors="replace")
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except json.JSONDecodeError:
+        raise NotJson(complaint(text)) from None
+    except RecursionError:
+        raise NotJson("exceeded max depth") from None
+
+
+def _no_constant(name: str) -> Any:
+    raise json.JSONDecodeError("constant", name, 0)
+
+
+def duplicates(raw: bytes) -> list[str]:
+    """`duplicate field "metadata.name"` for every key that an object has twice."""
+    found: list[bool] = []
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        tree = dict(items)
+        if len(tree) != len(items):
+            found.append(True)
+        return tree
+
+    text = raw.decode("utf-8", errors="replace")
+    json.loads(text, object_pairs_hook=pairs)
+    if not found:
+        return []
+    texts: dict[str, None] = {}
+    _walk(json.loads(text, object_pairs_hook=_Pairs), "", texts)
+    return list(texts)[:_STRICT_MAX]
+
+
+def _walk(tree: Any, path: str, texts: dict[str, None]) -> None:
+    if isinstance(tree, _Pairs):
+        seen: set[str] = set()
+        for key, value in tree:
+            below = f"{path}.{key}" if path else key
+            if key in seen:
+                texts[f'duplicate field "{below}"'] = None
+            seen.add(key)
+            _walk(value, below, texts)
+    elif isinstance(tree, list):
+        for at, value in enumerate(tree):
+            _walk(value, f"{path}[{at}]", texts)
+
+
+def complaint(text: str) -> str:
+    """What Go's scanner says of text that is not JSON."""
+    at = _Scanner(text).first_error()
+    if at is None or at[0] >= len(text):
+        return "unexpected end of JSON input"
+    return f"invalid character {_shown(text[at[0]])} {at[1]}"
+
+
+def _shown(character: str) -> str:
+    if character == '"':
+        return "'\"'"
+    if character in _ESCAPED:
+        return _ESCAPED[character]
+    # The same escapes as Go's %q has, but between other quotes.
+    return f"'{quoted(character)[1:-1]}'"
+
+
+class _Scanner:
+    """Finds the first character that Go's scanner would refuse, and its word for the place."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+
+    def first_error(self) -> tuple[int, str] | None:
+        """(index, place) of the first wrong character; None if the text ends too early."""
+        wrong = self._value("looking for beginning of value")
+        if wrong is not None:
+            return wrong
+        self._blank()
+        if self.at < len(self.text):
+            return self.at, "after top-level value"
+        return None
+
+    def _blank(self) -> None:
+        while self.at < len(self.text) and self.text[self.at] in " \t\r\n":
+            self.at += 1
+
+    def _peek(self) -> str:
+        self._blank()
+        return self.text[self.at] if self.at < len(self.text) else ""
+
+    def _end(self) -> tuple[int, str]:
+        return len(self.text), ""
+
+    def _value(self, place: str) -> tuple[int, str] | None:
+        start = self._peek()
+        if not start:
+            return self._end()
+        if start == "{":
+            return self._object()
+        if start == "[":
+            return self._array()
+        if start == '"':
+            return self._string()
+        if start == "-" or start.isdigit():
+            return self._number()
+        for word in ("true", "false", "null"):
+            if start == word[0]:
+                return self._word(word)
+        return self.at, place
+
+    def _word(self, word: str) -> tuple[int, str] | None:
+        for offset, wanted in enumerate(word):
+            if self.at >= len(self.text):
+                return self._end()
+            if self.text[self.at] != wanted:
+                return self.at, f"in literal {word} (expecting '{word[offset]}')"
+            self.at += 1
+        return None
+
+    def _number(self) -> tuple[int, str] | None:
+        if self.text[self.at] == "-":
+            self.at += 1
+            if self.at >= len(self.text):
+                return self._end()
+            if not self.text[self.at].isdigit():
+                return self.at, "in numeric literal"
+        if self.text[self.at] == "0":
+            self.at += 1
+        else:
+            self._digits()
+        if self.text[self.at : self.at + 1] == ".":
+            self.at += 1
+            if not self._digits():
+                return self.at, "after decimal point in numeric literal"
+        if self.text[self.at : self.at + 1] in ("e", "E"):
+            self.at += 1
+            if self.text[self.at : self.at + 1] in ("+", "-"):
+                self.at += 1
+            if not self._digits():
+                return self.at, "in exponent of numeric literal"
+        return None
+
+    def _digits(self) -> int:
+        start = self.at
+        while self.at < len(self.text) and self.text[self.at] in "0123456789":
+            self.at += 1
+        return self.at - start
+
+    def _string(self) -> tuple[int, str] | None:
+        self.at += 1
+        while self.at < len(self.text):
+            character = self.text[self.at]
+            if character == '"':
+                self.at += 1
+                return None
+            if ord(character) < 32:
+                return self.at, "in string literal"
+            if character == "\\":
+                wrong = self._escape()
+                if wrong is not None:
+                    return wrong
+            self.at += 1
+        return self._end()
+
+    def _escape(self) -> tuple[int, str] | None:
+        self.at += 1
+        letter = self.text[self.at : self.at + 1]
+        if letter and letter not in '"\\/bfnrtu':
+            return self.at, "in string escape code"
+        if letter == "u":
+            for _ in range(4):
+                self.at += 1
+                digit = self.text[self.at : self.at + 1]
+                if digit and digit not in "0123456789abcdefABCDEF":
+                    return self.at, "in \\u hexadecimal character escape"
+        return None
+
+    def _object(self) -> tuple[int, str] | None:
+        self.at += 1
+        if self._peek() == "}":
+            self.at += 1
+            return None
+        while True:
+            if not self._peek():
+                return self._end()
+            if self._peek() != '"':
+                return self.at, "looking for beginning of object key string"
+            if (wrong := self._string()) is not None:
+                return wrong
+            if self._peek() != ":":
+                return self.at, "after object key"
+            self.at += 1
+            if (wrong := self._value("looking for beginning of value")) is not None:
+                return wrong
+            if self._peek() == "}":
+                self.at += 1
+                return None
+            if self._peek() != ",":
+                return self.at, "after object key:value pair"
+            self.at += 1
+
+    def _array(self) -> tuple[int, str] | None:
+        self.at += 1
+        if self._peek() == "]":
+            self.at += 1
+            return None
+        while True:
+            if (wrong := self._value("looking for beginning of value")) is not None:
+                return wrong
+            if self._peek() == "]":
+                self.at += 1
+                return None
+            if self._peek() != ",":
+                return self.at, "after array element"
+            self.at += 1

@@ -1,0 +1,169 @@
+"""The canonical form of quantities, as the API server returns them.
+
+A text is kept as it came when it is already canonical by the original's rule of thumb (an integer
+whose exponent is a multiple of three and which does not end in three zeros); hence `+1` and `01`
+stay. Everything else is written anew: the fewest digits with the largest suffix that fits.
+
+Source: apimachinery v0.36, pkg/api/resource: quantity.go, amount.go, suffix.go.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from stowplan.objects.quantity import INT64_MAX, INT64_MIN, Exact, Quantity, QuantityError, exact
+
+WRONG_FORM = (
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+)
+WRONG_NUMBER = "unable to parse numeric part of quantity"
+WRONG_SUFFIX = "unable to parse quantity's suffix"
+
+_DECIMAL = {-9: "n", -6: "u", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
+_BINARY = {10: "Ki", 20: "Mi", 30: "Gi", 40: "Ti", 50: "Pi", 60: "Ei"}
+_FORM = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[+-]?[0-9]*)")
+_CACHE_SIZE = 1 << 14
+
+
+class NotAQuantity(ValueError):
+    """Its text is what the original answers."""
+
+
+@lru_cache(maxsize=_CACHE_SIZE, typed=True)
+def canonical(got: Quantity, rounded: bool = False) -> str:
+    """`got` as the server returns it; rounded: first up to thousandths, as lists of resources are.
+
+    Raises NotAQuantity.
+    """
+    text = got.strip() if isinstance(got, str) else str(got)
+    try:
+        held = exact(text)
+    except QuantityError:
+        raise NotAQuantity(_what_is_wrong(text)) from None
+    _, digits, fraction, suffix = _parts(text)
+    kept = _stays(text, held, digits, fraction, suffix)
+    if rounded and (held.is_decimal or held.exponent < -3):
+        held, kept = _to_thousandths(held), False
+    return text if kept else _written(held, suffix)
+
+
+def _parts(text: str) -> tuple[str, str, str, str]:
+    form = _FORM.fullmatch(text)
+    assert form is not None, text
+    return form[1], form[2], form[3] or "", form[4]
+
+
+def _what_is_wrong(text: str) -> str:
+    form = _FORM.fullmatch(text) if text else None
+    if form is None:
+        return WRONG_FORM
+    suffix = form[4]
+    known = suffix in _DECIMAL.values() or suffix in _BINARY.values()
+    if not known and not re.fullmatch(r"[eE][+-]?[0-9]+", suffix):
+        return WRONG_SUFFIX
+    return WRONG_NUMBER
+
+
+def _stays(text: str, held: Exact, digits: str, fraction: str, suffix: str) -> bool:
+    """True where the original remembers the text instead of writing the amount anew."""
+    if text == "0":
+        return True
+    if held.is_decimal:
+        return False
+    shifted = (digits.lstrip("0") + fraction) or "0"
+    if suffix.endswith("i"):
+        return bool(int(shifted) & 7)
+    return held.exponent % 3 == 0 and not shifted.endswith("000") and shifted[0] != "0"
+
+
+def _to_thousandths(held: Exact) -> Exact:
+    if held.exponent >= -3:
+        return held
+    divisor: int = 10 ** (-3 - held.exponent)
+    size = -(-abs(held.unscaled) // divisor)
+    return Exact(size if held.unscaled >= 0 else -size, -3, held.is_decimal)
+
+
+def _written(held: Exact, suffix: str) -> str:
+    if held.unscaled == 0:
+        return "0"
+    if suffix.endswith("i") and not _too_small_for_binary(held):
+        return _in_powers_of_1024(held)
+    return _in_powers_of_1000(held, scientific=bool(suffix) and suffix[0] in "eE" and suffix != "E")
+
+
+def _too_small_for_binary(held: Exact) -> bool:
+    """Between -1024 and 1024, or with a fraction: written with decimal suffixes."""
+    if held.exponent >= 0:
+        return bool(abs(held.unscaled) * 10**held.exponent < 1024)
+    scale: int = 10**-held.exponent
+    return abs(held.unscaled) < 1024 * scale or held.unscaled % scale != 0
+
+
+def _in_powers_of_1024(held: Exact) -> str:
+    number = (
+        held.unscaled * 10**held.exponent
+        if held.exponent >= 0
+        else held.unscaled // 10**-held.exponent
+    )
+    doublings = 0
+    while number % 1024 == 0 and doublings < 60:
+        number //= 1024
+        doublings += 10
+    return f"{number}{_BINARY.get(doublings, '')}"
+
+
+def _in_powers_of_1000(held: Exact, scientific: bool) -> str:
+    number, exponent = held.unscaled, held.exponent
+    while number % 10 == 0:
+        number //= 10
+        exponent += 1
+    while exponent % 3:
+        number *= 10
+        exponent -= 1
+    if not scientific:
+        return f"{number}{_DECIMAL.get(exponent, '')}"
+    return f"{number}e{exponent}" if exponent else str(number)
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def has_fraction(text: str) -> bool:
+    """True where the server says that a size is no whole number of bytes.
+
+    It looks at thousandths in an int64, so some amounts that overflow it are called fractional.
+    """
+    held = exact(text)
+    return held.milli_value() % 1000 != 0
+
+
+@lru_cache(maxsize=_CACHE_SIZE)
+def amount(text: str) -> Exact:
+    """The amount of a canonical text, for comparing."""
+    return exact(text)
+
+
+def compare(one: str, other: str) -> int:
+    """-1, 0 or 1 as `one` is less than, equal to or more than `other`."""
+    left, right = amount(one), amount(other)
+    return (left > right) - (right > left)
+
+
+def is_zero(text: str) -> bool:
+    """True for any writing of nothing."""
+    return amount(text).unscaled == 0
+
+
+def is_negative(text: str) -> bool:
+    """True below zero."""
+    return amount(text).unscaled < 0
+
+
+def written(held: Exact) -> str:
+    """A sum as the server writes it, with decimal suffixes."""
+    return _written(held, "")
+
+
+def fits_int64(held: Exact) -> bool:
+    """True where the amount in whole units is an int64."""
+    return INT64_MIN <= held.value() <= INT64_MAX

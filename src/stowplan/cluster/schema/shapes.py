@@ -1,0 +1,179 @@
+"""Types as the tables describe them, compiled into decoders.
+
+A `Struct` knows its fields; decoding walks what the client sent, so its cost follows the size of
+the object and not of the type. Decoding does what a round trip through Go's types does: unknown
+fields go, empty values that Go leaves out go, those that it always writes are put in, and the
+defaults of the version are set (the plain ones from the table, the others by `hooks`).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from stowplan.cluster.resource import Merging
+from stowplan.cluster.schema.scalars import At, Decode, mismatch, path_of
+
+Tree = dict[str, Any]
+Hook = Callable[[Tree], None]
+
+_STRICT_MAX = 100
+
+
+class Sink:
+    """Collects texts about unknown fields; each is told once."""
+
+    __slots__ = ("texts",)
+
+    def __init__(self, texts: Sequence[str] = ()) -> None:
+        self.texts = dict.fromkeys(texts)
+
+    def unknown(self, at: At) -> None:
+        """Note a field that its type does not have."""
+        if len(self.texts) < _STRICT_MAX:
+            self.texts[f'unknown field "{path_of(at)}"'] = None
+
+
+@dataclass(slots=True)
+class Value:
+    """What a field, an item of a list or a value of a map can hold.
+
+    go: the type's name in Go's errors. zero: what Go writes for one that was not given. plain:
+    False for structs, which are written even when empty. shape: of the struct within, through
+    lists and maps; None for scalars. is_list, is_map: what stands between. openapi: the schema of
+    one value.
+    """
+
+    decode: Decode
+    go: str
+    zero: Callable[[], Any]
+    plain: bool = True
+    shape: Struct | None = None
+    is_list: bool = False
+    is_map: bool = False
+    item: Value | None = None
+    openapi: Tree = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Field:
+    """One field of a struct.
+
+    pointer: zero values given by the client are kept. always: written even if not given.
+    required: clients are told so. default:
+    set if not given (or zero, where that is the same). strategies, key: of strategic merge.
+    """
+
+    name: str
+    value: Value
+    pointer: bool = False
+    always: bool = False
+    required: bool = False
+    default: Any = None
+    strategies: tuple[str, ...] = ()
+    key: str = ""
+    about: str = ""
+
+
+class Struct:
+    """A type with named fields."""
+
+    def __init__(self, package: str, name: str) -> None:
+        self.package = package
+        self.name = name
+        self.go = f"{package.rpartition('/')[2]}.{name}"
+        self.fields: dict[str, Field] = {}
+        self.about = ""
+        self.hook: Hook | None = None
+        self._plan: dict[str, tuple[Decode, bool, Callable[[], Any]]] = {}
+        self._fills: tuple[tuple[str, Callable[[], Any]], ...] = ()
+
+    def compile(self) -> None:
+        """Make the plan that `decode` follows, once the fields are known."""
+        self._plan = {
+            one.name: (one.value.decode, one.pointer or not one.value.plain, one.value.zero)
+            for one in self.fields.values()
+        }
+        fills: list[tuple[str, Callable[[], Any]]] = []
+        for one in self.fields.values():
+            if one.default is not None:
+                fills.append((one.name, _copier(one.default)))
+            elif one.always:
+                fills.append((one.name, (lambda: None) if one.pointer else one.value.zero))
+        self._fills = tuple(fills)
+
+    def decode(self, value: Any, at: At, sink: Any) -> Any:
+        """A fresh canonical tree of `value`; raises WrongType."""
+        if type(value) is not dict:
+            raise mismatch(value, at, self.go)
+        out: Tree = {}
+        plan = self._plan
+        name = self.name
+        for key, given in value.items():
+            step = plan.get(key)
+            if step is None:
+                sink.unknown((at, key, name))
+            elif given is not None:
+                made = step[0](given, (at, key, name), sink)
+                if made or step[1]:
+                    out[key] = made
+        for key, make in self._fills:
+            if key not in out:
+                out[key] = make()
+        if self.hook is not None:
+            self.hook(out)
+        return out
+
+    def zero(self) -> Tree:
+        """What Go writes for a struct that was not given."""
+        made: Tree = self.decode({}, None, Sink())
+        return made
+
+    def merging(self, name: str) -> Merging | None:
+        """How the field of this JSON name merges (`resource.Shape`)."""
+        one = self.fields.get(name)
+        if one is None:
+            return None
+        return Merging(one.strategies, one.key, one.value.shape)
+
+
+def _copier(default: Any) -> Callable[[], Any]:
+    if isinstance(default, (dict, list)):
+        return lambda: copy.deepcopy(default)
+    return lambda: default
+
+
+def list_of(item: Value, go: str = "") -> Value:
+    """A list."""
+    go = go or f"[]{item.go}"
+    item_decode, item_zero = item.decode, item.zero
+
+    def decode(value: Any, at: At, sink: Any) -> Any:
+        if type(value) is not list:
+            raise mismatch(value, at, go)
+        return [
+            item_decode(one, (at, index, ""), sink) if one is not None else item_zero()
+            for index, one in enumerate(value)
+        ]
+
+    schema = {"type": "array", "items": item.openapi}
+    return Value(decode, go, lambda: None, True, item.shape, True, False, item, schema)
+
+
+def map_of(item: Value, go: str = "") -> Value:
+    """A map from text."""
+    go = go or f"map[string]{item.go}"
+    item_decode, item_zero = item.decode, item.zero
+
+    def decode(value: Any, at: At, sink: Any) -> Any:
+        if type(value) is not dict:
+            raise mismatch(value, at, go)
+        return {
+            key: item_decode(one, (at, (key,), ""), sink) if one is not None else item_zero()
+            for key, one in value.items()
+        }
+
+    schema = {"type": "object", "additionalProperties": item.openapi}
+    return Value(decode, go, lambda: None, True, item.shape, False, True, item, schema)

@@ -1,0 +1,121 @@
+"""Times as the API server reads and writes them: RFC 3339 in, UTC out, errors in Go's words.
+
+Source: apimachinery v0.36, meta/v1: time.go, micro_time.go; Go's time.Parse.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, timezone
+from functools import lru_cache
+
+SECONDS = "2006-01-02T15:04:05Z07:00"
+MICROS = "2006-01-02T15:04:05.000000Z07:00"
+
+_ZULU = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d)T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\dZ")
+_DIGITS = {
+    "2006": re.compile(r"\d{4}"),
+    "01": re.compile(r"\d\d"),
+    "02": re.compile(r"\d\d"),
+    "15": re.compile(r"\d\d"),
+    "04": re.compile(r"\d\d"),
+    "05": re.compile(r"\d\d"),
+    ".000000": re.compile(r"\.\d{6}"),
+    "Z07:00": re.compile(r"Z|[+-]\d\d:\d\d"),
+}
+_PIECES = re.compile(r"2006|01|02|15|04|05|\.000000|Z07:00|[^0-9Z]")
+_FRACTION = re.compile(r"[.,]\d+")
+_RANGES = {
+    "01": (1, 12, "month"),
+    "15": (0, 23, "hour"),
+    "04": (0, 59, "minute"),
+    "05": (0, 59, "second"),
+}
+
+
+class NotATime(ValueError):
+    """Its text is what Go answers."""
+
+
+@lru_cache(maxsize=1 << 12)
+def seconds(text: str) -> str:
+    """A time to the second, in UTC; raises NotATime."""
+    if _ZULU.fullmatch(text):
+        return text
+    return _read(text, SECONDS).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@lru_cache(maxsize=1 << 10)
+def micros(text: str) -> str:
+    """A time with six digits after the second, in UTC; raises NotATime."""
+    return _read(text, MICROS).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def shown(unix: float) -> str:
+    """A clock reading to the second, as stored."""
+    return datetime.fromtimestamp(int(unix), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _read(text: str, layout: str) -> datetime:
+    """The time that `text` says by `layout`, in UTC."""
+    parts: dict[str, str] = {}
+    rest = text
+    for piece in _PIECES.findall(layout):
+        pattern = _DIGITS.get(piece)
+        if pattern is None:
+            if not rest.startswith(piece):
+                raise _cannot(text, layout, rest, piece)
+            rest = rest[len(piece) :]
+            continue
+        found = pattern.match(rest)
+        if found is None:
+            raise _cannot(text, layout, rest, piece)
+        parts[piece] = found[0]
+        rest = rest[found.end() :]
+        _check_range(text, piece, found[0])
+        # A fraction may follow the seconds even where the layout has none.
+        if piece == "05" and layout is SECONDS and (fraction := _FRACTION.match(rest)):
+            rest = rest[fraction.end() :]
+    if rest:
+        raise NotATime(f"parsing time {_quoted(text)}: extra text: {_quoted(rest)}")
+    return _built(text, parts)
+
+
+def _check_range(text: str, piece: str, digits: str) -> None:
+    if piece in _RANGES:
+        low, high, name = _RANGES[piece]
+        if not low <= int(digits) <= high:
+            raise NotATime(f"parsing time {_quoted(text)}: {name} out of range")
+
+
+def _built(text: str, parts: dict[str, str]) -> datetime:
+    zone = parts["Z07:00"]
+    offset = timedelta(0)
+    if zone != "Z":
+        offset = timedelta(hours=int(zone[1:3]), minutes=int(zone[4:6]))
+        offset = -offset if zone[0] == "-" else offset
+    try:
+        made = datetime(
+            int(parts["2006"]),
+            int(parts["01"]),
+            int(parts["02"]),
+            int(parts["15"]),
+            int(parts["04"]),
+            int(parts["05"]),
+            int(parts.get(".000000", ".0")[1:]),
+            tzinfo=timezone(offset),
+        )
+        return made.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise NotATime(f"parsing time {_quoted(text)}: day out of range") from None
+
+
+def _cannot(text: str, layout: str, rest: str, piece: str) -> NotATime:
+    return NotATime(
+        f"parsing time {_quoted(text)} as {_quoted(layout)}: "
+        f"cannot parse {_quoted(rest)} as {_quoted(piece)}"
+    )
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

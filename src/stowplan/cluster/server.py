@@ -1,0 +1,484 @@
+"""The API server: requests in, answers and streams out, and the same operations without HTTP.
+
+It is driven from outside: `handle` answers a request, `read` gives what a watch has ready, `tick`
+lets time pass, `unsaved` and `saved` hand writes to whoever keeps them. Nothing here waits.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import heappop, heappush
+
+import numpy as np
+
+from stowplan.cluster.access import Everybody
+from stowplan.cluster.asking import ListOptions, version_of
+from stowplan.cluster.canonical import decode, version_in
+from stowplan.cluster.errors import Tree, expired, no_such_path
+from stowplan.cluster.handling import Exchange, shape_of
+from stowplan.cluster.hub import Hub, Watcher
+from stowplan.cluster.listing import Lists, prefix_of, too_large
+from stowplan.cluster.meta import Uids
+from stowplan.cluster.negotiation import Form
+from stowplan.cluster.options import Options
+from stowplan.cluster.resource import (
+    Call,
+    Change,
+    Deletion,
+    Outcome,
+    Registry,
+    Resource,
+    Subresource,
+)
+from stowplan.cluster.selecting import Selection
+from stowplan.cluster.store import Record, Store
+from stowplan.cluster.wire import Chunk, Persist, Request, Response, Stream, User
+from stowplan.cluster.writes import Writes
+
+SYSTEM = Everybody.ADMIN
+"""Who writes through the in-process methods, unless told otherwise; rights are not asked."""
+PEEKS_MAX = 1024
+
+
+class ApiServer:
+    """State of a cluster as its API shows it.
+
+    records: key, version and value of what was saved by an earlier one; a value of None counts for
+    its version only. dice: for generated names and uids.
+    """
+
+    def __init__(
+        self, options: Options, dice: np.random.Generator, records: Iterable[Record] = ()
+    ) -> None:
+        self.options = options
+        self.dice = dice
+        self.uids = Uids(dice)
+        self.registry: Registry = options.registry
+        self.store = Store(records, options.history_max, options.history_bytes_max)
+        self.hub = Hub(self.store.version, options.chunk_bytes_max, options.bookmark_s)
+        self.lists = Lists(self.store, options.future_s)
+        self.writes = Writes(self.store, options.admission, self._written)
+        self._next_stream = 1
+        self._pending: list[Change] = []
+        self._batch = 1
+        self._saving: deque[tuple[int, list[Change]]] = deque()
+        self._untold: deque[Change] = deque()
+        self._telling = False
+        self._lives: list[tuple[float, str, int]] = []
+        self._peeks: dict[str, tuple[bytes, Tree]] = {}
+        self._mortal: deque[tuple[str, int, float]] = deque()
+        self._agenda: list[tuple[float, int, Callable[[float], None]]] = []
+        self._noted = 0
+        self._unrecovered = self.store.paths()
+        options.access.attach(self)
+        self._recover()
+
+    def _recover(self) -> None:
+        """Tell observers of what was in the records; of custom kinds once they are served again."""
+        still = []
+        for path in self._unrecovered:
+            resource = self.registry.by_path(path)
+            if resource is None:
+                still.append(path)
+                continue
+            for key, value in self.store.under(path, f"{path}/"):
+                version = version_in(value)
+                self._untold.append(Change(version, "ADDED", resource, key, value, None))
+                self._expire_later(resource, key, version)
+        self._unrecovered = still
+
+    @property
+    def version(self) -> int:
+        """The resourceVersion of the last write."""
+        return self.store.version
+
+    @property
+    def unsaved_number(self) -> int:
+        """The batch that must be saved before the present state may be shown; 0: none."""
+        if self._pending:
+            return self._batch
+        return self._saving[-1][0] if self._saving else 0
+
+    def handle(self, request: Request, now: float) -> Response | Stream:
+        """Answer a request. Never raises for anything that a client can send."""
+        self._tell(now)
+        answer = Exchange(self, request, now).answer()
+        self._tell(now)
+        return answer
+
+    def read(self, stream: int, now: float) -> Chunk:
+        """The next bytes of a watch, at most some hundred KiB; empty if there are none now."""
+        return self.hub.read(stream, now)
+
+    def woken(self) -> list[int]:
+        """Streams that may have something to read since this was last asked."""
+        return self.hub.woken()
+
+    def close(self, stream: int) -> None:
+        """The client of a stream has gone."""
+        self.hub.close(stream)
+
+    def tick(self, now: float) -> float | None:
+        """Let time pass (ends of watches, bookmarks, lifetimes); when to be called again."""
+        self._tell(now)
+        while self._mortal:
+            key, version, life_s = self._mortal.popleft()
+            heappush(self._lives, (now + life_s, key, version))
+        while self._lives and self._lives[0][0] <= now:
+            _, key, version = heappop(self._lives)
+            self.writes.expire(self.registry, key, version)
+        while self._agenda and self._agenda[0][0] <= now:
+            heappop(self._agenda)[2](now)
+        self._tell(now)
+        following = self.hub.tick(now)
+        if self._agenda:
+            due = self._agenda[0][0]
+            following = due if following is None else min(following, due)
+        if self._lives:
+            lapses = self._lives[0][0]
+            following = lapses if following is None else min(following, lapses)
+        return following
+
+    def later(self, at: float, action: Callable[[float], None]) -> None:
+        """Do something in the first `tick` at or after a time; it is told the time then."""
+        self._noted += 1
+        heappush(self._agenda, (at, self._noted, action))
+
+    def unsaved(self) -> Persist | None:
+        """The writes since this was last asked, to be saved in order; None if there are none."""
+        if not self._pending:
+            return None
+        changes, self._pending = self._pending, []
+        number = self._batch
+        self._batch += 1
+        self._saving.append((number, changes))
+        records = [
+            (change.key, change.version, None if change.type == "DELETED" else change.value)
+            for change in changes
+        ]
+        return Persist(number, tuple(records))
+
+    def saved(self, number: int) -> None:
+        """The batch `number` and all before it are saved: watchers may see them."""
+        while self._saving and self._saving[0][0] <= number:
+            _, changes = self._saving.popleft()
+            self._publish(changes)
+
+    def _publish(self, changes: Sequence[Change]) -> None:
+        """Show saved changes to watchers."""
+        self.store.shown = changes[-1].version
+        self.hub.publish(changes, self.store.compacted)
+
+    def _written(self, change: Change) -> None:
+        """A write has happened."""
+        if self.options.durable:
+            self._pending.append(change)
+        else:
+            self._publish((change,))
+        if self.options.observers:
+            self._untold.append(change)
+        if change.type != "DELETED":
+            self._expire_later(change.resource, change.key, change.version)
+
+    def _expire_later(self, resource: Resource, key: str, version: int) -> None:
+        if resource.ttl_s is not None:
+            self._mortal.append((key, version, resource.ttl_s))
+
+    def _tell(self, now: float) -> None:
+        """Tell observers of the changes they do not know yet, also of those that they make."""
+        if self._telling:
+            return
+        self._telling = True
+        try:
+            while self._untold:
+                change = self._untold.popleft()
+                for observer in self.options.observers:
+                    observer.changed(self, change, now)
+                if self._unrecovered and not self._untold:
+                    self._recover()
+        finally:
+            self._telling = False
+
+    def watch(
+        self,
+        resource: Resource,
+        namespace: str,
+        asked: ListOptions,
+        selection: Selection,
+        form: Form,
+        now: float,
+    ) -> Watcher:
+        """Begin a watch. Raises ApiError 500 for a version that is no number."""
+        wanted = version_of(asked.version)
+        prefix = prefix_of(resource, namespace or selection.namespace or "")
+        if selection.name and (namespace or not resource.namespaced):
+            # Other names that begin like this one are left to the selection.
+            prefix += selection.name
+        watcher = Watcher(self._next_stream, resource, prefix, selection, form)
+        self._next_stream += 1
+        options = self.options
+        seconds = asked.timeout_s or options.watch_s * (1.0 + float(self.dice.random()))
+        watcher.deadline = now + seconds
+        watcher.bookmarks = asked.bookmarks
+        start = wanted
+        if asked.initial or (asked.initial is None and not wanted):
+            start = self.hub.saved
+            if wanted > self.store.version:
+                watcher.deadline = min(watcher.deadline, now + options.future_s)
+                watcher.dying = too_large(wanted, self.store.version, 0.0).status()
+                watcher.bookmarks = False
+            else:
+                watcher.initial = self._selected(resource, prefix, start, selection)
+                watcher.marked = asked.bookmarks and bool(asked.initial)
+        elif not wanted:
+            start = self.hub.saved
+        elif wanted < self.store.compacted:
+            text = f"too old resource version: {wanted} ({self.store.compacted})"
+            watcher.deadline = now
+            watcher.dying = expired(text).status()
+            # What is still known of the time since then would hide that something is missing.
+            start = self.hub.saved
+        self.hub.add(watcher, start, now)
+        return watcher
+
+    def _selected(
+        self, resource: Resource, prefix: str, version: int, selection: Selection
+    ) -> Iterator[bytes]:
+        """What is there at a version; the walk does not see later writes."""
+        found = [value for _, value in self.store.under_at(resource.path, prefix, version)]
+        return (value for value in found if selection.matches(value))
+
+    # In-process access, for controllers, hollow nodes and the simulator. Trees that are returned
+    # are fresh: the caller may change them. All raise ApiError as HTTP would answer.
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Tree | None:
+        """The object as it stands, or None. namespace "" for what is not namespaced."""
+        value = self.store.get(resource.key(namespace, name))
+        return None if value is None else decode(value)
+
+    def list(self, resource: Resource, namespace: str = "") -> Iterator[Tree]:
+        """The objects of a resource, of one namespace or ("") of all, in key order.
+
+        The state when the walk begins; writes during it are allowed and not seen.
+        """
+        prefix = prefix_of(resource, namespace)
+        for _, value in list(self.store.under(resource.path, prefix)):
+            yield decode(value)
+
+    def peek(self, resource: Resource, namespace: str, name: str) -> Tree | None:
+        """As `get`, for those who read the same few objects often: the tree must not be changed."""
+        return self._peeked(resource.key(namespace, name))
+
+    def peek_all(self, resource: Resource) -> Iterator[Tree]:
+        """As `list`, of a kind with few objects: the trees must not be changed."""
+        for key in self.store.keys(resource.path):
+            tree = self._peeked(key)
+            if tree is not None:
+                yield tree
+
+    def _peeked(self, key: str) -> Tree | None:
+        value = self.store.get(key)
+        if value is None:
+            return None
+        known = self._peeks.get(key)
+        if known is not None and known[0] is value:
+            return known[1]
+        if len(self._peeks) >= PEEKS_MAX:
+            self._peeks.clear()
+        tree = decode(value)
+        self._peeks[key] = (value, tree)
+        return tree
+
+    def changes(self, since: int) -> Iterable[Change]:
+        """What was written after version `since`, oldest first; saved or not.
+
+        Raises ApiError 410 if that is no longer known: list everything and go on from `version`.
+        """
+        if since < self.store.compacted:
+            raise expired(f"too old resource version: {since} ({self.store.compacted})")
+        return self.store.changes(since)
+
+    def _call(
+        self, verb: str, resource: Resource, namespace: str, name: str, now: float, user: User
+    ) -> Call:
+        return Call(self, user, verb, resource, namespace, name, now=now, field_validation="Ignore")
+
+    def create(
+        self,
+        resource: Resource,
+        obj: Tree,
+        now: float,
+        namespace: str = "",
+        user: User = SYSTEM,
+    ) -> Tree:
+        """Store a new object: admission, defaults, validation as for a POST; the stored tree.
+
+        namespace: "" takes the one in `obj`. kind and apiVersion may be left out.
+        """
+        filled = self._canonical(resource, obj)
+        meta = filled["metadata"]
+        place = namespace or meta.get("namespace", "")
+        call = self._call("create", resource, place, meta.get("name", ""), now, user)
+        stored = self.writes.create(call, filled)
+        self._tell(now)
+        return stored
+
+    def _canonical(self, resource: Resource, obj: Tree) -> Tree:
+        head: Tree = {"kind": resource.kind, "apiVersion": resource.api_version}
+        filled, _ = resource.schema.decode({**obj, **head}, (), "Ignore")
+        filled.update(head)
+        filled.setdefault("metadata", {})
+        resource.schema.default(filled)
+        return filled
+
+    def update(
+        self,
+        resource: Resource,
+        obj: Tree,
+        now: float,
+        subresource: str = "",
+        user: User = SYSTEM,
+    ) -> Tree:
+        """Replace an object as a PUT does; 409 if `obj` carries another resourceVersion."""
+        meta = obj["metadata"]
+        place, name = meta.get("namespace", ""), meta.get("name", "")
+        return self._update(resource, place, name, lambda old: obj, now, subresource, user)
+
+    def _update(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        make: Callable[[Tree], Tree],
+        now: float,
+        subresource: str,
+        user: User,
+    ) -> Tree:
+        strategy = None
+        if subresource:
+            strategy = self._subresource(resource, subresource).strategy
+        call = Call(
+            self,
+            user,
+            "update",
+            resource,
+            namespace,
+            name,
+            subresource,
+            now,
+            field_validation="Ignore",
+        )
+        stored, _ = self.writes.update(
+            call, lambda old: self._canonical(resource, make(old)), "", strategy
+        )
+        self._tell(now)
+        return stored
+
+    def _subresource(self, resource: Resource, name: str) -> Subresource:
+        found = resource.subresources.get(name)
+        if found is None:
+            raise no_such_path()
+        return found
+
+    def update_status(self, resource: Resource, obj: Tree, now: float, user: User = SYSTEM) -> Tree:
+        """`update` of the status subresource."""
+        return self.update(resource, obj, now, "status", user)
+
+    def modify(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        change: Callable[[Tree], None],
+        now: float,
+        subresource: str = "",
+        user: User = SYSTEM,
+    ) -> Tree | None:
+        """Read, let `change` work on the tree in place, write. None if the object is not there.
+
+        If `change` leaves the tree as it was, nothing is written and no version spent. With an
+        acting subresource (`binding`) what `change` made is written as it is: no rules, no
+        admission, as such subresources go straight to the store.
+        """
+        if self.store.get(resource.key(namespace, name)) is None:
+            return None
+        if subresource and self._subresource(resource, subresource).strategy is None:
+            stored = self.writes.rewrite(resource, resource.key(namespace, name), change)
+            self._tell(now)
+            return stored
+
+        def make(old: Tree) -> Tree:
+            change(old)
+            return old
+
+        return self._update(resource, namespace, name, make, now, subresource, user)
+
+    def delete(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        now: float,
+        asked: Deletion | None = None,
+        user: User = SYSTEM,
+    ) -> Tree:
+        """Delete as a DELETE does (grace, finalizers); the last state. 404 if it is not there."""
+        call = self._call("delete", resource, namespace, name, now, user)
+        outcome = self.writes.delete(call, asked or Deletion())
+        self._tell(now)
+        return outcome.body
+
+    def act(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        subresource: str,
+        body: Tree,
+        now: float,
+        user: User = SYSTEM,
+    ) -> Outcome:
+        """POST `body` to an acting subresource: `binding`, `eviction`."""
+        sub = self._subresource(resource, subresource)
+        call = Call(self, user, "create", resource, namespace, name, subresource, now)
+        schema, kind, version = shape_of(resource, sub)
+        head: Tree = {"kind": kind, "apiVersion": version}
+        filled, _ = schema.decode({**body, **head}, (), "Ignore")
+        filled.update(head)
+        schema.default(filled)
+        outcome = self.act_on(call, sub, filled)
+        self._tell(now)
+        return outcome
+
+    def act_on(self, call: Call, sub: Subresource | None, body: Tree) -> Outcome:
+        """Admission, then what the subresource (or the resource itself) does."""
+        for plugin in self.options.admission:
+            plugin.admit(call, body, None)
+        for plugin in self.options.admission:
+            plugin.validate(call, body, None)
+        act = sub.act if sub is not None else call.resource.act
+        if act is None:
+            raise no_such_path()
+        return act(call, body)
+
+    def bind(self, pod: Tree, node: str, now: float, user: User = SYSTEM) -> Outcome:
+        """Bind a pod (as read) to a node."""
+        meta = pod["metadata"]
+        body: Tree = {
+            "metadata": {"name": meta["name"], "namespace": meta["namespace"], "uid": meta["uid"]},
+            "target": {"kind": "Node", "name": node},
+        }
+        pods = self._pods()
+        return self.act(pods, meta["namespace"], meta["name"], "binding", body, now, user)
+
+    def evict(self, namespace: str, name: str, now: float, user: User = SYSTEM) -> Outcome:
+        """Evict a pod, if its disruption budgets allow it."""
+        body: Tree = {"metadata": {"name": name, "namespace": namespace}}
+        return self.act(self._pods(), namespace, name, "eviction", body, now, user)
+
+    def _pods(self) -> Resource:
+        found = self.registry.find("", "v1", "pods")
+        if found is None:
+            raise no_such_path()
+        return found

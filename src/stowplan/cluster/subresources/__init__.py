@@ -1,0 +1,1 @@
+"""Subresources that act: binding, eviction, scale, finalize."""

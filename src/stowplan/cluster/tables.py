@@ -1,0 +1,175 @@
+"""Tables and bare metadata: what lists, single objects and watches show when asked for them.
+
+Source: apiserver v0.36, endpoints/handlers/response.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from stowplan.cluster.errors import bad_request
+from stowplan.cluster.negotiation import Form, refused
+from stowplan.cluster.resource import Column, Resource, Table, Tree
+
+NAME_TEXT = (
+    "Name must be unique within a namespace. Is required when creating resources, although some"
+    " resources may allow a client to request the generation of an appropriate name automatically."
+    " Name is primarily intended for creation idempotence and configuration definition. Cannot be"
+    " updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names"
+    "#names"
+)
+CREATED_TEXT = (
+    "CreationTimestamp is a timestamp representing the server time when this object was created."
+    " It is not guaranteed to be set in happens-before order across separate operations. Clients"
+    " may not set this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the"
+    " system. Read-only. Null for lists. More info: https://git.k8s.io/community/contributors/devel"
+    "/sig-architecture/api-conventions.md#metadata"
+)
+INCLUDED = ("Metadata", "Object", "None", "")
+KEPT_APART = "deprecated.daemonset.template.generation"
+END_MARK = "k8s.io/initial-events-end"
+
+
+class PlainTable:
+    """The table of a kind that has none of its own: name and time of creation."""
+
+    columns: tuple[Column, ...] = (
+        Column("Name", "string", NAME_TEXT, "name"),
+        Column("Created At", "date", CREATED_TEXT),
+    )
+
+    def cells(self, obj: Tree, now: float) -> list[Any]:
+        """Name and creationTimestamp."""
+        meta = obj["metadata"]
+        return [meta.get("name", ""), meta.get("creationTimestamp")]
+
+    def conditions(self, obj: Tree) -> list[Tree]:
+        """None."""
+        return []
+
+
+PLAIN_TABLE: Table = PlainTable()
+
+
+def included(query_value: str) -> str:
+    """What rows carry, checked. Raises ApiError 400."""
+    if query_value not in INCLUDED:
+        why = "must be 'Metadata', 'Object', 'None', or empty"
+        text = f'includeObject: Invalid value: "{query_value}": {why}'
+        raise bad_request(f"Unable to convert to Table as requested: {text}")
+    return query_value
+
+
+def definitions(table: Table) -> list[Tree]:
+    """`columnDefinitions`."""
+    return [
+        {
+            "name": column.name,
+            "type": column.type,
+            "format": column.format,
+            "description": column.description,
+            "priority": column.priority,
+        }
+        for column in table.columns
+    ]
+
+
+def metadata_only(obj: Tree, form_version: str) -> Tree:
+    """PartialObjectMetadata of an object."""
+    return {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": f"meta.k8s.io/{form_version}",
+        "metadata": _shown(obj["metadata"]),
+    }
+
+
+def _shown(meta: Tree) -> Tree:
+    """Metadata without what the original keeps in a field of its own (daemon sets)."""
+    annotations = meta.get("annotations")
+    if not annotations or KEPT_APART not in annotations:
+        return meta
+    rest = {key: value for key, value in annotations.items() if key != KEPT_APART}
+    without = {key: value for key, value in meta.items() if key != "annotations"}
+    return {**without, "annotations": rest} if rest else without
+
+
+def row(table: Table, obj: Tree, form: Form, include: str, now: float) -> Tree:
+    """One row of a table."""
+    made: Tree = {"cells": table.cells(obj, now)}
+    conditions = table.conditions(obj)
+    if conditions:
+        made["conditions"] = conditions
+    marked = END_MARK in (obj["metadata"].get("annotations") or {})
+    if include == "Object":
+        made["object"] = obj
+    elif include == "None" and not marked:
+        made["object"] = None
+    else:
+        made["object"] = metadata_only(obj, form.version)
+    return made
+
+
+def table_of(
+    resource: Resource,
+    objects: Iterable[Tree],
+    meta: Tree,
+    form: Form,
+    include: str,
+    now: float,
+    headers: bool = True,
+) -> Tree:
+    """A Table. meta: its metadata. headers: False in the later events of a watch."""
+    table = resource.table or PLAIN_TABLE
+    return {
+        "kind": "Table",
+        "apiVersion": form.api_version,
+        "metadata": meta,
+        "columnDefinitions": definitions(table) if headers else None,
+        "rows": [row(table, obj, form, include, now) for obj in objects],
+    }
+
+
+def transformed(resource: Resource, obj: Tree, form: Form, include: str, now: float) -> Tree:
+    """One object in a form that is not its own. Raises ApiError 406 for a list form."""
+    if form.kind == "PartialObjectMetadata":
+        return metadata_only(obj, form.version)
+    if form.kind == "Table":
+        meta = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+        return table_of(resource, (obj,), meta, form, include, now)
+    raise refused(
+        "you requested PartialObjectMetadataList, but the requested object is not a list"
+        f" (*{go_type(resource)})"
+    )
+
+
+def transformed_list(
+    resource: Resource, objects: Sequence[Tree], meta: Tree, form: Form, include: str, now: float
+) -> Tree:
+    """A list in a form that is not its own. Raises ApiError 406 for the form of one object."""
+    if form.kind == "PartialObjectMetadataList":
+        items = [metadata_only(obj, form.version) for obj in objects]
+        return {
+            "kind": "PartialObjectMetadataList",
+            "apiVersion": form.api_version,
+            "metadata": meta,
+            "items": items,
+        }
+    if form.kind == "Table":
+        return table_of(resource, objects, meta, form, include, now)
+    raise refused(
+        "you requested PartialObjectMetadata, but the requested object is a list"
+        f" (*{go_type(resource)}List)"
+    )
+
+
+def go_type(resource: Resource) -> str:
+    """The type of the original's objects, as its texts name it: `core.Pod`."""
+    if resource.custom:
+        return "unstructured.Unstructured"
+    return f"{internal_group(resource.group)}.{resource.kind}"
+
+
+def internal_group(group: str) -> str:
+    """The package of a group's internal types: `core`, `apps`, `storage`."""
+    return group.split(".", 1)[0] if group else "core"

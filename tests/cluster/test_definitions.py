@@ -1,0 +1,287 @@
+"""Definitions of custom kinds at work in a server."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stowplan.cluster.admission import default_admission
+from stowplan.cluster.crd.serving import Definitions
+from stowplan.cluster.errors import ApiError
+from stowplan.cluster.options import Options
+from stowplan.cluster.published import default_pages
+from stowplan.cluster.registry import built_in
+from stowplan.cluster.resource import Change, Observer
+from stowplan.cluster.server import ApiServer
+from stowplan.cluster.store import Record
+from stowplan.cluster.wire import Response, Stream
+from tests.cluster.plain import NOW, asked
+
+Tree = dict[str, Any]
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+WIDGETS = "/apis/ex.com/v1/namespaces/default/widgets"
+
+
+class Noting:
+    """Notes of which objects it is told."""
+
+    def __init__(self) -> None:
+        self.keys: list[str] = []
+
+    def changed(self, server: ApiServer, change: Change, now: float) -> None:
+        self.keys.append(change.key)
+
+
+def server(records: tuple[Record, ...] = (), *observers: Observer) -> ApiServer:
+    options = Options(
+        registry=built_in(),
+        admission=default_admission(),
+        observers=(*observers, Definitions()),
+        pages=default_pages(),
+    )
+    made = ApiServer(options, np.random.default_rng(1), records)
+    if not records:
+        post(made, "/api/v1/namespaces", {"metadata": {"name": "default"}})
+    return made
+
+
+def definition(plural: str = "widgets", kind: str = "Widget", **version: Any) -> Tree:
+    spec = {"type": "object", "properties": {"n": {"type": "integer"}, "c": {"type": "string"}}}
+    status = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    schema = {"type": "object", "properties": {"spec": spec, "status": status}}
+    one = {
+        "name": "v1",
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema},
+        **version,
+    }
+    return {
+        "metadata": {"name": f"{plural}.ex.com"},
+        "spec": {
+            "group": "ex.com",
+            "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural, "shortNames": ["w"]},
+            "versions": [one],
+        },
+    }
+
+
+def exchange(made: ApiServer, method: str, path: str, body: Tree | None = None) -> tuple[int, Any]:
+    packed = b"" if body is None else json.dumps(body).encode()
+    media = "application/merge-patch+json" if method == "PATCH" else "application/json"
+    answer = asked(made, method, path, packed, content_type=media)
+    assert isinstance(answer, Response)
+    text = answer.body
+    return answer.status, json.loads(text) if text.startswith(b"{") else text.decode()
+
+
+def post(made: ApiServer, path: str, body: Tree) -> Tree:
+    status, tree = exchange(made, "POST", path, body)
+    assert status == 201, tree
+    assert isinstance(tree, dict)
+    return tree
+
+
+def widget(name: str, version: str = "v1", **spec: Any) -> Tree:
+    meta = {"name": name}
+    return {"apiVersion": f"ex.com/{version}", "kind": "Widget", "metadata": meta, "spec": spec}
+
+
+def conditions(made: ApiServer, name: str) -> dict[str, tuple[str, str]]:
+    _, tree = exchange(made, "GET", f"{DEFINITIONS}/{name}")
+    return {one["type"]: (one["status"], one["reason"]) for one in tree["status"]["conditions"]}
+
+
+def test_a_kind_is_served_once_it_is_defined() -> None:
+    made = server()
+    assert exchange(made, "GET", WIDGETS) == (404, "404 page not found\n")
+    post(made, DEFINITIONS, definition())
+    assert conditions(made, "widgets.ex.com") == {
+        "NamesAccepted": ("True", "NoConflicts"),
+        "Established": ("True", "InitialNamesAccepted"),
+    }
+    assert post(made, WIDGETS, widget("a", n=1, x=2))["spec"] == {"n": 1}
+    _, listed = exchange(made, "GET", "/apis/ex.com/v1")
+    assert [one["name"] for one in listed["resources"]] == ["widgets"]
+    _, groups = exchange(made, "GET", "/apis")
+    assert groups["groups"][-1]["name"] == "ex.com"
+    assert exchange(made, "GET", "/openapi/v3/apis/ex.com/v1")[0] == 200
+
+
+def test_the_second_of_two_kinds_with_one_name_waits_for_the_first_to_go() -> None:
+    made = server()
+    post(made, DEFINITIONS, definition())
+    post(made, DEFINITIONS, definition("gadgets", "Widget"))
+    told = conditions(made, "gadgets.ex.com")
+    assert told["NamesAccepted"] == ("False", "ListKindConflict")
+    assert told["Established"] == ("False", "NotAccepted")
+    exchange(made, "DELETE", f"{DEFINITIONS}/widgets.ex.com")
+    made.tick(NOW + 10)
+    assert conditions(made, "gadgets.ex.com")["Established"][0] == "True"
+
+
+def two_versions(first: str) -> Tree:
+    """v1 and v1beta1; first: the one that is stored."""
+    tree = definition()
+    (one,) = tree["spec"]["versions"]
+    beta = {**copy.deepcopy(one), "name": "v1beta1", "deprecated": True}
+    for each in (one, beta):
+        each["storage"] = each["name"] == first
+    tree["spec"]["versions"] = [one, beta]
+    return tree
+
+
+def test_each_version_shows_what_the_other_has_stored() -> None:
+    made = server()
+    post(made, DEFINITIONS, two_versions("v1beta1"))
+    post(made, WIDGETS, widget("a", n=1))
+    body = b""
+    answer = asked(made, "GET", WIDGETS.replace("v1", "v1beta1") + "/a", body)
+    assert isinstance(answer, Response)
+    shown = json.loads(answer.body)
+    assert (shown["apiVersion"], shown["spec"]) == ("ex.com/v1beta1", {"n": 1})
+    assert ("Warning", '299 - "ex.com/v1beta1 Widget is deprecated"') in answer.headers
+    _, other = exchange(made, "GET", f"{WIDGETS}/a")
+    assert other["apiVersion"] == "ex.com/v1"
+    status, _ = exchange(
+        made, "PUT", WIDGETS.replace("v1", "v1beta1") + "/a", {**shown, "spec": {}}
+    )
+    assert status == 200
+    _, listed = exchange(made, "GET", "/apis/ex.com")
+    assert [one["version"] for one in listed["versions"]] == ["v1", "v1beta1"]
+
+
+def test_a_version_that_is_stored_may_not_be_forgotten() -> None:
+    made = server()
+    post(made, DEFINITIONS, two_versions("v1beta1"))
+    _, now = exchange(made, "GET", f"{DEFINITIONS}/widgets.ex.com")
+    now["spec"]["versions"][0]["storage"] = True
+    now["spec"]["versions"][1]["storage"] = False
+    status, now = exchange(made, "PUT", f"{DEFINITIONS}/widgets.ex.com", now)
+    assert (status, now["status"]["storedVersions"]) == (200, ["v1beta1", "v1"])
+    del now["spec"]["versions"][1]
+    status, refusal = exchange(made, "PUT", f"{DEFINITIONS}/widgets.ex.com", now)
+    assert status == 422
+    assert "missing from spec.versions; v1beta1 was previously a storage" in refusal["message"]
+
+
+def test_objects_hold_their_definition_until_their_finalizers_are_gone() -> None:
+    made = server()
+    post(made, DEFINITIONS, definition())
+    held = widget("a", n=1)
+    held["metadata"]["finalizers"] = ["ex.com/hold"]
+    post(made, WIDGETS, held)
+    stream = asked(made, "GET", f"{WIDGETS}?watch=true&resourceVersion={made.version}")
+    assert isinstance(stream, Stream)
+    exchange(made, "DELETE", f"{DEFINITIONS}/widgets.ex.com")
+    made.tick(NOW + 1)
+    assert conditions(made, "widgets.ex.com")["Terminating"][1] == "InstanceDeletionInProgress"
+    status, refusal = exchange(made, "POST", WIDGETS, widget("b"))
+    assert (status, refusal["reason"]) == (403, "Forbidden")
+    exchange(made, "PATCH", f"{WIDGETS}/a", {"metadata": {"finalizers": None}})
+    made.tick(NOW + 2)
+    assert exchange(made, "GET", f"{DEFINITIONS}/widgets.ex.com")[0] == 404
+    assert exchange(made, "GET", WIDGETS) == (404, "404 page not found\n")
+    chunk = made.read(stream.number, NOW + 2)
+    assert [json.loads(line)["type"] for line in chunk.body.splitlines()] == ["MODIFIED", "DELETED"]
+    assert chunk.end
+
+
+def test_what_was_defined_is_served_again_after_a_restart() -> None:
+    made = server()
+    post(made, DEFINITIONS, definition())
+    post(made, WIDGETS, widget("a", n=1))
+    told = Noting()
+    again = server(tuple(made.store.records()), told)
+    assert exchange(again, "GET", f"{WIDGETS}/a")[1]["spec"] == {"n": 1}
+    assert "ex.com/widgets/default/a" in told.keys
+
+
+def test_a_deletion_goes_on_after_a_restart() -> None:
+    made = server()
+    post(made, DEFINITIONS, definition())
+    post(made, WIDGETS, widget("a", n=1))
+    exchange(made, "DELETE", f"{DEFINITIONS}/widgets.ex.com")
+    again = server(tuple(made.store.records()))
+    for moment in (1, 2, 3):
+        again.tick(NOW + moment)
+    assert exchange(again, "GET", f"{DEFINITIONS}/widgets.ex.com")[0] == 404
+
+
+def test_status_and_scale_are_apart() -> None:
+    made = server()
+    paths = {"specReplicasPath": ".spec.n", "statusReplicasPath": ".status.n"}
+    post(made, DEFINITIONS, definition(subresources={"status": {}, "scale": paths}))
+    assert "status" not in post(made, WIDGETS, {**widget("a", n=1), "status": {"n": 4}})
+    _, shown = exchange(
+        made, "PATCH", f"{WIDGETS}/a/status", {"status": {"n": 4}, "spec": {"n": 9}}
+    )
+    assert (shown["spec"]["n"], shown["status"]["n"], shown["metadata"]["generation"]) == (1, 4, 1)
+    _, scale = exchange(made, "GET", f"{WIDGETS}/a/scale")
+    assert (scale["spec"], scale["status"]) == ({"replicas": 1}, {"replicas": 4})
+    scale["spec"]["replicas"] = 7
+    assert exchange(made, "PUT", f"{WIDGETS}/a/scale", scale)[0] == 200
+    _, after = exchange(made, "GET", f"{WIDGETS}/a")
+    assert (after["spec"]["n"], after["metadata"]["generation"]) == (7, 2)
+
+
+def test_lists_are_selected_by_fields_that_the_definition_names() -> None:
+    made = server()
+    post(made, DEFINITIONS, definition(selectableFields=[{"jsonPath": ".spec.c"}]))
+    for name, color in (("a", "red"), ("b", "blue")):
+        post(made, WIDGETS, widget(name, c=color))
+    _, found = exchange(made, "GET", f"{WIDGETS}?fieldSelector=spec.c%3Dblue")
+    assert [one["metadata"]["name"] for one in found["items"]] == ["b"]
+    assert exchange(made, "GET", f"{WIDGETS}?fieldSelector=spec.n%3D1")[0] == 400
+
+
+def test_a_watch_ends_when_the_definition_changes() -> None:
+    made = server()
+    post(made, DEFINITIONS, definition())
+    stream = asked(made, "GET", f"{WIDGETS}?watch=true&resourceVersion={made.version}")
+    assert isinstance(stream, Stream)
+    assert not made.read(stream.number, NOW).end
+    change = {"spec": {"names": {"shortNames": ["wd"]}}}
+    exchange(made, "PATCH", f"{DEFINITIONS}/widgets.ex.com", change)
+    assert made.read(stream.number, NOW).end
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"scope": "Both"}, 'spec.scope: Unsupported value: "Both": supported values: "Cluster",'),
+        ({"group": "ex"}, 'spec.group: Invalid value: "ex": should be a domain with at least one'),
+        ({"versions": []}, "must have exactly one version marked as storage version"),
+        (
+            {"preserveUnknownFields": True},
+            "spec.preserveUnknownFields: Invalid value: true: cannot",
+        ),
+        ({"conversion": {"strategy": "Webhook"}}, "required when strategy is set to Webhook"),
+        ({"conversion": {"strategy": "X"}}, 'spec.conversion.strategy: Unsupported value: "X"'),
+        ({"names": {"plural": "widgets", "kind": "W", "listKind": "W"}}, "may not be the same"),
+        ({"names": {"plural": "widgets"}}, "spec.names.kind: Required value"),
+    ],
+)
+def test_what_defines_no_kind_is_refused(change: Tree, message: str) -> None:
+    wrong = definition()
+    wrong["spec"].update(change)
+    status, refusal = exchange(server(), "POST", DEFINITIONS, wrong)
+    assert status == 422
+    assert message in refusal["message"]
+
+
+def test_a_server_without_the_observer_serves_nothing_new() -> None:
+    options = Options(registry=built_in(), pages=default_pages())
+    made = ApiServer(options, np.random.default_rng(1), ())
+    post(made, DEFINITIONS, definition())
+    assert exchange(made, "GET", WIDGETS)[0] == 404
+    resource = made.registry.by_path("apiextensions.k8s.io/customresourcedefinitions")
+    assert resource is not None
+    with pytest.raises(ApiError):
+        made.create(resource, definition(), NOW)

@@ -1,0 +1,72 @@
+"""Life as a whole: bounded steps, restarts from what was saved, and the same world twice."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from stowplan.cluster.admission import default_admission
+from stowplan.cluster.cluster import Cluster
+from stowplan.cluster.life import Living
+from stowplan.cluster.options import Options
+from stowplan.cluster.registry import built_in
+from tests.cluster.small_world import DEPLOYMENTS, JOBS, World, deployment, job, pod
+
+
+def test_a_step_is_bounded_and_says_that_there_is_more() -> None:
+    world = World(1, schedules=False)
+    for n in range(30):
+        world.create(DEPLOYMENTS, deployment(f"web-{n}", 3))
+    before = world.server.version
+    following = world.cluster.life.step(world.now, most=10)
+    assert (following or 0.0) <= world.now
+    assert world.server.version - before < 100
+    world.settle()
+    assert len(world.pods()) == 90
+
+
+def test_a_cluster_goes_on_from_what_was_saved() -> None:
+    world = World(2)
+    world.create(DEPLOYMENTS, deployment("web", 2))
+    slow = {"stowplan.dev/run-seconds": "60"}
+    world.create(JOBS, job("j", slow, completions=2))
+    world.create("pods", pod("lone", notes=slow, restartPolicy="Never"))
+    world.run(20)
+    records = list(world.server.store.records())
+    options = Options(registry=built_in(), admission=default_admission())
+    again = Cluster(options, np.random.default_rng(8), records, Living())
+    world.cluster, world.server, world.api = again, again.server, again.life.api
+    world.run(1)
+    assert world.the("pods", "lone")["status"]["phase"] == "Running"
+    assert [p["status"]["phase"] for p in world.pods()] == ["Running"] * 4
+    world.run(50)
+    assert world.the("pods", "lone")["status"]["phase"] == "Succeeded"
+    world.run(100)
+    assert world.the(JOBS, "j")["status"]["succeeded"] == 2
+    assert len(world.pods(app="web")) == 2
+    world.delete(DEPLOYMENTS, "web")
+    world.run(60)
+    assert world.pods(app="web") == []
+
+
+def test_the_same_dice_make_the_same_world() -> None:
+    def history() -> list[tuple[str, bytes]]:
+        world = World(3)
+        world.create(DEPLOYMENTS, deployment("web", 4))
+        world.create(JOBS, job("j", completions=3, parallelism=2))
+        world.run(40)
+        world.delete(DEPLOYMENTS, "web")
+        world.run(40)
+        return [
+            (change.key, change.value)
+            for change in world.server.changes(world.server.store.compacted)
+        ]
+
+    assert history() == history()
+
+
+def test_nothing_lives_when_told_so() -> None:
+    living = Living(controllers=False, hollow_nodes=False)
+    options = Options(registry=built_in(), admission=default_admission())
+    cluster = Cluster(options, np.random.default_rng(1), living=living)
+    assert cluster.life.parts == []
+    assert cluster.tick(1.0) is None or cluster.life.next_at() is None

@@ -1,0 +1,65 @@
+"""YAML bodies: what they become, and what they may not do."""
+
+import pytest
+
+from stowplan.cluster import yamltext
+from stowplan.cluster.errors import ApiError
+from stowplan.cluster.yamltext import Unreadable, read_yaml, warning_lines
+
+
+def test_keys_and_times_become_texts() -> None:
+    raw = b"2: a\ntrue: b\nat: 2001-01-01T00:00:00Z\nlist: [1, 1.5, null]\n"
+    assert read_yaml(raw)[0] == {
+        "2": "a",
+        "true": "b",
+        "at": "2001-01-01T00:00:00Z",
+        "list": [1, 1.5, None],
+    }
+
+
+def test_aliases_cannot_grow_without_bound() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join(f'*a{n - 1}' for _ in range(10))}]" for n in range(1, 12)]
+    with pytest.raises(Unreadable, match="excessive aliasing"):
+        read_yaml("\n".join(lines).encode())
+
+
+@pytest.mark.parametrize("raw", [b"a: &a [*a]", b"[" * 2000 + b"]" * 2000])
+def test_what_has_no_end_is_refused(raw: bytes) -> None:
+    with pytest.raises(Unreadable, match=r"max depth|excessive"):
+        read_yaml(raw)
+
+
+def test_a_broken_text_is_told_by_its_line() -> None:
+    with pytest.raises(Unreadable) as raised:
+        read_yaml(b"apiVersion: v1\n  kind: [")
+    text = "yaml: line 2: mapping values are not allowed in this context"
+    assert str(raised.value) == text
+
+
+def test_much_yaml_is_not_read() -> None:
+    with pytest.raises(ApiError) as raised:
+        read_yaml(b"a: " + b"x" * yamltext.BYTES_MAX)
+    assert raised.value.code == 413
+
+
+def test_keys_that_came_twice_are_told_together_or_line_by_line() -> None:
+    raw = b"a: 1\nb:\n  c: 1\n  c: 2\na: 2\n"
+    _, (text,) = read_yaml(raw)
+    assert text == (
+        'yaml: unmarshal errors:\n  line 4: key "c" already set in map\n'
+        '  line 5: key "a" already set in map'
+    )
+    assert warning_lines(text) == [
+        'line 4: key "c" already set in map',
+        'line 5: key "a" already set in map',
+    ]
+    assert read_yaml(b"a: 1\nb: &x [1]\nc: *x\n")[1] == []
+    assert warning_lines("as it is") == ["as it is"]
+
+
+def test_a_bound_that_is_not_kept_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yamltext, "NODES_MAX", 3)
+    with pytest.raises(Unreadable):
+        read_yaml(b"[1, 2, 3]")
+    assert read_yaml(b"[1, 2]") == ([1, 2], [])
