@@ -1,1 +1,1 @@
-"""What a client of the Kubernetes API asks and understands, as values: no sockets, no clock."""
+"""The Kubernetes API as a client sees it, as values: what to send, and what an answer means."""

@@ -1,0 +1,44 @@
+"""Backoff: how long to leave something alone that keeps failing."""
+
+from __future__ import annotations
+
+import numpy as np
+
+SECOND = 1_000_000_000
+
+
+class Backoff:
+    """Doubles from first_s to most_s; each wait is up to `jitter` times longer, by chance, so that
+    many who failed together do not come back together."""
+
+    def __init__(
+        self,
+        dice: np.random.Generator,
+        first_s: float = 0.8,
+        most_s: float = 30.0,
+        jitter: float = 1.0,
+    ) -> None:
+        self._dice = dice
+        self._first_s = first_s
+        self._most_s = most_s
+        self._jitter = jitter
+        self._next_s = first_s
+
+    def next_s(self) -> float:
+        """Seconds until the next attempt."""
+        wait_s = self._next_s
+        self._next_s = min(self._most_s, wait_s * 2)
+        return self.jittered(wait_s)
+
+    def jittered(self, wait_s: float) -> float:
+        """A wait made longer by chance."""
+        return wait_s * (1 + self._jitter * float(self._dice.random()))
+
+    def reset(self) -> None:
+        """It works again."""
+        self._next_s = self._first_s
+
+
+def after(now: int, wait_s: float) -> int:
+    """A time that many seconds later, in whole nanoseconds."""
+    return now + round(wait_s * SECOND)

@@ -1,0 +1,328 @@
+"""Kubeconfig files: which server, how it is trusted, who asks. As values; reading files and running
+programs that they name is for others.
+
+Several files are merged as kubectl does: the first that says something of a name counts.
+
+Differs: what kubectl passes over in silence (a context that names no cluster, data that is not
+base64, a provider that nobody knows any more) is an error here.
+
+Source: client-go v1.36, tools/clientcmd and its api/v1.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from stowplan.client.execution import ExecSpec
+from stowplan.framework.problems import ConfigError, Problem, did_you_mean
+from stowplan.objects.codec import DecodeError, convert
+from stowplan.objects.documents import Unreadable, documents
+
+SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+"""Where a pod finds its token, and the certificate that its API server is trusted by."""
+
+
+class Blob(msgspec.Struct, frozen=True):
+    """A certificate or a key: here, or in a file. Both empty: none."""
+
+    data: bytes = b""
+    file: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.data or self.file)
+
+
+class Connection(msgspec.Struct, frozen=True):
+    """All that is needed to talk to an API server.
+
+    server: its address. proxy: of a proxy, "" for what the environment says. server_name: in place
+    of the address's, for the certificate. is_insecure: certificates are not checked. token_file: is
+    read again as it changes, and counts more than token. headers: that say for whom one asks.
+    source: where all this was said. namespace: of the context. provider: who gives tokens in ways
+    of old; files: where that is looked up.
+    """
+
+    server: str
+    source: str
+    context: str = ""
+    namespace: str = "default"
+    proxy: str = ""
+    server_name: str = ""
+    is_insecure: bool = False
+    ca: Blob = Blob()
+    certificate: Blob = Blob()
+    key: Blob = Blob()
+    token: str = ""
+    token_file: str = ""
+    username: str = ""
+    password: str = ""
+    run: ExecSpec | None = None
+    provider: str = ""
+    files: tuple[str, ...] = ()
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+# As a file has it.
+
+
+class _Part(msgspec.Struct, frozen=True, rename="kebab"):
+    """Base of the parts of a kubeconfig file; unknown fields pass, as with kubectl."""
+
+
+class _Cluster(_Part, frozen=True):
+    server: str = ""
+    tls_server_name: str = ""
+    insecure_skip_tls_verify: bool = False
+    certificate_authority: str = ""
+    certificate_authority_data: str = ""
+    proxy_url: str = ""
+
+
+class _Variable(msgspec.Struct, frozen=True):
+    name: str = ""
+    value: str = ""
+
+
+class _Exec(msgspec.Struct, frozen=True, rename="camel"):
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: tuple[_Variable, ...] = ()
+    api_version: str = ""
+    install_hint: str = ""
+    provide_cluster_info: bool = False
+    interactive_mode: str = ""
+
+
+class _Provider(msgspec.Struct, frozen=True):
+    name: str = ""
+    config: dict[str, str] = {}
+
+
+class _User(_Part, frozen=True):
+    client_certificate: str = ""
+    client_certificate_data: str = ""
+    client_key: str = ""
+    client_key_data: str = ""
+    token: str = ""
+    token_file: str = msgspec.field(default="", name="tokenFile")
+    username: str = ""
+    password: str = ""
+    exec: _Exec | None = None
+    auth_provider: _Provider | None = None
+    as_user: str = msgspec.field(default="", name="as")
+    as_uid: str = ""
+    as_groups: tuple[str, ...] = ()
+    as_user_extra: dict[str, tuple[str, ...]] = {}
+
+
+class _Context(msgspec.Struct, frozen=True):
+    cluster: str = ""
+    user: str = ""
+    namespace: str = ""
+
+
+class _NamedCluster(msgspec.Struct, frozen=True):
+    name: str = ""
+    cluster: _Cluster = _Cluster()
+
+
+class _NamedUser(msgspec.Struct, frozen=True):
+    name: str = ""
+    user: _User = _User()
+
+
+class _NamedContext(msgspec.Struct, frozen=True):
+    name: str = ""
+    context: _Context = _Context()
+
+
+class _Written(_Part, frozen=True):
+    current_context: str = ""
+    clusters: tuple[_NamedCluster, ...] = ()
+    users: tuple[_NamedUser, ...] = ()
+    contexts: tuple[_NamedContext, ...] = ()
+
+
+class File(msgspec.Struct, frozen=True):
+    """A kubeconfig file that has been read. directory: what its paths are relative to."""
+
+    text: str
+    source: str
+    directory: str
+
+
+class _Found(msgspec.Struct, frozen=True):
+    """Something of a name, and the file that says it."""
+
+    value: Any
+    file: File
+
+
+def connection(files: Sequence[File], context: str = "") -> Connection:
+    """What the files say of a context, the current one where none is named; raises ConfigError."""
+    contexts: dict[str, _Found] = {}
+    clusters: dict[str, _Found] = {}
+    users: dict[str, _Found] = {}
+    current = ""
+    for file in files:
+        written = _read(file)
+        current = current or written.current_context
+        for one in written.contexts:
+            contexts.setdefault(one.name, _Found(one.context, file))
+        for two in written.clusters:
+            clusters.setdefault(two.name, _Found(two.cluster, file))
+        for three in written.users:
+            users.setdefault(three.name, _Found(three.user, file))
+    source = ", ".join(file.source for file in files) or "kubeconfig"
+    wanted = context or current
+    if not wanted:
+        raise _error(source, "current-context", "nothing", "the name of a context")
+    chosen: _Context = _named(contexts, wanted, source, "context", "contexts").value
+    where = f"contexts[{wanted}]"
+    cluster = _named(clusters, chosen.cluster, source, f"{where}.cluster", "clusters")
+    user = _Found(_User(), cluster.file)
+    if chosen.user:
+        user = _named(users, chosen.user, source, f"{where}.user", "users")
+    found = _connection(wanted, chosen, cluster, user)
+    return msgspec.structs.replace(found, files=tuple(file.source for file in files))
+
+
+def _read(file: File) -> _Written:
+    try:
+        trees = [document.tree for document in documents(file.text)]
+        if not trees:
+            return _Written()
+        if not isinstance(trees[0], dict):
+            raise _error(file.source, "$", type(trees[0]).__name__, "a kubeconfig")
+        return convert(trees[0], _Written)
+    except Unreadable as problem:
+        raise _error(file.source, problem.place, problem.got, problem.wanted) from None
+    except DecodeError as problem:
+        raise _error(file.source, problem.path, problem.what, "a kubeconfig") from None
+
+
+def _named(found: dict[str, _Found], name: str, source: str, place: str, kind: str) -> _Found:
+    if name not in found:
+        names = ", ".join(sorted(found)) or "none"
+        raise _error(source, place, repr(name), f"one of its {kind}: {names}", name, found)
+    return found[name]
+
+
+def _connection(name: str, chosen: _Context, cluster: _Found, user: _Found) -> Connection:
+    server, who = cluster.value, user.value
+    where = f"clusters[{chosen.cluster}]"
+    _check_address(server.server, cluster.file.source, f"{where}.server", ("http", "https"))
+    if server.proxy_url:
+        schemes = ("http", "https")
+        _check_address(server.proxy_url, cluster.file.source, f"{where}.proxy-url", schemes)
+    users = f"users[{chosen.user}]"
+    provider = who.auth_provider
+    return Connection(
+        server=server.server.rstrip("/"),
+        source=cluster.file.source,
+        context=name,
+        namespace=chosen.namespace or "default",
+        proxy=server.proxy_url,
+        server_name=server.tls_server_name,
+        is_insecure=server.insecure_skip_tls_verify,
+        ca=_blob(cluster, f"{where}.certificate-authority", "certificate_authority"),
+        certificate=_blob(user, f"{users}.client-certificate", "client_certificate"),
+        key=_blob(user, f"{users}.client-key", "client_key"),
+        token=who.token,
+        token_file=_beside(user.file, who.token_file),
+        username=who.username,
+        password=who.password,
+        run=None if who.exec is None else _exec(who.exec, user.file, f"{users}.exec"),
+        provider="" if provider is None else provider.name,
+        headers=_impersonation(who),
+    )
+
+
+def _check_address(text: str, source: str, place: str, schemes: tuple[str, ...]) -> None:
+    wanted = f"an address that begins with {' or '.join(f'{scheme}://' for scheme in schemes)}"
+    try:
+        parts = urlsplit(text)
+        is_good = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_good = False
+    if not is_good:
+        raise _error(source, place, repr(text), wanted)
+
+
+def _blob(found: _Found, place: str, field: str) -> Blob:
+    """Data counts more than a file."""
+    data: str = getattr(found.value, f"{field}_data")
+    if not data:
+        return Blob(file=_beside(found.file, getattr(found.value, field)))
+    try:
+        return Blob(data=base64.b64decode(data, validate=True))
+    except (binascii.Error, ValueError):
+        raise _error(found.file.source, f"{place}-data", "something else", "base64") from None
+
+
+def _beside(file: File, path: str) -> str:
+    if not path or path.startswith("/") or not file.directory:
+        return path
+    return f"{file.directory.rstrip('/')}/{path}"
+
+
+def _exec(written: _Exec, file: File, place: str) -> ExecSpec:
+    if written.api_version not in ExecSpec.VERSIONS:
+        wanted = f"one of {', '.join(ExecSpec.VERSIONS)}"
+        raise _error(file.source, f"{place}.apiVersion", repr(written.api_version), wanted)
+    if not written.command:
+        raise _error(file.source, f"{place}.command", "nothing", "the name of a program")
+    if written.interactive_mode not in ("", "Never", "IfAvailable", "Always"):
+        wanted = "Never, IfAvailable or Always"
+        raise _error(file.source, f"{place}.interactiveMode", written.interactive_mode, wanted)
+    # A bare name is looked up in the PATH; a relative path begins at the file.
+    command = written.command
+    if "/" in command:
+        command = _beside(file, command)
+    return ExecSpec(
+        command=command,
+        args=written.args,
+        env=tuple((variable.name, variable.value) for variable in written.env),
+        api_version=written.api_version,
+        hint=written.install_hint,
+        tells_cluster=written.provide_cluster_info,
+        is_interactive=written.interactive_mode == "Always",
+    )
+
+
+def _impersonation(who: _User) -> tuple[tuple[str, str], ...]:
+    if not who.as_user:
+        return ()
+    headers = [("Impersonate-User", who.as_user)]
+    if who.as_uid:
+        headers.append(("Impersonate-Uid", who.as_uid))
+    headers += [("Impersonate-Group", group) for group in who.as_groups]
+    for key, values in who.as_user_extra.items():
+        headers += [(f"Impersonate-Extra-{key}", value) for value in values]
+    return tuple(headers)
+
+
+def in_cluster(host: str, port: str, namespace: str = "") -> Connection:
+    """The API server of the cluster that a pod runs in. host, port: KUBERNETES_SERVICE_HOST and
+    _PORT. namespace: the pod's own."""
+    at = f"[{host}]" if ":" in host else host
+    return Connection(
+        server=f"https://{at}:{port}",
+        source="in-cluster configuration",
+        namespace=namespace or "default",
+        ca=Blob(file=f"{SERVICE_ACCOUNT}/ca.crt"),
+        token_file=f"{SERVICE_ACCOUNT}/token",
+    )
+
+
+def _error(
+    source: str, place: str, got: str, wanted: str, name: str = "", among: Any = ()
+) -> ConfigError:
+    hint = did_you_mean(name, among) if name else ""
+    return ConfigError(source, [Problem(place, got, f"{wanted} ({hint})" if hint else wanted)])

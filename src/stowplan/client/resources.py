@@ -1,0 +1,118 @@
+"""Where the kinds that scheduling reads stand in the API: group, version, plural, scope."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from stowplan.objects.device import DeviceClass, ResourceClaim, ResourceSlice
+from stowplan.objects.meta import NamespacedObject, Object
+from stowplan.objects.node import Node
+from stowplan.objects.pod import Pod
+from stowplan.objects.podgroup import GROUP_API_VERSIONS, PodGroup, Queue
+from stowplan.objects.scv import Scv
+from stowplan.objects.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
+from stowplan.objects.workload import (
+    Namespace,
+    PodDisruptionBudget,
+    PriorityClass,
+    ReplicaSet,
+    ReplicationController,
+    Service,
+    StatefulSet,
+)
+
+RUNNING_PODS = "status.phase!=Succeeded,status.phase!=Failed"
+"""Pods that have ended take no room, so nobody asks for them."""
+
+
+class Resource(msgspec.Struct, frozen=True):
+    """A kind as one version of one API group serves it.
+
+    api_version: `v1`, `apps/v1`. fields: a field selector that every list and watch has. is_needed:
+    without it nothing can be decided; others may be absent, as custom resources often are.
+    """
+
+    kind: type[Object]
+    api_version: str
+    plural: str
+    fields: str = ""
+    is_needed: bool = False
+
+    @property
+    def is_namespaced(self) -> bool:
+        """True where objects live in namespaces."""
+        return issubclass(self.kind, NamespacedObject)
+
+    @property
+    def root(self) -> str:
+        """The path of the group and version: `/api/v1`, `/apis/apps/v1`."""
+        return f"/{'apis' if '/' in self.api_version else 'api'}/{self.api_version}"
+
+    @property
+    def title(self) -> str:
+        """For logs and metrics: `pods`, `podgroups.scheduling.sigs.dev`."""
+        group = self.api_version.rpartition("/")[0]
+        return f"{self.plural}.{group}" if group else self.plural
+
+    def path(self, name: str = "", namespace: str = "") -> str:
+        """The path of an object; without a name, of all of them (of a namespace, or anywhere)."""
+        place = f"/namespaces/{namespace}" if namespace and self.is_namespaced else ""
+        return f"{self.root}{place}/{self.plural}" + (f"/{name}" if name else "")
+
+
+PODS = Resource(Pod, "v1", "pods", RUNNING_PODS, is_needed=True)
+NODES = Resource(Node, "v1", "nodes", is_needed=True)
+
+_STORAGE, _DEVICES = "storage.k8s.io/v1", "resource.k8s.io/v1"
+
+RESOURCES: tuple[Resource, ...] = (
+    NODES,
+    PODS,
+    Resource(Namespace, "v1", "namespaces"),
+    Resource(Service, "v1", "services"),
+    Resource(ReplicationController, "v1", "replicationcontrollers"),
+    Resource(PersistentVolume, "v1", "persistentvolumes"),
+    Resource(PersistentVolumeClaim, "v1", "persistentvolumeclaims"),
+    Resource(ReplicaSet, "apps/v1", "replicasets"),
+    Resource(StatefulSet, "apps/v1", "statefulsets"),
+    Resource(PodDisruptionBudget, "policy/v1", "poddisruptionbudgets"),
+    Resource(PriorityClass, "scheduling.k8s.io/v1", "priorityclasses"),
+    Resource(StorageClass, _STORAGE, "storageclasses"),
+    Resource(CSINode, _STORAGE, "csinodes"),
+    Resource(CSIDriver, _STORAGE, "csidrivers"),
+    Resource(CSIStorageCapacity, _STORAGE, "csistoragecapacities"),
+    Resource(VolumeAttachment, _STORAGE, "volumeattachments"),
+    Resource(ResourceClaim, _DEVICES, "resourceclaims"),
+    Resource(ResourceSlice, _DEVICES, "resourceslices"),
+    Resource(DeviceClass, _DEVICES, "deviceclasses"),
+    Resource(Scv, "core.run-linux.com/v1", "scvs"),
+    *(Resource(PodGroup, version, "podgroups") for version in GROUP_API_VERSIONS),
+    *(Resource(Queue, version, "queues") for version in GROUP_API_VERSIONS),
+)
+"""Nodes first: a pod is of more use once its node is known."""
+
+
+def resources_of(kinds: Iterable[type[Object]]) -> tuple[Resource, ...]:
+    """Where objects of these kinds are found, in a steady order; some are served by several API
+    groups."""
+    wanted = set(kinds)
+    return tuple(resource for resource in RESOURCES if resource.kind in wanted)
+
+
+def resource_of(value: Object) -> Resource:
+    """Where an object is found; raises LookupError for a kind that no API group serves."""
+    version = getattr(value, "api_version", "")
+    for resource in RESOURCES:
+        if type(value) is resource.kind and version in ("", resource.api_version):
+            return resource
+    raise LookupError(f"{type(value).__name__} {version}: got a kind that is not served here")

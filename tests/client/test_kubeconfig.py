@@ -1,0 +1,185 @@
+"""Kubeconfig files, and programs that give credentials."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import yaml
+
+from stowplan.client.execution import Credential, ExecSpec, credential_in, exec_info
+from stowplan.client.kubeconfig import Connection, File, connection, in_cluster
+from stowplan.framework.problems import ConfigError
+
+V1, V1BETA1 = ExecSpec.VERSIONS
+
+
+def tree(**user: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "https://api.example:6443/"}}],
+        "users": [{"name": "u", "user": user}],
+    }
+
+
+def read(*trees: dict[str, Any], context: str = "") -> Connection:
+    files = [File(yaml.safe_dump(one), f"f{i}", f"/etc/kube/f{i}") for i, one in enumerate(trees)]
+    return connection(files, context)
+
+
+def test_the_current_context_counts_and_certificates_are_checked_by_default() -> None:
+    found = read(tree(token="secret"))
+    assert found.server == "https://api.example:6443"
+    assert found.token == "secret"
+    assert not found.is_insecure
+    assert found.namespace == "default"
+
+
+def test_certificates_stand_in_the_file_or_beside_it() -> None:
+    pem = b"-----BEGIN CERTIFICATE-----"
+    whole = tree()
+    whole["clusters"][0]["cluster"] |= {
+        "certificate-authority-data": base64.b64encode(pem).decode(),
+        "certificate-authority": "/not/read",
+        "tls-server-name": "api",
+        "proxy-url": "http://proxy:3128",
+    }
+    whole["users"][0]["user"] = {"client-certificate": "u.crt", "client-key": "/abs/u.key"}
+    found = read(whole)
+    assert (found.ca.data, found.ca.file) == (pem, "")
+    assert found.certificate.file == "/etc/kube/f0/u.crt"
+    assert found.key.file == "/abs/u.key"
+    assert (found.server_name, found.proxy) == ("api", "http://proxy:3128")
+
+
+def test_the_first_file_that_says_something_of_a_name_counts() -> None:
+    second = tree(token="second")
+    second["current-context"] = "there"
+    second["contexts"].append({"name": "there", "context": {"cluster": "d", "namespace": "ns"}})
+    second["clusters"].append({"name": "d", "cluster": {"server": "http://d"}})
+    assert read(tree(token="first"), second).token == "first"
+    there = read(tree(token="first"), second, context="there")
+    assert (there.server, there.namespace, there.token) == ("http://d", "ns", "")
+
+
+def test_who_stands_in_for_somebody_says_so_in_headers() -> None:
+    extra = {"scopes": ["a", "b"]}
+    whole = {"as": "jane", "as-groups": ["g1", "g2"], "as-uid": "7", "as-user-extra": extra}
+    assert read(tree(token="t", **whole)).headers == (
+        ("Impersonate-User", "jane"),
+        ("Impersonate-Uid", "7"),
+        ("Impersonate-Group", "g1"),
+        ("Impersonate-Group", "g2"),
+        ("Impersonate-Extra-scopes", "a"),
+        ("Impersonate-Extra-scopes", "b"),
+    )
+
+
+def test_a_program_is_found_beside_the_file_or_in_the_path() -> None:
+    spec = {
+        "apiVersion": V1BETA1,
+        "command": "./bin/login",
+        "args": ["-x"],
+        "env": [{"name": "A", "value": "1"}],
+        "interactiveMode": "Never",
+        "provideClusterInfo": True,
+    }
+    run = read(tree(exec=spec)).run
+    assert run == ExecSpec("/etc/kube/f0/./bin/login", ("-x",), (("A", "1"),), V1BETA1, "", True)
+    named = read(tree(exec=spec | {"command": "login"})).run
+    assert named is not None
+    assert named.command == "login"
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"current-context": "hre"}, "did you mean 'here'?"),
+        ({"current-context": ""}, "current-context: got nothing"),
+        ({"clusters": []}, "contexts[here].cluster: got 'c', wanted one of its clusters: none"),
+        ({"users": []}, "contexts[here].user"),
+        ({"clusters": [{"name": "c", "cluster": {"server": "api:6443"}}]}, "begins with http"),
+        ({"clusters": 3}, "$.clusters"),
+        (
+            {"users": [{"name": "u", "user": {"client-key-data": "%%%"}}]},
+            "users[u].client-key-data: got something else, wanted base64",
+        ),
+        (
+            {"users": [{"name": "u", "user": {"exec": {"apiVersion": "v1alpha1"}}}]},
+            "users[u].exec.apiVersion: got 'v1alpha1'",
+        ),
+        (
+            {"users": [{"name": "u", "user": {"exec": {"apiVersion": V1}}}]},
+            "users[u].exec.command: got nothing",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(change: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigError) as problem:
+        read(tree() | change)
+    assert text in str(problem.value)
+    assert str(problem.value).startswith("f0: ")
+
+
+def test_a_file_that_is_no_kubeconfig_is_told_so() -> None:
+    for text in ("- a\n", "a: [", "3"):
+        with pytest.raises(ConfigError):
+            connection([File(text, "f", "/")])
+
+
+def test_a_pod_finds_its_own_cluster() -> None:
+    found = in_cluster("fd00::1", "443", "ns")
+    assert found.server == "https://[fd00::1]:443"
+    assert found.token_file.endswith("/serviceaccount/token")
+    assert found.ca.file.endswith("/serviceaccount/ca.crt")
+
+
+# Programs.
+
+
+def given(**status: Any) -> bytes:
+    return json.dumps({"kind": "ExecCredential", "apiVersion": V1, "status": status}).encode()
+
+
+def test_what_a_program_gives_is_read() -> None:
+    found = credential_in(
+        ExecSpec("x"), given(token="t", expirationTimestamp="2026-11-21T10:00:00Z")
+    )
+    assert found == Credential("t", "", "", datetime(2026, 11, 21, 10, tzinfo=UTC))
+    pair = given(clientCertificateData="C", clientKeyData="K")
+    assert credential_in(ExecSpec("x"), pair) == Credential("", "C", "K")
+
+
+@pytest.mark.parametrize(
+    ("output", "text"),
+    [
+        (b"", "wanted an ExecCredential"),
+        (b"{}", "got no kind of no apiVersion"),
+        (given(), "without token or certificate"),
+        (given(clientCertificateData="C"), "a certificate or a key alone"),
+        (given(token="t", expirationTimestamp="2026-11-21T10:00:00"), "without a zone"),
+        (given(token="t").replace(b"/v1", b"/v1beta1"), V1BETA1),
+    ],
+)
+def test_what_it_should_not_give_is_told(output: bytes, text: str) -> None:
+    with pytest.raises(ValueError, match="wanted") as problem:
+        credential_in(ExecSpec("x"), output)
+    assert text in str(problem.value)
+
+
+def test_a_program_is_told_the_cluster_if_it_wants_to_know() -> None:
+    told = json.loads(exec_info(ExecSpec("x", tells_cluster=True), "https://a", b"CA", "name"))
+    assert told["apiVersion"] == V1
+    assert told["spec"]["cluster"] == {
+        "server": "https://a",
+        "tls-server-name": "name",
+        "certificate-authority-data": base64.b64encode(b"CA").decode(),
+    }
+    silent = json.loads(exec_info(ExecSpec("x"), "https://a", b"CA"))
+    assert "cluster" not in silent["spec"]

@@ -1,0 +1,113 @@
+"""What recorded answers mean to the client."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from stowplan.client.answers import (
+    Answer,
+    Verdict,
+    is_expired,
+    is_not_served,
+    retry_after_of,
+    told,
+    wait_s,
+)
+from tests.contract.client.recorded import Tree, as_bytes, exchanges
+
+
+def answer_of(exchange: Tree) -> Answer:
+    response = exchange["response"]
+    headers = response.get("headers", {})
+    return Answer(
+        response["status"],
+        as_bytes(response.get("body")),
+        retry_after_of(headers.get("Retry-After")),
+        headers.get("Content-Type", ""),
+    )
+
+
+def refused() -> list[tuple[str, Tree, Answer]]:
+    found = ((where, one, answer_of(one)) for where, one in exchanges())
+    return [(where, one, answer) for where, one, answer in found if answer.status >= 300]
+
+
+def test_every_refusal_is_told_in_the_words_of_the_server() -> None:
+    for where, exchange, answer in refused():
+        body = exchange["response"].get("body")
+        if isinstance(body, dict) and body.get("message"):
+            assert told(answer) == as_bytes({"$text": body["message"]}).decode(), where
+        else:
+            assert told(answer), where
+
+
+def test_every_refusal_of_a_binding_but_500_leaves_the_pod_alone() -> None:
+    verdicts: Counter[tuple[int, Verdict]] = Counter()
+    for _, exchange, answer in refused():
+        if exchange["request"]["path"].endswith("/binding"):
+            verdicts[answer.status, answer.verdict] += 1
+    assert {code for code, verdict in verdicts if verdict is Verdict.REFUSED} == {
+        400,
+        403,
+        404,
+        405,
+        409,
+    }
+    assert {code for code, verdict in verdicts if verdict is Verdict.OPEN} == {500}
+
+
+def test_what_has_expired_is_seen_in_every_form() -> None:
+    seen = Counter(
+        exchange["response"]["body"].get("reason", "")
+        for _, exchange, answer in refused()
+        if is_expired(answer)
+    )
+    assert seen["Expired"] >= 3
+    others = [where for where, _, a in refused() if is_expired(a) and a.status != 410]
+    assert others == []
+
+
+def test_a_resource_that_is_not_served_is_told_from_an_object_that_is_not_there() -> None:
+    plain = [answer for _, _, answer in refused() if answer.content_type.startswith("text/plain")]
+    absent = [answer for answer in plain if answer.status == 404]
+    assert len(absent) >= 5
+    assert all(is_not_served(answer) for answer in absent)
+    for where, exchange, answer in refused():
+        body = exchange["response"].get("body")
+        details = body.get("details") if isinstance(body, dict) else None
+        if answer.status == 404 and details and details.get("name"):
+            assert not is_not_served(answer), where
+
+
+def test_429_says_how_long_to_wait_or_does_not() -> None:
+    waits = {wait_s(a) for _, _, a in refused() if a.verdict is Verdict.THROTTLED}
+    assert waits == {10.0, 1.0}
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict"),
+    [
+        (Answer(0, fault="reset"), Verdict.OPEN),
+        (Answer(408), Verdict.OPEN),
+        (Answer(500), Verdict.OPEN),
+        (Answer(503), Verdict.OPEN),
+        (Answer(504), Verdict.OPEN),
+        (Answer(307), Verdict.REFUSED),
+        (Answer(401), Verdict.REFUSED),
+        (Answer(422), Verdict.REFUSED),
+        (Answer(429), Verdict.THROTTLED),
+        (Answer(201), Verdict.DONE),
+    ],
+)
+def test_verdicts(answer: Answer, verdict: Verdict) -> None:
+    assert answer.verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("3", 3.0), ("0", 0.0), (None, None), ("Wed, 21 Oct 2026 07:28:00 GMT", None), ("-1", None)],
+)
+def test_retry_after(text: str | None, seconds: float | None) -> None:
+    assert retry_after_of(text) == seconds
