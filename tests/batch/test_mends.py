@@ -145,6 +145,41 @@ def critical_pods_in_a_second_tier(compat: Compat) -> Seen:
     return world.run()
 
 
+def pod_of_a_job_that_has_lower_ones(compat: Compat) -> Seen:
+    """A pod waits that is more important than another of its job, which runs."""
+    world = BatchWorld("preempt", compat)
+    world.node("n1", cpu=2)
+    world.group("g", 1)
+    world.pod("low", "g", node="n1", priority=1)
+    world.pod("other", "g", node="n1", priority=1)
+    world.pod("high", "g", priority=9)
+    return world.run()
+
+
+def pod_of_a_job_under_drf_alone(compat: Compat) -> Seen:
+    """The same with drf in the first tier, so that it is asked whatever tiers do."""
+    tiers = "\ntiers:\n- plugins: [{name: priority}, {name: drf}, {name: predicates}]\n"
+    world = BatchWorld("preempt", compat, tiers)
+    world.node("n1", cpu=2)
+    world.group("g", 1)
+    world.pod("low", "g", node="n1", priority=1)
+    world.pod("other", "g", node="n1", priority=1)
+    world.pod("high", "g", priority=9)
+    return world.run()
+
+
+def node_that_comes_back(compat: Compat) -> Seen:
+    """A node goes with a pod on it, and comes back before anybody has removed the pod."""
+    tiers = "\ntiers:\n- plugins: [{name: gang}, {name: predicates}]\n"
+    world = BatchWorld("allocate", compat, tiers)
+    world.node("n1", cpu=1)
+    world.gang("old", 1, node="n1")
+    world.inventory.node_gone("n1")
+    world.node("n1", cpu=1)
+    world.gang("new", 1)
+    return world.run()
+
+
 @pytest.mark.parametrize(
     ("scene", "mended", "as_ever"),
     [
@@ -160,9 +195,33 @@ def critical_pods_in_a_second_tier(compat: Compat) -> Seen:
         (queue_at_what_it_deserves, ({}, []), ({}, ["old-0"])),
         (several_pods_of_a_job_reclaim, ({}, ["old-3", "old-2"]), ({}, ["old-0"])),
         (gang_reclaims_whole_or_not, ({}, []), ({}, ["old-0", "old-1"])),
+        (pod_of_a_job_that_has_lower_ones, ({}, ["other"]), ({}, [])),
+        (pod_of_a_job_under_drf_alone, ({}, ["other"]), ({}, [])),
+        (node_that_comes_back, ({}, []), ({"new-0": "n1"}, [])),
         (critical_pods_in_a_second_tier, ({}, ["old-2"]), ({}, ["old-0", "old-1"])),
     ],
 )
 def test_a_mend(scene: Callable[[Compat], Seen], mended: Seen, as_ever: Seen) -> None:
     assert scene(Compat()) == mended
     assert scene(KUBE_BATCH_0_5) == as_ever
+
+
+def seen_with(scene: Callable[[Compat], Seen], **switches: bool) -> Seen:
+    return scene(Compat(**switches))
+
+
+def test_who_found_no_victim_among_other_jobs_is_tried_within_its_own() -> None:
+    scene = pod_of_a_job_that_has_lower_ones
+    assert seen_with(scene) == ({}, ["other"])
+    assert seen_with(scene, tried_tasks_are_spent=True) == ({}, [])
+
+
+def test_drf_lets_a_pod_take_the_place_of_another_of_its_job() -> None:
+    scene = pod_of_a_job_under_drf_alone
+    assert seen_with(scene) == ({}, ["other"])
+    assert seen_with(scene, drf_spares_own_job=True) == ({}, [])
+
+
+def test_pods_of_a_node_that_comes_back_still_count() -> None:
+    assert seen_with(node_that_comes_back) == ({}, [])
+    assert seen_with(node_that_comes_back, gone_nodes_are_empty=True) == ({"new-0": "n1"}, [])

@@ -125,7 +125,7 @@ class BatchWorld:
         self.session = Session(opened, self.options, inventory, uid, START)
         self.session.run()
         self.writes, self.notes = self.session.close()
-        inventory.settle(opened)
+        inventory.settle()
         bound = {task.pod.name: task.node for task in inventory.bound}
         return bound, [task.pod.name for task, _ in inventory.evicted]
 

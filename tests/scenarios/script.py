@@ -22,11 +22,19 @@ Objects that pods wait for, each version newer than the one before:
     class local provisioner=csi.example.com         its claims are bound with the first pod
     volume pv1 class=local node=n1 claim=data       claim data class=local volume=pv1 node=n1
 
+Sessions, for the pods of `scheduler=kube-batch`, with `group=NAME` those of a group:
+
+    machine sessions=yes profiles=default-scheduler bind_failures=2 policy=Release synced=yes
+    queue default weight=1                  group train min=2 queue=q1 priority=high
+    priority high value=100                 synced
+    reload actions=allocate,backfil         (default tiers)
+
 What became of effects, the latest about that pod or object:
 
     bind web done                       bind web failed 409 it is bound already
     read web on n1                      read web pending         read web gone
     evict web done                      evict web failed 500 try again
+    patch train failed 500              (the status of a group)
     prepare web done                    prepare web failed no power       (web/Crane for one of two)
     write pv1 done                      write pv1 failed 409 it has been modified
     write pv1/web done                  write pv1 done already            (there was nothing to do)
@@ -51,6 +59,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from stowplan.assembly.build import configuration_of, frameworks_for
+from stowplan.assembly.deciders import Text, deciders_of
 from stowplan.assembly.extenders import extenders_of
 from stowplan.cycle import CycleDecider
 from stowplan.messages import effects as to_do
@@ -64,7 +73,7 @@ from stowplan.queue import QueueOptions
 from stowplan.scheduler import Machine, MachineOptions
 from stowplan.scheduler.extending import AWAITING
 from stowplan.testing import draw
-from tests.scenarios import callers
+from tests.scenarios import callers, gangs
 from tests.scenarios.crew import CREW
 from tests.scenarios.storage import KINDS
 
@@ -72,7 +81,7 @@ SECOND = 1_000_000_000
 DASHES = "----"
 PREEMPTED = PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
 _STATES = {"leaving", "preempted"}
-_OWN = {"uid", "scheduler", "phase", "nominated"}
+_OWN = {"uid", "scheduler", "phase", "nominated", "group"}
 _EPOCH = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 _OUTCOMES: dict[type[Any], str] = {
     to_do.Bind: "bind",
@@ -81,6 +90,7 @@ _OUTCOMES: dict[type[Any], str] = {
     to_do.Prepare: "prepare",
     to_do.Write: "write",
     to_do.CallExtender: "answer",
+    to_do.PatchGroup: "patch",
 }
 
 
@@ -142,6 +152,9 @@ class Player:
             )
         for _, journey in bindings:
             yield f"{short(journey.pod)}: {journey.stage.value} on {journey.node}"
+        if self.machine.sessions is not None:
+            for uid, node in self.machine.sessions.promised.items():
+                yield f"{uid.partition('/')[2]}: promised {node}"
         for _, attempt in self.machine.extending:
             yield f"{short(attempt.entry.pod)}: {AWAITING}"
 
@@ -149,14 +162,15 @@ class Player:
 
     def _event(self, command: str) -> Event:
         words = command.split()
-        if words[0] in KINDS:
+        if words[0] in KINDS or words[0] in gangs.KINDS:
             return self._read_object(*words)
         read: Callable[..., Event] = getattr(self, f"_read_{words[0]}")
         return read(*words[1:])
 
     def _read_object(self, kind: str, name: str, *settings: str) -> Event:
         is_new = (kind, name) not in self._objects
-        value = KINDS[kind](name, self._newer(), self._settled(kind, name, settings))
+        make = {**KINDS, **gangs.KINDS}[kind]
+        value = make(name, self._newer(), self._settled(kind, name, settings))
         if "gone" in settings:
             del self._objects[kind, name]
             return happened.ObjectDeleted(value)
@@ -196,7 +210,12 @@ class Player:
         drawn = {k: v for k, v in settings.items() if k not in own and k not in _STATES}
         pod = self._made("pod", name, drawn)
         leaving = _EPOCH if _STATES & settings.keys() else None
-        meta = replace(pod.metadata, uid=own.get("uid", pod.uid), deletion_timestamp=leaving)
+        meta = replace(
+            pod.metadata,
+            uid=own.get("uid", pod.uid),
+            deletion_timestamp=leaving,
+            annotations=gangs.annotations(own.get("group", "")),
+        )
         spec = replace(pod.spec, scheduler_name=own.get("scheduler", pod.spec.scheduler_name))
         conditions = (PREEMPTED,) if "preempted" in settings else ()
         status = replace(
@@ -265,6 +284,17 @@ class Player:
             settings["on"] = found[1]
         return happened.PodRead(effect.effect, effect.uid, self._pod(name, settings))
 
+    def _read_patch(self, name: str, how: str, code: str = "0") -> Event:
+        assert how == "failed", "a status that was written has no outcome"
+        effect = self._asked("patch", name)
+        return happened.PatchFailed(effect.effect, effect.uid, int(code))
+
+    def _read_synced(self) -> Event:
+        return happened.Synced()
+
+    def _read_reload(self, *settings: str) -> Event:
+        return happened.ConfigurationChanged(gangs.configured(settings), "batch.yaml")
+
     def _read_allow(self, name: str, plugin: str) -> Event:
         return happened.Allowed(f"default/{name}", plugin)
 
@@ -288,10 +318,14 @@ def made(
     backoff: str = "1",
     extenders: str = "",
     waits: str = "1",
+    sessions: str = "",
+    synced: str = "yes",
+    **batch: str,
 ) -> Machine:
     """A machine with these profiles, all alike, with plugins of the crew, and binders by name.
 
-    extenders: see `callers`. waits: how many attempts may wait for them.
+    extenders: see `callers`. waits: how many attempts may wait for them. sessions: whether such are
+    held too; batch: their options.
     """
     bind = {"disabled": [{"name": "*"}], "enabled": [{"name": n} for n in binders.split(",")]}
     tree = {
@@ -308,11 +342,20 @@ def made(
     limit = float(assume_limit) if assume_limit else None
     queue = QueueOptions(hints=hints == "yes", initial_backoff_s=float(backoff))
     options = MachineOptions(
-        queue=queue, assume_limit_s=limit, leads=leads == "yes", extender_waits_max=int(waits)
+        queue=queue,
+        assume_limit_s=limit,
+        leads=leads == "yes",
+        extender_waits_max=int(waits),
+        synced=synced == "yes",
     )
     built = frameworks_for(configuration, registry)
     asked = extenders_of(configuration)
-    return Machine(built, CycleDecider(), options, extenders=asked)
+    held = None
+    if sessions:
+        text = gangs.configured([f"{key}={value}" for key, value in batch.items()])
+        shared = next(iter(built.values())).shared
+        held = deciders_of([Text(text, "batch.yaml")], crew).session_decider(shared)
+    return Machine(built, CycleDecider(), options, extenders=asked, sessions=held)
 
 
 def _subject(effect: Any) -> str:
@@ -358,10 +401,13 @@ def _line(effect: Effect) -> str:
             said = f" {effect.reason}: {effect.message}" if effect.reason else ""
             node = effect.nominated_node
             return f"patch {short(effect)}{'' if node is None else f' nominated={node}'}{said}"
+        case to_do.PatchGroup():
+            return f"group {short(effect)}: {gangs.told(effect.status)}"
         case to_do.RecordEvent():
-            return f"event {short(effect)} {effect.type} {effect.reason}: {effect.note}"
+            kind = "" if effect.kind == "Pod" else f"{effect.kind} "
+            return f"event {kind}{short(effect)} {effect.type} {effect.reason}: {effect.note}"
         case to_do.Evict():
-            return f"evict {short(effect)} for {effect.preemptor}: {effect.message}"
+            return f"evict {short(effect)} for {effect.preemptor or 'nobody'}: {effect.message}"
         case to_do.Prepare():
             what = f"{effect.plugin} at {effect.point} for {effect.timeout_s:g}s"
             return f"prepare {short(effect)} on {effect.node}: {what}"
@@ -372,6 +418,8 @@ def _line(effect: Effect) -> str:
             return callers.written(effect)
         case to_do.Cancel():
             return f"cancel {effect.uid.partition('/')[2]}"
+        case to_do.Report():
+            return f"report {effect.subject}{' fault' if effect.is_fault else ''}: {effect.text}"
         case to_do.Wake():
             return f"wake {clock(effect.at)}"
 

@@ -1,5 +1,8 @@
 """The effects of a voyage, a line each: what a process with another hash seed must print too.
 
+The stories of storms are compared in the same way (`tests/sim/test_storms.py`); voyages reach
+claims and volumes, of which storms have none.
+
 Run: python -m tests.scheduler.effect_log SEED... [--wrong]. With --wrong the parked pods that an
 event may help come in the order of a set.
 """

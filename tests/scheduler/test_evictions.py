@@ -160,3 +160,19 @@ def test_a_victim_that_may_be_bound_is_evicted_through_the_api() -> None:
     bridge.told(happened.PodUpdated(leaving(low)))
     # The API binds no pod that is being deleted, so its room is free.
     assert bridge.stage("vip") is Stage.BINDING
+
+
+def test_a_preemptor_is_woken_when_its_victim_has_lost_its_room_before_the_answer() -> None:
+    """The victim's own binding falls through, and it is pending when its deletion is taken: of its
+    going nobody else will hear."""
+    bridge = Bridge(cpu="1")
+    low = bridge.add("low", cpu="1")
+    bind = bridge.last(to_do.Bind, "low")
+    bridge.told(happened.BindFailed(bind.effect, low.uid, 504))
+    read = bridge.last(to_do.ReadPod, "low")
+    bridge.add("vip", cpu="1", priority=9)
+    evict = bridge.last(to_do.Evict, "low")
+    bridge.told(happened.PodRead(read.effect, low.uid, low))
+    bridge.told(happened.EvictDone(evict.effect, low.uid))
+    assert bridge.last(to_do.Bind).name == "vip"
+    bridge.told(happened.PodDeleted(low))

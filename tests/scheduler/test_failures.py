@@ -9,6 +9,7 @@ from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.objects.pod import Pod, PodCondition
 from stowplan.scheduler.failures import is_news
+from stowplan.scheduler.outbox import Outbox
 from stowplan.testing import node, pod
 from tests.scheduler.bridge import Bridge
 
@@ -48,7 +49,7 @@ def test_a_pod_that_fails_for_the_same_reason_again_is_not_patched_again() -> No
     said = PodCondition("PodScheduled", "False", patch.reason, patch.message)
     seen = replace(web, status=replace(web.status, conditions=(said,)))
     bridge.told(happened.PodUpdated(seen))
-    effects = [type(effect) for effect in bridge.after(301)]
+    effects = [type(effect) for effect in bridge.after(330)]
     assert (to_do.RecordEvent in effects, to_do.PatchStatus in effects) == (True, False)
     # The text counts the nodes, so another node is news.
     bridge.told(happened.NodeAdded(node("n2", cpu="1")))
@@ -80,3 +81,46 @@ def test_an_announcement_is_taken_back_though_the_watch_has_not_shown_it() -> No
     effects = bridge.told(happened.Rejected(web.uid, "Captain", "no"))
     patches = [effect for effect in effects if isinstance(effect, to_do.PatchStatus)]
     assert [patch.nominated_node for patch in patches] == [""]
+
+
+# What has been asked for counts before it is shown.
+
+
+def patches(bridge: Bridge) -> list[to_do.PatchStatus]:
+    return [one for one in bridge.effects if isinstance(one, to_do.PatchStatus)]
+
+
+def test_what_is_on_its_way_is_taken_back_though_the_watch_shows_the_same_again() -> None:
+    """The pod is refused for CPU, which is shown; for a taint, which is not; for CPU again."""
+    bridge = Bridge(cpu="1")
+    big = bridge.add("big", cpu="2")
+    (first,) = patches(bridge)
+    said = PodCondition("PodScheduled", "False", first.reason, first.message)
+    bridge.told(happened.PodUpdated(replace(big, status=replace(big.status, conditions=(said,)))))
+    bridge.told(happened.NodeUpdated(node("n1", cpu="1", taints=("x=y:NoSchedule",))))
+    bridge.after(400)
+    bridge.told(happened.NodeUpdated(node("n1", cpu="1")))
+    bridge.after(400)
+    assert patches(bridge)[1].message != first.message
+    assert patches(bridge)[-1].message == first.message
+
+
+def test_a_nomination_that_is_being_cleared_is_announced_anew() -> None:
+    """The status that the watch has shown still says so."""
+    outbox, shown = Outbox(), told("n1", SAID)
+    outbox.patch_status(shown, "", "Unschedulable", "no room")
+    said = outbox.said[shown.uid]
+    assert is_news(shown, "Unschedulable", "no room", "n1", said)
+    assert not is_news(shown, "Unschedulable", "no room", "n1")
+    outbox.shown(shown)
+    assert outbox.said, "an older version says nothing of it"
+    outbox.shown(told("", SAID))
+    assert not outbox.said
+
+
+def test_what_was_said_of_a_pod_that_is_gone_is_forgotten() -> None:
+    bridge = Bridge(cpu="1")
+    big = bridge.add("big", cpu="2")
+    assert bridge.machine._context.outbox.said
+    bridge.told(happened.PodDeleted(big))
+    assert not bridge.machine._context.outbox.said

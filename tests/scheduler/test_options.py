@@ -79,7 +79,7 @@ def test_leftovers_are_looked_for_and_found(
     options: MachineOptions | None, swept_s: int, over_s: int
 ) -> None:
     made = machine(options)
-    assert woken(park(made)) == swept_s * SECOND
+    assert woken(park(made)) == over_s * SECOND
     for at in range(swept_s, over_s + 1, swept_s):
         assert made.queue.place_of("default/web") is Place.PARKED
         assert made.queue.get("default/web").attempts == 1

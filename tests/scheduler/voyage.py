@@ -1,6 +1,13 @@
 """Voyages: a machine and a world, and what may happen to them, by the dice.
 
 After every call of `handle` the machine is validated, and its effects are looked at.
+
+Storms (`stowplan.sim.storm`) sail the same machine through other waters, and both are needed. A
+storm is a cluster over time: watches that lag and are cut, schedulers that end, two of them, and an
+auditor who knows nothing of the machine. A voyage is a walk: anything at all may happen between any
+two calls, in any order, whatever the time. Here are what storms leave out: claims and volumes, two
+profiles, pods that are made anew under a name, finalizers, assumptions that expire; and what only
+somebody can see who looks into the machine, as rooms that are held in vain.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 Everything that happens is decided by dice, so a run is repeated by its seed. The watch keeps its
 order and lags behind; outcomes of effects overtake it, or come after it.
+
+It is not `stowplan.sim.world`, which is the world that users replay in: there things take their
+time and happen in an agenda's order, here the dice say what is next.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from stowplan.batch.actions.allocate import Allocate
 from stowplan.batch.actions.backfill import Backfill
 from stowplan.batch.actions.preempt import Preempt
 from stowplan.batch.actions.reclaim import Reclaim
+from stowplan.batch.actions.resume import Resume
 from stowplan.batch.arguments import is_boolean, is_integer
 from stowplan.batch.compat import Compat
 from stowplan.batch.policies import nodeorder, predicates
@@ -123,14 +124,16 @@ def session_options(
 ) -> SessionOptions:
     """What every session of a configuration is opened with."""
     all_actions = {**ACTIONS, **(actions or {})}
+    switches = compat or Compat()
+    resume = () if switches.forgets_promises else (Resume(),)
     return SessionOptions(
         tiers=tuple(
             tuple(PolicyUse(p.name, frozenset(p.disabled), p.arguments) for p in tier)
             for tier in configuration.tiers or ()
         ),
-        actions=tuple(all_actions[name]() for name in configuration.actions),
+        actions=(*resume, *(all_actions[name]() for name in configuration.actions)),
         policies={**POLICIES, **(policies or {})},
-        compat=compat or Compat(),
+        compat=switches,
         rules=rules,
     )
 

@@ -24,6 +24,8 @@ from stowplan.framework import (
     plugin_of,
 )
 from stowplan.framework.runtime import frameworks
+from stowplan.framework.sessions import SessionDecider
+from stowplan.framework.shared import Shared
 from stowplan.plugins.fit import NodeResourcesFit
 from stowplan.scheduler import Machine, MachineOptions
 
@@ -99,12 +101,13 @@ def machine_for(
     dice: np.random.Generator | None = None,
     options: MachineOptions | None = None,
     engine: str = Mode.AUTO.value,
+    sessions: Callable[[Shared], SessionDecider] | None = None,
 ) -> Machine:
     """A scheduler for a configuration. dice: breaks ties.
 
     engine: "auto" has pods decided by compiled kernels once that pays, "compiled" from the first
     pod on, "walk" never; the answers are the same. options: its durations of backoff, where they
-    are given, count more than the configuration's.
+    are given, count more than the configuration's. sessions: makes what decides many pods at once.
     Raises ContractError, and ConfigError where options are out of range.
     """
     chosen = options or MachineOptions()
@@ -114,7 +117,10 @@ def machine_for(
     chosen = _filled(chosen, configuration)
     decider = CycleDecider(Mode(engine))
     built = frameworks_for(configuration, full, gates)
-    return Machine(built, decider, chosen, dice, extenders_of(configuration))
+    held = None
+    if sessions is not None:
+        held = sessions(next((one.shared for one in built.values()), Shared()))
+    return Machine(built, decider, chosen, dice, extenders_of(configuration), held)
 
 
 def _filled(options: MachineOptions, configuration: config.Configuration) -> MachineOptions:

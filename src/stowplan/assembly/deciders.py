@@ -6,18 +6,33 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 
 from stowplan import config
 from stowplan.assembly.batch import ACTIONS, POLICIES, known_names, rules_for, session_options
-from stowplan.assembly.build import registered
+from stowplan.assembly.build import machine_for, registered
+from stowplan.assembly.in_tree import DEFAULT_PLUGINS
 from stowplan.assembly.plugin_files import batch_parts
 from stowplan.assembly.rules_today import session_framework
 from stowplan.batch import Compat, SessionOptions
+from stowplan.batch.decider import BatchDecider, BatchPlan
 from stowplan.batch.policy import Action, Policy
 from stowplan.batch.rules import Rules
+from stowplan.batch.upkeep import Upkeep
 from stowplan.batch.working import Working
 from stowplan.config.batch import BatchConfiguration
-from stowplan.framework import ContractError, Framework, Registry, Snapshot
+from stowplan.framework import (
+    ConfigError,
+    ContractError,
+    FeatureGates,
+    Framework,
+    Problem,
+    Registry,
+    Snapshot,
+)
+from stowplan.framework.metrics import Metrics
+from stowplan.framework.shared import Shared
+from stowplan.scheduler import Machine, MachineOptions
 
 
 class Text(NamedTuple):
@@ -44,12 +59,16 @@ class Deciders(msgspec.Struct, frozen=True):
         """What sessions decide, and how; None where they decide nothing."""
         return self.configuration.batch
 
-    def framework(self) -> Framework:
+    def framework(self, shared: Shared | None = None) -> Framework:
         """What the rules of sessions are asked through: today's, plugins of one's own beside."""
         own = tuple(entry.plugin for entry in self.registry.values() if not entry.in_tree)
-        return session_framework(own=own)
+        return session_framework(own=own, shared=shared)
 
-    def session_options(self, snapshot: Callable[[], Snapshot] | None = None) -> SessionOptions:
+    def session_options(
+        self,
+        snapshot: Callable[[], Snapshot] | None = None,
+        framework: Framework | None = None,
+    ) -> SessionOptions:
         """What every session is opened with; `batch` must not be None.
 
         snapshot: gives nodes and pods as they are when a session opens; None makes a table each.
@@ -59,8 +78,76 @@ class Deciders(msgspec.Struct, frozen=True):
         if self.compat.rules_of_1_13:
             rules = rules_for(self.compat)
         else:
-            rules = rules_for(self.compat, self.framework(), snapshot)
+            rules = rules_for(self.compat, framework or self.framework(), snapshot)
         return session_options(self.batch, self.compat, rules, self.actions, self.policies)
+
+    def session_decider(
+        self,
+        shared: Shared | None = None,
+        dice: np.random.Generator | None = None,
+        metrics: Metrics | None = None,
+    ) -> BatchDecider:
+        """What holds sessions in a machine; `batch` must not be None.
+
+        shared: with the profiles of the machine. dice: break ties; None takes the first node.
+        """
+        framework = self.framework(shared)
+        made: list[BatchDecider] = []
+
+        def snapshot() -> Snapshot:
+            return made[0].snapshot()
+
+        def reread(text: str, source: str) -> BatchPlan:
+            return self.reread(text, source)._plan(snapshot, framework)
+
+        made.append(BatchDecider(self._plan(snapshot, framework), framework, reread, dice, metrics))
+        return made[0]
+
+    def reread(self, text: str, source: str) -> Deciders:
+        """The same parts under another text; raises ConfigError, also where it has no sessions."""
+        known = known_names(self.compat, self.actions, self.policies)
+        read = config.parse(text, source, self.registry, DEFAULT_PLUGINS, known)
+        if read.batch is None:
+            problem = Problem("actions", "no sessions", "actions and tiers, or a block `batch`")
+            raise ConfigError(source, [problem])
+        return msgspec.structs.replace(self, configuration=read)
+
+    def _plan(self, snapshot: Callable[[], Snapshot], framework: Framework) -> BatchPlan:
+        batch = self.batch
+        assert batch is not None, "no sessions are configured"
+        return BatchPlan(
+            batch.scheduler_name,
+            batch.default_queue,
+            batch.period_s,
+            batch.uses_priority_classes,
+            self.session_options(snapshot, framework),
+            Upkeep(batch.bind_failures_max, batch.bind_failure_policy),
+        )
+
+    def machine(
+        self,
+        gates: FeatureGates | None = None,
+        dice: np.random.Generator | None = None,
+        options: MachineOptions | None = None,
+        engine: str = "auto",
+        metrics: Metrics | None = None,
+    ) -> Machine:
+        """A scheduler of profiles, of sessions, or of both. See `machine_for`."""
+
+        def sessions(shared: Shared) -> BatchDecider:
+            # Dice of their own: how often they draw is no matter for the pods of profiles.
+            own = None if dice is None else dice.spawn(1)[0]
+            return self.session_decider(shared, own, metrics)
+
+        return machine_for(
+            self.configuration,
+            self.registry,
+            gates,
+            dice,
+            options,
+            engine,
+            None if self.batch is None else sessions,
+        )
 
 
 def deciders_of(

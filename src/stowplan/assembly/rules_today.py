@@ -23,6 +23,7 @@ from stowplan.config import default
 from stowplan.framework import CycleState, FeatureGates, Framework, PluginUse, Snapshot
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.member import Member
+from stowplan.framework.shared import Shared
 from stowplan.framework.status import Status
 from stowplan.framework.verdicts import PASSED
 from stowplan.plugins.balanced import NodeResourcesBalancedAllocation
@@ -68,9 +69,14 @@ FEW_ROWS = 4
 
 
 def session_framework(
-    gates: FeatureGates | None = None, own: Iterable[type[Any]] = ()
+    gates: FeatureGates | None = None,
+    own: Iterable[type[Any]] = (),
+    shared: Shared | None = None,
 ) -> Framework:
-    """The default profile without the filter on resources. own: plugins that take part too."""
+    """The default profile without the filter on resources. own: plugins that take part too.
+
+    shared: with profiles beside.
+    """
     full, given = registry(), tuple(own)
     for plugin in given:
         full.register(plugin)
@@ -85,7 +91,7 @@ def session_framework(
         for point, uses in profile.points.items()
     }
     profile = msgspec.structs.replace(profile, points=points)
-    return Framework(profile, full, gates or FeatureGates())
+    return Framework(profile, full, gates or FeatureGates(), shared)
 
 
 def table_of_session(working: Working) -> NodeTable:
@@ -260,13 +266,12 @@ class _View:
 
     def _moving_at(self, row: int, still: _Still, weights: Weights) -> float:
         """The same of one row. Nodes are much alike: what was said of such a node is kept."""
-        nodes = self._snapshot.nodes
+        allocatable, requested, nonzero, _ = self._snapshot.nodes.amounts
         state = (
             weights,
-            int(nodes.nonzero_requested("cpu")[row]),
-            int(nodes.nonzero_requested("memory")[row]),
-            *(int(nodes.requested(name)[row]) for name in nodes.resources.values),
-            *(int(nodes.allocatable(name)[row]) for name in nodes.resources.values),
+            allocatable[:, row].tobytes(),
+            requested[:, row].tobytes(),
+            nonzero[:, row].tobytes(),
         )
         found = still.said.get(state)
         if found is None:

@@ -73,11 +73,16 @@ class Choices:
         top = np.flatnonzero(values == values[row])
         return int(top[self._dice.integers(top.shape[0])])
 
-    def _values(self, task: Task, *, later: bool) -> Floats | None:
-        """float64 (n_nodes,): scores, NEVER where it cannot be; None where no row has the room."""
+    def row_kind(self, task: Task) -> Hashable:
+        """Equal for tasks of which policies say the same of a row; None where that depends on
+        others."""
         if task.kind not in self._row_kinds:
             self._row_kinds[task.kind] = self._hooks.row_kind(task)
-        row_kind = self._row_kinds[task.kind]
+        return self._row_kinds[task.kind]
+
+    def _values(self, task: Task, *, later: bool) -> Floats | None:
+        """float64 (n_nodes,): scores, NEVER where it cannot be; None where no row has the room."""
+        row_kind = self.row_kind(task)
         nodes = self._working.nodes
         touched = nodes.touched
         key = (row_kind, task.ask.wants, later)

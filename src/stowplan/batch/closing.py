@@ -22,6 +22,9 @@ PENDING, RUNNING, UNKNOWN, COMPLETED = "Pending", "Running", "Unknown", "Complet
 SCHEDULED = "Scheduled"
 
 
+_TOLD = "told"
+
+
 class GroupWrite(msgspec.Struct, frozen=True):
     """The status of a group is to be written. notes: (type, reason, message) of events."""
 
@@ -47,6 +50,7 @@ class Closing:
         self._uid = uid
         self._now = now
         self._before: dict[str, PodGroupStatus] = {}
+        self._said: dict[str, tuple[str, str]] = {}
 
     def set_condition(self, job: Job, reason: str, message: str) -> None:
         """Say that a job cannot be scheduled, in place of what was said before."""
@@ -58,6 +62,7 @@ class Closing:
                 )
             return
         self._before.setdefault(job.uid, group.status)
+        self._said[job.uid] = reason, message
         said = PodGroupCondition(UNSCHEDULABLE, "True", self._uid, self._now, reason, message)
         self._put(group, said)
 
@@ -65,8 +70,14 @@ class Closing:
         """Write down what became of each job."""
         writes: list[GroupWrite] = []
         notes: list[PodNote] = []
+        said, rewrites = self._said, self._working.compat.rewrites_status
         for job in jobs:
             group = job.group
+            # Where no task has changed since, and the same is to be said, it has been said.
+            key = (group, said.get(job.uid), job.complaint, job.short_by)
+            if job.kept.get(_TOLD) == key and not rewrites:
+                continue
+            job.kept[_TOLD] = (*key[:3], dict(job.short_by))
             if group is not None:
                 before = self._before.get(job.uid, group.status)
                 if not self._working.compat.conditions_stay:
@@ -115,19 +126,15 @@ class Closing:
                 self._put(group, said)
 
     def _put(self, group: Group, said: PodGroupCondition) -> None:
-        conditions = list(group.status.conditions)
-        for index, condition in enumerate(conditions):
-            if condition.type == said.type:
-                conditions[index] = said
-                break
-        else:
-            conditions.append(said)
-        group.status = replace(group.status, conditions=tuple(conditions))
+        group.status = with_condition(group.status, said)
 
     def _events(self, job: Job, group: Group) -> Iterator[tuple[str, str, str]]:
         if group.status.phase in (UNKNOWN, PENDING):
             pending = len(job.of(TaskStatus.PENDING))
             text = f"{pending}/{len(job.tasks)} tasks in gang unschedulable: {fit_error(job)}"
+            if not self._working.compat.fit_error_of_choice:
+                said = (c for c in group.status.conditions if c.transition_id == self._uid)
+                text = next((c.message for c in said if c.type == UNSCHEDULABLE), text)
             yield "Warning", UNSCHEDULABLE, text
 
     def _notes(self, job: Job) -> Iterator[PodNote]:
@@ -135,6 +142,18 @@ class Closing:
         for status in (TaskStatus.ALLOCATED, TaskStatus.PENDING):
             for task in job.of(status).values():
                 yield PodNote(task.uid, task.key, message)
+
+
+def with_condition(status: PodGroupStatus, said: PodGroupCondition) -> PodGroupStatus:
+    """A status with a condition in place of the one of its type, if any."""
+    conditions = list(status.conditions)
+    for index, condition in enumerate(conditions):
+        if condition.type == said.type:
+            conditions[index] = said
+            break
+    else:
+        conditions.append(said)
+    return replace(status, conditions=tuple(conditions))
 
 
 def _same(before: PodGroupStatus, after: PodGroupStatus) -> bool:

@@ -21,6 +21,7 @@ class Compat(msgspec.Struct, frozen=True):
     subtraction_panics: bool = False  # taking more than there is ends the process
     drops_tasks_over_idle: bool = False  # a pod that exceeds its node is forgotten, the node too
     node_update_keeps_releasing: bool = False  # what is released counts again at each update
+    gone_nodes_are_empty: bool = False  # pods of a node that goes and comes back do not count
 
     # Jobs and groups.
     validates_before_tiers: bool = False  # jobs are never found invalid
@@ -36,16 +37,19 @@ class Compat(msgspec.Struct, frozen=True):
     # Allocate and backfill.
     keeps_unready: bool = False  # what an incomplete gang was given stays taken in the session
     unfit_task_ends_job: bool = False  # smaller pods behind one that fits nowhere are not tried
+    forgets_promises: bool = False  # room that is being freed for a pod is anybody's next time
     releasing_competes: bool = False  # a node that must first free room may win over a free one
     init_only_waits: bool = False  # a pod that asks in init containers alone is never placed
     backfill_unordered: bool = False  # any job first, any node that passes
 
     # Victims.
     tiers_stick: bool = False  # tiers after the first one with a say about victims are not heard
+    drf_spares_own_job: bool = False  # drf lets no pod of the job itself go for another of it
     gang_counts_singly: bool = False  # each victim is judged as if it were the only one
     any_sum_suffices: bool = False  # victims go although they do not free enough
     ignores_free_room: bool = False  # all room must come from victims, even where it is free
     ignores_priority: bool = False  # preempt takes equals and betters
+    tried_tasks_are_spent: bool = False  # who found no victim in other jobs has none in its own
     intra_job_in_queue_loop: bool = False  # pods are preempted within jobs before queues had a turn
     unevict_loses_node: bool = False  # an eviction taken back is not taken back on the node
     reclaims_once_per_job: bool = False  # reclaim serves one pod of a job in a session

@@ -67,11 +67,13 @@ class Sorted(Generic[T]):
 
     __slots__ = ("_is_begun", "_is_sorted", "_items", "_key")
 
-    def __init__(self, key: Callable[[T], Any], items: Iterable[T]) -> None:
-        """key: no two items have an equal one."""
+    def __init__(
+        self, key: Callable[[T], Any], items: Iterable[T], *, is_sorted: bool = False
+    ) -> None:
+        """key: no two items have an equal one. is_sorted: items come last first."""
         self._key = key
         self._items = list(items)
-        self._is_begun = self._is_sorted = False
+        self._is_begun = self._is_sorted = is_sorted
 
     def __len__(self) -> int:
         return len(self._items)

@@ -39,7 +39,12 @@ _ASK = "batch ask"
 
 
 class Inventory:
-    """The cluster as batch scheduling keeps it. scheduler_name: whose pending pods are ours."""
+    """The cluster as batch scheduling keeps it.
+
+    scheduler_name: whose pending pods are ours. promised: uid -> node of the pods for which earlier
+    sessions have made room there. first: the jobs that go before all others, since a member could
+    not be bound.
+    """
 
     def __init__(
         self, scheduler_name: str, default_queue: str = "default", compat: Compat | None = None
@@ -59,6 +64,12 @@ class Inventory:
         self._classes: dict[str, PriorityClass] = {}
         self._default_priority = 0
         self._ask_key = f"{_ASK} {self.compat.containers_only} {self.compat.coarse_epsilon}"
+        # What has been decided and the watch does not show yet: uid -> node; uids.
+        self._binding: dict[str, str] = {}
+        self._going: set[str] = set()
+        self._guests: list[tuple[str, str]] = []
+        self.promised: dict[str, str] = {}
+        self.first: dict[str, None] = {}
 
     # Sessions.
 
@@ -72,16 +83,35 @@ class Inventory:
                 job.priority = self._priority(job.group.priority_class)
             jobs[uid] = job.copy() if self.copies else job
         nodes = self.nodes.copy() if self.copies else self.nodes
-        return Opened(jobs, nodes, dict(self.queues))
+        promised: dict[str, dict[str, str]] = {}
+        for uid, node in self.promised.items():
+            promised.setdefault(self._job_of.get(uid, ""), {})[uid] = node
+        return Opened(jobs, nodes, dict(self.queues), promised, tuple(self.first))
 
-    def settle(self, opened: Opened) -> None:
+    def host(self, guests: Iterable[tuple[Pod, str]]) -> None:
+        """Keep room until `settle` for pods of others that wait for it: (pod, node)."""
+        for pod, node in guests:
+            row = self.nodes.row(node)
+            if row < 0 or self.nodes.nodes[row] is None:
+                continue
+            task = Task(pod, self._ask(pod), "", TaskStatus.PIPELINED, node)
+            if not self.nodes.add(row, task):
+                self._guests.append((node, task.key))
+
+    def settle(self) -> None:
         """A session is over: take back what it promised and did not decide."""
+        for node, key in self._guests:
+            self.nodes.remove(self.nodes.row(node), key)
+        self._guests.clear()
         if self.copies:
             return
-        for job in opened.jobs.values():
-            job.short_by, job.complaint = {}, ""
+        for job in self.jobs.values():
+            if job.complaint or job.short_by:
+                job.short_by, job.complaint = {}, ""
             for status in (TaskStatus.ALLOCATED, TaskStatus.PIPELINED):
-                for task in list(job.of(status).values()):
+                if status not in job.by_status:
+                    continue
+                for task in list(job.by_status[status].values()):
                     self.nodes.remove(self.nodes.row(task.node), task.key)
                     job.turn(task, TaskStatus.PENDING)
                     task.node = ""
@@ -123,6 +153,81 @@ class Inventory:
             self.evicted.append((mine, reason))
         return wrong
 
+    # What was decided, until the watch shows it.
+
+    def binding(self, uid: str, node: str) -> None:
+        """A session has put a pod on a node, and it is on its way there."""
+        self._binding[uid] = node
+        self.promised.pop(uid, None)
+
+    def assume(self, pod: Pod, node: str) -> None:
+        """A pod is on its way to a node, whoever has decided so."""
+        if self._binding.get(pod.uid) != node and pod.uid in self._pods:
+            self._take_off(pod.uid)
+            self.binding(pod.uid, node)
+            self._add(self._pods[pod.uid])
+
+    def not_bound(self, uid: str) -> None:
+        """It is not: the pod waits again."""
+        if uid in self._binding:
+            self._take_off(uid)
+            del self._binding[uid]
+            self._put_on(uid)
+
+    def going(self, uid: str) -> None:
+        """A pod has been told to go."""
+        self._going.add(uid)
+
+    def staying(self, uid: str) -> None:
+        """It is not leaving after all."""
+        if uid in self._going:
+            self._going.discard(uid)
+            self.refresh(uid)
+
+    def job_of(self, uid: str) -> Job | None:
+        """The job of a pod."""
+        return self.jobs.get(self._job_of.get(uid, ""))
+
+    def pod(self, uid: str) -> Pod | None:
+        """A pod as it was seen last."""
+        return self._pods.get(uid)
+
+    @property
+    def pods(self) -> Iterable[Pod]:
+        """All that have been seen, finished ones too."""
+        return self._pods.values()
+
+    def take_over(self, other: Inventory) -> None:
+        """Know of the same decisions that the watch does not show yet."""
+        self._binding, self._going = dict(other._binding), set(other._going)
+        self.promised, self.first = dict(other.promised), dict(other.first)
+
+    def refresh(self, uid: str) -> None:
+        """Count a pod anew."""
+        self._take_off(uid)
+        self._put_on(uid)
+
+    def _take_off(self, uid: str) -> None:
+        """Count a pod no more, wherever it was counted."""
+        pod = self._pods[uid]
+        job = self.job_of(uid)
+        task = job.tasks.get(uid) if job is not None else None
+        node = self._node_of(pod) if task is None else task.node
+        if job is not None:
+            job.remove(uid)
+        row = self.nodes.row(node) if node else -1
+        if row >= 0:
+            self.nodes.remove(row, pod.key)
+            self.nodes.clear_ghost(row)
+
+    def _put_on(self, uid: str) -> None:
+        pod = self._pods[uid]
+        if self._counts(pod):
+            self._add(pod)
+
+    def _node_of(self, pod: Pod) -> str:
+        return pod.node_name or self._binding.get(pod.uid, "")
+
     def _find(self, task: Task) -> tuple[Job, Task] | str:
         job = self.jobs.get(task.job)
         if job is None:
@@ -143,6 +248,12 @@ class Inventory:
         before = self._pods.get(pod.uid)
         self._pods[pod.uid] = pod
         gone = before is None or not self._counts(before) or self._remove(before)
+        if pod.node_name or pod.status.phase != "Pending":
+            self._binding.pop(pod.uid, None)
+            self.promised.pop(pod.uid, None)
+        elif is_news(before, pod) and pod.uid not in self._binding:
+            # Another scheduler, or this one before it began anew, has made room for it.
+            self.promised.setdefault(pod.uid, pod.status.nominated_node_name)
         # The original gives a change up where it cannot find what was there before.
         if self._counts(pod) and (gone or not self.compat.solo_pods_linger):
             self._add(pod)
@@ -152,6 +263,9 @@ class Inventory:
         pod = self._pods.pop(uid, None)
         if pod is not None and self._counts(pod):
             self._remove(pod)
+        self._binding.pop(uid, None)
+        self._going.discard(uid)
+        self.promised.pop(uid, None)
 
     def sweep(self) -> None:
         """Forget the jobs that nothing keeps."""
@@ -159,17 +273,28 @@ class Inventory:
             del self.jobs[uid]
 
     def _is_over(self, job: Job) -> bool:
-        if job.tasks or job.has_budget:
+        if job.has_budget:
             return False
-        return job.group is None or (job.group.is_solo and not self.compat.solo_pods_linger)
+        if job.group is None:
+            return not job.tasks
+        # The pods of a made up group that have ended are of no account to anybody.
+        is_mended = job.group.is_solo and not self.compat.solo_pods_linger
+        return is_mended and job.count(TERMINATED) == len(job.tasks)
 
     def _counts(self, pod: Pod) -> bool:
         if pod.status.phase != "Pending" or pod.spec.scheduler_name == self.scheduler_name:
             return True
+        if pod.uid in self._binding:
+            return True
         return bool(pod.node_name) and not self.compat.foreign_pending_unseen
 
     def _task(self, pod: Pod) -> Task:
-        return Task(pod, self._ask(pod), group_of(pod), status_of(pod), pod.node_name)
+        status, node = status_of(pod), pod.node_name
+        if status is TaskStatus.PENDING and pod.uid in self._binding:
+            status, node = TaskStatus.BINDING, self._binding[pod.uid]
+        elif pod.uid in self._going and status in (TaskStatus.RUNNING, TaskStatus.BOUND):
+            status = TaskStatus.RELEASING
+        return Task(pod, self._ask(pod), group_of(pod), status, node)
 
     def _ask(self, pod: Pod) -> Ask:
         only = self.compat.containers_only
@@ -187,9 +312,12 @@ class Inventory:
         if job is not None:
             job.add(task)
             self._job_of[task.uid] = job.uid
-        if task.node:
+        if not task.node:
+            return
+        ended = task.status in TERMINATED
+        if not ended or self.compat.gone_nodes_are_empty:
             row = self.nodes.expect_node(task.node)
-            if task.status not in TERMINATED:
+            if not ended:
                 self.nodes.add(row, task)
 
     def _job_for(self, task: Task) -> Job | None:
@@ -224,13 +352,14 @@ class Inventory:
             job_id = self._job_of.pop(pod.uid, job_id)
         job = self.jobs.get(job_id) if job_id else None
         task = job.tasks.get(pod.uid) if job is not None else None
-        node = pod.node_name if task is None else task.node
+        node = self._node_of(pod) if task is None else task.node
         found = True
         if job_id:
             found = job is not None and job.remove(pod.uid)
         row = self.nodes.row(node) if node else -1
         if row >= 0:
             found &= not self.nodes.remove(row, pod.key)
+            self.nodes.clear_ghost(row)
         return found
 
     # Nodes.
@@ -256,6 +385,7 @@ class Inventory:
             group.namespace,
             group.name,
             group.spec.min_member,
+            uid=group.metadata.uid,
             priority_class=group.spec.priority_class_name,
             api_version=group.api_version,
             status=group.status,
@@ -282,8 +412,15 @@ class Inventory:
     def budget_gone(self, budget: PodDisruptionBudget) -> None:
         """A PodDisruptionBudget is not there any more."""
         owner = budget.controller
-        if owner is not None and owner.uid in self.jobs:
-            self.jobs[owner.uid].has_budget = False
+        job = self.jobs.get(owner.uid) if owner is not None else None
+        if job is None:
+            return
+        job.has_budget = False
+        ours = (t.pod for t in job.tasks.values())
+        first = next((pod for pod in ours if pod.spec.scheduler_name == self.scheduler_name), None)
+        if first is not None and job.is_solo and not self.compat.solo_pods_linger:
+            # What is left are pods without a group.
+            self._found_solo(job, first)
 
     def queue_seen(self, queue: Queue) -> None:
         """A queue is there, or is as it is now."""
@@ -311,6 +448,12 @@ class Inventory:
         if uid not in self.jobs:
             self.jobs[uid] = Job(uid, self.arithmetic)
         return self.jobs[uid]
+
+
+def is_news(before: Pod | None, pod: Pod) -> bool:
+    """True when the watch shows a nomination that it did not show before."""
+    nominated = pod.status.nominated_node_name
+    return bool(nominated) and (before is None or nominated != before.status.nominated_node_name)
 
 
 def taking_tasks(jobs: Iterable[Job]) -> Iterable[Task]:

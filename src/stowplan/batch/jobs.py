@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime
 import enum
 from collections.abc import Hashable, Iterable, Mapping
+from typing import Any
 
 from stowplan.batch.amounts import Amount, Arithmetic, Ask
 from stowplan.objects.pod import Pod
@@ -126,6 +127,7 @@ class Group:
         "namespace",
         "priority_class",
         "status",
+        "uid",
     )
 
     def __init__(
@@ -134,11 +136,13 @@ class Group:
         name: str,
         min_member: int,
         *,
+        uid: str = "",
         priority_class: str = "",
         api_version: str = "",
         status: PodGroupStatus | None = None,
         is_solo: bool = False,
     ) -> None:
+        self.uid = uid
         self.namespace = namespace
         self.name = name
         self.min_member = min_member
@@ -159,12 +163,14 @@ class Job:
     group: None for the pods of a PodDisruptionBudget, and while the group is unknown.
     has_budget: a PodDisruptionBudget says how many are needed. short_by: node -> what it has
     less what was wanted, for the node that was chosen and had no room. complaint: why the last
-    task that found no node found none.
+    task that found no node found none. ready_count: tasks that have a node, or have ended well.
+    kept: what others have found out about the job and keep until a task of it changes.
     """
 
     __slots__ = (
         "_arithmetic", "allocated", "by_status", "complaint", "created", "group", "has_budget",
-        "min_available", "priority", "queue", "short_by", "tasks", "uid", "wanted",
+        "kept", "min_available", "priority", "queue", "ready_count", "short_by", "tasks", "uid",
+        "wanted",
     )  # fmt: skip
 
     def __init__(self, uid: str, arithmetic: Arithmetic) -> None:
@@ -181,6 +187,8 @@ class Job:
         self.wanted = Amount()
         self.short_by: dict[str, Amount] = {}
         self.complaint = ""
+        self.ready_count = 0
+        self.kept: dict[str, Any] = {}
         self._arithmetic = arithmetic
 
     def __repr__(self) -> str:
@@ -193,11 +201,6 @@ class Job:
     def count(self, statuses: Iterable[TaskStatus]) -> int:
         """How many tasks are in one of the statuses."""
         return sum(len(self.by_status[s]) for s in statuses if s in self.by_status)
-
-    @property
-    def ready_count(self) -> int:
-        """Tasks that have a node, or have ended well."""
-        return self.count(READY)
 
     @property
     def is_ready(self) -> bool:
@@ -250,6 +253,9 @@ class Job:
         return other
 
     def _count(self, task: Task, *, add: bool) -> None:
+        self.kept.clear()
+        if task.status in READY:
+            self.ready_count += 1 if add else -1
         # What is wanted counts what has a node and what waits for one, as fair shares ask for it.
         taking = task.status in TAKING
         for amount, counts in (

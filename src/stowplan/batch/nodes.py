@@ -130,7 +130,8 @@ class NodeLedger:
     nodes[row] is None while only pods of a node have been seen. ready[row] is False for such a row,
     and, with the switch that forgets tasks over idle, for one that was found to hold too much.
     touched: the rows on which something was put or taken, in order, since somebody cleared it.
-    freed: grows whenever room may have come free.
+    freed: grows whenever room may have come free. state: a number of what is on the nodes; whoever
+    takes everything back that was done since may set it to what it was then.
     """
 
     def __init__(self, compat: Compat, arithmetic: Arithmetic) -> None:
@@ -147,8 +148,11 @@ class NodeLedger:
         self.touched: list[int] = []
         self.freed = 0
         self.version = 0
+        self.state = self._n_states = 0
+        self._total = -1, Amount()
         self._n_promised = 0
         self._n_releasing = 0
+        self._n_ghosts = 0
         self._row_of: dict[str, int] = {}
         self._pod_count = np.zeros(8, dtype=np.int64)
         self._pod_limit = np.zeros(8, dtype=np.int64)
@@ -175,10 +179,13 @@ class NodeLedger:
 
     def total(self) -> Amount:
         """What all nodes offer together."""
-        total = Amount()
-        for amount in self.allocatable:
-            total.add(amount)
-        return total
+        version, total = self._total
+        if version != self.version:
+            total = Amount()
+            for amount in self.allocatable:
+                total.add(amount)
+            self._total = self.version, total
+        return total.copy()
 
     def tasks_on(self, row: int) -> Iterator[Held]:
         """The tasks on a node, in order of arrival."""
@@ -194,7 +201,7 @@ class NodeLedger:
         """
         n_nodes, arithmetic = self.n_nodes, self.arithmetic
         ask = task.ask
-        result = np.ones(self._count(rows), dtype=np.bool_)
+        result = self.there(rows)
         for name, wanted in ask.launching.pairs() if self.compat.coarse_epsilon else ask.wants:
             is_memory = name == "memory"
             epsilon = arithmetic.memory_epsilon if is_memory else arithmetic.milli_epsilon
@@ -213,7 +220,7 @@ class NodeLedger:
     def fits_future(self, task: Task, rows: Rows = ALL) -> Bools:
         """bool (n_rows,): rows with room once what is being released is gone."""
         n_nodes = self.n_nodes
-        result = np.ones(self._count(rows), dtype=np.bool_)
+        result = self.there(rows)
         for name, wanted in task.ask.wants:
             idle, later = self.idle.get(name, n_nodes), self.releasing.get(name, n_nodes)
             result &= idle[rows] + later[rows] > wanted - self.arithmetic.milli_epsilon
@@ -229,8 +236,13 @@ class NodeLedger:
         """True when something is being released somewhere."""
         return self._n_releasing > 0
 
-    def _count(self, rows: Rows) -> int:
-        return self.n_nodes if isinstance(rows, slice) else int(rows.shape[0])
+    def there(self, rows: Rows = ALL) -> Bools:
+        """bool (n_rows,), the caller's: rows that have a node, and not only pods of one."""
+        if self._n_ghosts:
+            return np.array([node is not None for node in self.nodes], dtype=np.bool_)[rows].copy()
+        return np.ones(
+            self.n_nodes if isinstance(rows, slice) else int(rows.shape[0]), dtype=np.bool_
+        )
 
     # Tasks.
 
@@ -287,7 +299,12 @@ class NodeLedger:
         self._n_promised += sign * (status is TaskStatus.PIPELINED)
         self._n_releasing += sign * (status is TaskStatus.RELEASING)
         self.freed += sign < 0 or status is TaskStatus.RELEASING
+        self._moved()
         self.touched.append(row)
+
+    def _moved(self) -> None:
+        self._n_states += 1
+        self.state = self._n_states
 
     def _take(self, column: Column, row: int, amount: Amount) -> None:
         if self.arithmetic.panics:
@@ -336,10 +353,40 @@ class NodeLedger:
         return self._new_row(name) if row < 0 else row
 
     def drop_node(self, name: str) -> bool:
-        """A node is gone, with the tasks on it; False when it was not known."""
-        row = self._row_of.pop(name, -1)
+        """A node is gone; False when it was not known.
+
+        Tasks that are still there count when it comes back; with the switch they do not.
+        """
+        row = self.row(name)
         if row < 0:
             return False
+        if self.held[row] and not self.compat.gone_nodes_are_empty:
+            self._leave_ghost(row)
+        else:
+            self._drop_row(row)
+        return True
+
+    def clear_ghost(self, row: int) -> None:
+        """Forget a row of which neither a node nor a task is left."""
+        ghost = self.nodes[row] is None and not self.held[row]
+        if ghost and not self.compat.gone_nodes_are_empty:
+            self._drop_row(row)
+
+    def _leave_ghost(self, row: int) -> None:
+        """Keep a row for the tasks of a node that is gone."""
+        self._n_ghosts += self.nodes[row] is not None
+        self.nodes[row], self.ready[row], self.allocatable[row] = None, False, Amount()
+        for column in (self.idle, self.used, self.releasing):
+            column.write(row, Amount())
+        self._pod_limit[row] = 0
+        self.freed += 1
+        self.touched.append(row)
+        self.version += 1
+
+    def _drop_row(self, row: int) -> None:
+        name = self.names[row]
+        del self._row_of[name]
+        self._n_ghosts -= self.nodes[row] is None
         for held in self.held[row].values():
             self._count_held(row, held.status, -1)
         last = self.n_nodes - 1
@@ -352,7 +399,6 @@ class NodeLedger:
         for values in (self.names, self.nodes, self.ready, self.allocatable, self.held):
             _close_gap(values, row)
         self.version += 1
-        return True
 
     def _new_row(self, name: str) -> int:
         row = self.n_nodes
@@ -364,6 +410,7 @@ class NodeLedger:
         self._pod_count[row] = self._pod_limit[row] = 0
         self.names.append(name)
         self.nodes.append(None)
+        self._n_ghosts += 1
         self.ready.append(False)
         self.allocatable.append(Amount())
         self.held.append({})
@@ -372,10 +419,12 @@ class NodeLedger:
         return row
 
     def _offer(self, row: int, node: Node, offer: Amount) -> None:
+        self._n_ghosts -= self.nodes[row] is None
         self.nodes[row] = node
         self.allocatable[row] = offer
         self._pod_limit[row] = offer.pods
         self.idle.write(row, offer)
+        self._moved()
         self.freed += 1
         self.version += 1
 

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from stowplan.batch.amounts import Amount
 from stowplan.batch.choices import Choices
 from stowplan.batch.closing import Closing, GroupWrite, PodNote
 from stowplan.batch.compat import Compat
@@ -25,8 +26,11 @@ from stowplan.batch.rules import Rules
 from stowplan.batch.statement import Statement
 from stowplan.batch.tiers import Hooks, Tiers
 from stowplan.batch.working import Opened, Outside, Working
+from stowplan.framework.metrics import Metrics
 
 NOT_ENOUGH_TASKS = "NotEnoughTasks"
+ACTION_LATENCY = "volcano_action_scheduling_latency_microseconds"
+POLICY_LATENCY = "volcano_plugin_scheduling_latency_microseconds"
 
 Ints = NDArray[np.int64]
 
@@ -51,7 +55,8 @@ class SessionOptions(msgspec.Struct, frozen=True):
 class Session:
     """A round of decisions.
 
-    dice: breaks ties between nodes; None takes the first. uid: names it in conditions.
+    dice: breaks ties between nodes; None takes the first. uid: names it in conditions. metrics:
+    what takes time is noted there, by the names of the original.
     """
 
     def __init__(
@@ -62,8 +67,10 @@ class Session:
         uid: str,
         now: datetime.datetime | None = None,
         dice: np.random.Generator | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         self.options = options
+        self.metrics = metrics or Metrics()
         self.compat = options.compat
         self.uid = uid
         self.now = now
@@ -75,6 +82,8 @@ class Session:
         self.closing = Closing(self.working, uid, now)
         self.invalid: dict[str, Job] = {}
         self.complaints: dict[Hashable, str] = {}
+        # What a turn came to that left no trace: the state of the nodes then, and what it said.
+        self.stuck: dict[Hashable, tuple[int, str, dict[str, Amount]]] = {}
         self.policies: dict[str, Policy] = {}
         if options.rules is not None:
             self.working.rules = options.rules(self.working)
@@ -83,7 +92,7 @@ class Session:
                 if use.name in options.policies:
                     self.policies[use.name] = options.policies[use.name](use.arguments)
         for policy in self.policies.values():
-            policy.on_open(self)
+            with_watch(self.metrics, policy, "OnSessionOpen", policy.on_open, self)
         if not self.compat.validates_before_tiers:
             self._validate()
         for policy in self.policies.values():
@@ -128,7 +137,10 @@ class Session:
 
     def passing(self, task: Task) -> NDArray[np.bool_]:
         """bool (n_nodes,): the nodes that policies let the task have."""
-        return self.hooks.passing(task, np.arange(self.working.nodes.n_nodes))
+        there = self.working.nodes.there()
+        rows = np.flatnonzero(there)
+        there[rows] = self.hooks.passing(task, rows)
+        return there
 
     def best(self, task: Task, rows: Ints) -> int:
         """The row with the highest score among `rows`, at least one; in doubt the first, or any
@@ -150,13 +162,17 @@ class Session:
 
     def run(self) -> None:
         """Run the actions in their order."""
+        metrics = self.metrics
         for action in self.options.actions:
+            began = metrics.stopwatch()
             action.run(self)
+            took = (metrics.stopwatch() - began) * 1e6
+            metrics.observe(ACTION_LATENCY, took, (("action", action.name),))
 
     def close(self) -> tuple[list[GroupWrite], list[PodNote]]:
         """Let policies finish and write down what became of the groups."""
         for policy in self.policies.values():
-            policy.on_close(self)
+            with_watch(self.metrics, policy, "OnSessionClose", policy.on_close, self)
         result = self.closing.close([*self.jobs.values(), *self.invalid.values()])
         self.working.rules.close()
         return result
@@ -170,7 +186,18 @@ class Session:
         }
         for uid, said in invalid.items():
             job = self.invalid[uid] = self.jobs.pop(uid)
+            job.complaint = said.message
             self.closing.set_condition(job, said.reason, said.message)
+
+
+def with_watch(
+    metrics: Metrics, policy: Policy, moment: str, call: Callable[[Session], None], session: Session
+) -> None:
+    """Call a policy and note how long it took."""
+    began = metrics.stopwatch()
+    call(session)
+    labels = (("plugin", policy.name), ("OnSession", moment))
+    metrics.observe(POLICY_LATENCY, (metrics.stopwatch() - began) * 1e6, labels)
 
 
 def tasks_of(job: Job, status: TaskStatus) -> Sequence[Task]:

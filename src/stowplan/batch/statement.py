@@ -44,6 +44,7 @@ class Statement:
     def __init__(self, working: Working) -> None:
         self._working = working
         self._ledger: list[Operation] = []
+        self._state = working.nodes.state
 
     def __len__(self) -> int:
         return len(self._ledger)
@@ -86,11 +87,14 @@ class Statement:
                     working.unput(task)
                 case Evicted(task, _, before):
                     working.unrelease(task, before)
+        if not self._ledger and not working.compat.unevict_loses_node:
+            working.nodes.state = self._state
 
     def commit(self) -> None:
         """Let the evictions leave, and bind what is allocated of jobs that are ready."""
         working = self._working
         jobs: dict[str, Job] = {}
+        self._note_preemptors()
         for operation in self._ledger:
             match operation:
                 case Evicted(task, reason, before):
@@ -101,5 +105,17 @@ class Statement:
                 case Pipelined(_):
                     pass
         self._ledger.clear()
+        self._state = working.nodes.state
         for job in jobs.values():
             working.bind_if_ready(job)
+
+    def _note_preemptors(self) -> None:
+        """Who goes makes room for the task that is promised a place on that node next."""
+        latest: dict[str, Task] = {}
+        for operation in reversed(self._ledger):
+            match operation:
+                case Pipelined(task) | Allocated(task):
+                    latest[task.node] = task
+                case Evicted(task, _, _):
+                    if task.node in latest:
+                        self._working.preemptors[task.uid] = latest[task.node]

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from stowplan.batch.compat import Compat
 from stowplan.batch.heap import Heap, Sorted
-from stowplan.batch.jobs import Job, Task
+from stowplan.batch.jobs import Job, Task, TaskStatus
 from stowplan.batch.queues import QueueInfo
 
 Kind = Literal[
@@ -74,6 +74,9 @@ class PolicyUse(msgspec.Struct, frozen=True):
 Tiers = tuple[tuple[PolicyUse, ...], ...]
 
 
+_ORDER = "order"
+
+
 def _never(_: Task) -> Hashable:
     return None
 
@@ -108,6 +111,7 @@ class Hooks:
         self._spares: dict[tuple[str, str], Callable[[Job], bool] | None] = {}
         self._keys: dict[tuple[str, str], Callable[[Task], Any] | None] = {}
         self._walks: dict[str, list[Any]] = {}
+        self._spare_walks: dict[str, list[Callable[[Job], bool]]] = {}
         self._opinions: dict[str, list[Opinions]] = {}
 
     # Registering.
@@ -142,6 +146,7 @@ class Hooks:
         self._keys[kind, policy] = key
         self._spares[kind, policy] = spares
         self._walks.clear()
+        self._spare_walks.clear()
         self._opinions.clear()
 
     def walk(self, kind: Kind) -> list[Any]:
@@ -163,7 +168,11 @@ class Hooks:
 
     def _compared(self, kind: Kind, first: Any, second: Any) -> float:
         """The first opinion on which of two comes first: below 0 for `first`, 0 for none."""
-        return next((s for c in self.walk(kind) if (s := c(first, second))), 0)
+        for compare in self.walk(kind):
+            said: float = compare(first, second)
+            if said:
+                return said
+        return 0
 
     def job_less(self, first: Job, second: Job) -> bool:
         """True when `first` is served before `second`; in doubt the older one, then by uid."""
@@ -180,8 +189,21 @@ class Hooks:
         said = self._compared("task_order", first, second)
         return said < 0 if said else (first.created, first.uid) < (second.created, second.uid)
 
-    def task_turns(self, tasks: Iterable[Task]) -> TaskTurns:
-        """Tasks to be popped in their order; sorted at once where the order has keys."""
+    def job_turns(self, job: Job, wanted: Callable[[Task], bool] | None = None) -> TaskTurns:
+        """The pending tasks of a job that are wanted, None for all, to be popped in their order."""
+        pending = job.of(TaskStatus.PENDING).values()
+        return self.task_turns(filter(wanted, pending) if wanted else pending, job, wanted)
+
+    def task_turns(
+        self,
+        tasks: Iterable[Task],
+        job: Job | None = None,
+        wanted: Callable[[Task], bool] | None = None,
+    ) -> TaskTurns:
+        """Tasks to be popped in their order; sorted at once where the order has keys.
+
+        job: they are those of its pending tasks that are `wanted`, whose order is kept.
+        """
         keys = [
             self._keys["task_order", use.name]
             for tier in self.tiers
@@ -190,7 +212,18 @@ class Hooks:
         known = [key for key in keys if key is not None]
         if len(known) < len(keys):
             return Heap(self.task_less, tasks)
-        return Sorted(lambda t: (*(key(t) for key in known), t.created, t.uid), tasks)
+
+        def order(task: Task) -> tuple[Any, ...]:
+            return (*(key(task) for key in known), task.created, task.uid)
+
+        if job is None:
+            return Sorted(order, tasks)
+        tiers, kept = job.kept.get(_ORDER, (None, ()))
+        if tiers is not self.tiers:
+            pending = job.of(TaskStatus.PENDING).values()
+            kept = tuple(sorted(pending, key=order, reverse=True))
+            job.kept[_ORDER] = self.tiers, kept
+        return Sorted(order, filter(wanted, kept), is_sorted=True)
 
     # Conjunctions and the disjunction.
 
@@ -260,16 +293,24 @@ class Hooks:
         """True when it is known that none of the job's tasks would be let go."""
         if self.compat.tiers_stick:
             return False
+        found = self._spare_walks.get(kind)
+        if found is None:
+            found = self._spare_walks[kind] = self._spare_walk(kind)
+        return any(spares(job) for spares in found)
+
+    def _spare_walk(self, kind: Kind) -> list[Callable[[Job], bool]]:
+        """What spares jobs, up to the tier that decides."""
+        found: list[Callable[[Job], bool]] = []
         for tier in self.tiers:
             decides = False
             for use in self._active(kind, tier):
                 spares = self._spares[kind, use.name]
-                if spares is not None and spares(job):
-                    return True
+                if spares is not None:
+                    found.append(spares)
                 decides |= (kind, use.name) not in self._vetoes
             if decides:
-                return False
-        return False
+                break
+        return found
 
     def _tier_opinions(self, kind: Kind) -> list[Opinions]:
         found = self._opinions.get(kind)

@@ -40,24 +40,34 @@ class Handlers(msgspec.Struct, frozen=True):
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """What a session works on."""
+    """What a session works on.
+
+    promised: id of a job -> uid -> node, of earlier sessions. first: ids of jobs that go before all
+    others.
+    """
 
     jobs: dict[str, Job]
     nodes: NodeLedger
     queues: dict[str, QueueInfo]
+    promised: dict[str, dict[str, str]] = {}
+    first: tuple[str, ...] = ()
 
 
 class Working:
     """The state of a session.
 
     rules: NoRules until somebody sets them. evictions_seen: grows with each eviction, and with each
-    that is taken back.
+    that is taken back. promised, first: as opened. preemptors: uid of an evicted task -> the task
+    that gets its room.
     """
 
     def __init__(self, opened: Opened, hooks: Hooks, compat: Compat, outside: Outside) -> None:
         self.jobs = opened.jobs
         self.nodes = opened.nodes
         self.queues = opened.queues
+        self.promised = opened.promised
+        self.first = opened.first
+        self.preemptors: dict[str, Task] = {}
         self.hooks = hooks
         self.compat = compat
         self.arithmetic = Arithmetic(compat)

@@ -63,6 +63,9 @@ _NULL = "tag:yaml.org,2002:null"
 Accepts = Callable[[str], bool]
 
 
+BIND_FAILURE_POLICIES = ("Keep", "Release")
+
+
 class PolicyOption(msgspec.Struct, frozen=True):
     """A policy in a tier. disabled: the switches that are off, in the order of SWITCHES."""
 
@@ -76,7 +79,8 @@ class BatchConfiguration(msgspec.Struct, frozen=True):
 
     tiers: None where the file has none. period_s: how long after the end of a session the next one
     opens. scheduler_name: whose pods are scheduled. uses_priority_classes: False leaves every
-    job at priority 0.
+    job at priority 0. bind_failures_max: after so many refusals of one pod in a row the policy
+    applies: "Keep" or "Release" its gang's other pods.
     """
 
     source: str
@@ -86,15 +90,19 @@ class BatchConfiguration(msgspec.Struct, frozen=True):
     period_s: float = 1.0
     default_queue: str = "default"
     uses_priority_classes: bool = True
+    bind_failures_max: int = 5
+    bind_failure_policy: str = "Keep"
 
 
 class BatchOptions(msgspec.Struct, frozen=True, rename="camel"):
-    """The block of options, named as the flags of kube-batch are."""
+    """The block of options, named as the flags of kube-batch are; the last two are ours."""
 
     scheduler_name: str = "kube-batch"
     schedule_period: timedelta = timedelta(seconds=1)
     default_queue: str = "default"
     priority_class: bool = True
+    bind_failures: int = 5
+    bind_failure_policy: str = "Keep"
 
     def problems(self, path: str) -> Iterator[Problem]:
         """What types cannot say."""
@@ -107,6 +115,16 @@ class BatchOptions(msgspec.Struct, frozen=True, rename="camel"):
         if self.schedule_period <= timedelta(0):
             got = duration.render(self.schedule_period)
             yield Problem(f"{path}.schedulePeriod", got, "a duration above 0s")
+        if self.bind_failures < 1:
+            yield Problem(f"{path}.bindFailures", str(self.bind_failures), "1 or more")
+        if self.bind_failure_policy not in BIND_FAILURE_POLICIES:
+            got = repr(self.bind_failure_policy)
+            yield Problem(
+                f"{path}.bindFailurePolicy",
+                got,
+                one_of(BIND_FAILURE_POLICIES),
+                did_you_mean(self.bind_failure_policy, BIND_FAILURE_POLICIES),
+            )
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -234,6 +252,8 @@ class _Walk:
             options.schedule_period.total_seconds(),
             options.default_queue,
             options.priority_class,
+            options.bind_failures,
+            options.bind_failure_policy,
         )
 
     def options(self, node: yaml.Node, path: str) -> BatchOptions:
@@ -386,6 +406,8 @@ def _options(configuration: BatchConfiguration) -> dict[str, Any]:
         timedelta(seconds=configuration.period_s),
         configuration.default_queue,
         configuration.uses_priority_classes,
+        configuration.bind_failures_max,
+        configuration.bind_failure_policy,
     )
     tree: dict[str, Any] = encode(options)
     return tree

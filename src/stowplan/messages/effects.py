@@ -13,6 +13,7 @@ from typing import Any
 from stowplan.messages.events import Message
 from stowplan.objects.extender import Question
 from stowplan.objects.meta import Object
+from stowplan.objects.podgroup import PodGroupStatus
 
 
 class Numbered(Message, frozen=True):
@@ -58,10 +59,24 @@ class PatchStatus(Numbered, frozen=True):
     nominated_node: str | None = None
 
 
-class RecordEvent(Numbered, frozen=True):
-    """Tell users what happened to a pod, as an Event of events.k8s.io/v1. Has no outcome.
+class PatchGroup(Numbered, frozen=True):
+    """Set the status of a PodGroup. Ends: at most PatchFailed.
 
-    type: Normal or Warning. note: at most 1,024 bytes.
+    api_version: under which it was read. Conditions without a time get that of the write.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    api_version: str
+    status: PodGroupStatus
+
+
+class RecordEvent(Numbered, frozen=True):
+    """Tell users what happened to a pod or a group, as an Event of events.k8s.io/v1. Has no
+    outcome.
+
+    type: Normal or Warning. note: at most 1,024 bytes. kind, api_version: of what it is about.
     """
 
     uid: str
@@ -72,13 +87,16 @@ class RecordEvent(Numbered, frozen=True):
     reason: str
     action: str
     note: str
+    kind: str = "Pod"
+    api_version: str = "v1"
 
 
 class Evict(Numbered, frozen=True):
     """Make room: set the DisruptionTarget condition on a victim, then delete it.
 
     The condition's status is True, its reason PreemptionByScheduler, its message `message`; where
-    it cannot be set nothing is deleted. Ends: EvictDone when the deletion was taken, EvictFailed.
+    it cannot be set nothing is deleted. preemptor: the uid of the pod that gets the room, "" where
+    none in particular does. Ends: EvictDone when the deletion was taken, EvictFailed.
     """
 
     uid: str
@@ -137,6 +155,17 @@ class Cancel(Numbered, frozen=True):
     prepare: int
 
 
+class Report(Numbered, frozen=True):
+    """Tell whoever runs the scheduler. Has no outcome.
+
+    subject: what it is about: "configuration" or "session". is_fault: something is wrong.
+    """
+
+    subject: str
+    text: str
+    is_fault: bool
+
+
 class Wake(Numbered, frozen=True):
     """Call again at this time, or later, with or without events. Has no outcome.
 
@@ -150,11 +179,13 @@ Effect = (
     Bind
     | ReadPod
     | PatchStatus
+    | PatchGroup
     | RecordEvent
     | Evict
     | Prepare
     | Write
     | CallExtender
     | Cancel
+    | Report
     | Wake
 )

@@ -206,6 +206,17 @@ class LeaderLost(Message, frozen=True):
     """This scheduler leads no more. It goes on following the watch."""
 
 
+class Synced(Message, frozen=True):
+    """Every source has shown all that was there when it began: from now on sessions are held."""
+
+
+class ConfigurationChanged(Message, frozen=True):
+    """The configuration of sessions reads otherwise now. source: the file, named in answers."""
+
+    text: str
+    source: str
+
+
 class Tick(Message, frozen=True):
     """Time has passed; whatever is due is due."""
 
@@ -236,5 +247,7 @@ Event = (
     | Rejected
     | LeaderElected
     | LeaderLost
+    | Synced
+    | ConfigurationChanged
     | Tick
 )

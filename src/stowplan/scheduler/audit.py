@@ -10,6 +10,7 @@ from stowplan.scheduler.binding import Bindings
 from stowplan.scheduler.context import Context
 from stowplan.scheduler.extending import AWAITING, Extending
 from stowplan.scheduler.journey import Stage
+from stowplan.scheduler.sessions import Sessions
 
 
 def check_pods(context: Context, bindings: Bindings, extending: Extending) -> None:
@@ -54,9 +55,23 @@ def _wanted(context: Context, pod: Pod) -> tuple[list[str], ...]:
         return (["node"],)
     if not context.is_ours(pod):
         return ([],)
+    if context.is_batch(pod):
+        return (["journey"], [])
     if pod.metadata.deletion_timestamp is not None:
         return (["queue"], ["journey"], [])
     return (["queue"], ["journey"], [AWAITING])
+
+
+def check_sessions(context: Context, bindings: Bindings, sessions: Sessions) -> None:
+    """Sessions know the pods that are there and count them right; raises InvariantBroken."""
+    known = set(sessions.decider.known())
+    for pod in context.known.values():
+        if pod.uid not in known:
+            raise context.broken("sessions do not know the pod", pod.uid)
+    for uid, node in sessions.promised.items():
+        if context.queue.nominator.node_of(uid) != node or uid in bindings:
+            raise context.broken(f"is promised {node} and not nominated to it", uid)
+    sessions.decider.validate()
 
 
 def check_waiting(context: Context, bindings: Bindings, extending: Extending) -> None:
@@ -68,12 +83,15 @@ def check_waiting(context: Context, bindings: Bindings, extending: Extending) ->
         waits = shared.waiting.get(uid) is not None
         if waits != (journey.stage is Stage.WAITING):
             raise context.broken(f"{journey.stage}: waits at Permit {waits}", uid)
-        if context.queue.options.hints and waits != (uid in in_flight):
+        flies = waits and not context.is_batch(journey.pod)
+        if context.queue.options.hints and flies != (uid in in_flight):
             raise context.broken(f"{journey.stage}: in flight {uid in in_flight}", uid)
         leaves = context.known[journey.entry.key].metadata.deletion_timestamp is not None
         if uid not in assumed and not leaves:
             raise context.broken(f"{journey.stage}: no room is held", uid)
-        if journey.is_busy == (journey.stage in (Stage.WAITING, Stage.BOUND)):
+        idles = journey.stage in (Stage.WAITING, Stage.BOUND)
+        # One of sessions may have to wait until it is read.
+        if journey.is_busy == idles and journey.stage is not Stage.DOUBTFUL:
             raise context.broken(f"{journey.stage}: awaits {journey.awaits}", uid)
         if journey.waits and journey.stage is not Stage.PREPARING:
             raise context.broken(f"{journey.stage}: waits for {journey.waits}", uid)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
+from typing import Protocol
 
 from stowplan.framework import Code, ContractError, CycleState, Framework, PermitWait
 from stowplan.framework.clusterevents import ASSIGNED_POD_DELETE
@@ -36,6 +37,19 @@ from stowplan.scheduler.works import Works
 _ASKED = (Stage.BINDING, Stage.DOUBTFUL, Stage.BOUND)
 
 
+class Companion(Protocol):
+    """Who counts pods beside the cache: sessions."""
+
+    def assumed(self, pod: Pod, node: str) -> None:
+        """A pod takes its room on a node before the watch shows it."""
+
+    def forgotten(self, uid: str) -> None:
+        """It does not any more."""
+
+    def delay(self, uid: str) -> int:
+        """How long after a refusal a pod of sessions is read, in nanoseconds."""
+
+
 class Bindings:
     """The pods between choice and confirmation, by uid."""
 
@@ -48,6 +62,7 @@ class Bindings:
         self._read_again = in_ns(context.options.read_again_s)
         self._journeys: dict[str, Journey] = {}
         self._deadlines: Deadlines[str] = Deadlines()
+        self.companion: Companion | None = None
 
     def __len__(self) -> int:
         return len(self._journeys)
@@ -66,6 +81,8 @@ class Bindings:
         context, pod, node = self._context, entry.pod, decision.node_name
         uid = pod.uid
         context.cache.assume(pod, node)
+        if self.companion is not None:
+            self.companion.assumed(pod, node)
         if len(context.queue.nominator):
             context.queue.nominator.drop(uid)
         state = CycleState() if decision.state is None else decision.state
@@ -94,6 +111,8 @@ class Bindings:
             pod, node, framework = entry.pod, names[row], one.framework
             uid = pod.uid
             journeys[uid] = journey = Journey(entry, node, framework, one.state)
+            if self.companion is not None:
+                self.companion.assumed(pod, node)
             done(uid)
             if framework.sure_binder:
                 journey.stage, journey.binder = Stage.BINDING, framework.sure_binder
@@ -251,7 +270,9 @@ class Bindings:
             return
         reason = event.reason or f"the API answered {event.code}"
         text = f'running Bind plugin "{journey.binder}": {reason}'
-        if is_definite(event.code):
+        if self.companion is not None and self._context.is_batch(journey.pod):
+            self._doubt(uid, journey, text, after=self.companion.delay(uid))
+        elif is_definite(event.code):
             self._fail(uid, journey, error(text))
         else:
             self._doubt(uid, journey, text)
@@ -277,11 +298,19 @@ class Bindings:
             except ContractError as broken:
                 self._fault(uid, journey, broken)
 
-    def _doubt(self, uid: str, journey: Journey, text: str) -> None:
-        """Keep the room, and ask the API until it says."""
+    def _doubt(self, uid: str, journey: Journey, text: str, *, after: int = 0) -> None:
+        """Keep the room, and ask the API until it says. after: so many nanoseconds from now on."""
         journey.stage = Stage.DOUBTFUL
         journey.doubt = text
-        journey.awaits = (self._context.outbox.read(journey.pod),)
+        journey.awaits = ()
+        if after:
+            self._deadlines.set(uid, self._context.now + after)
+        else:
+            self._read(uid, journey)
+
+    def _read(self, uid: str, journey: Journey) -> None:
+        effect = self._context.outbox.read(journey.pod)
+        journey.awaits = journey.awaits or (effect,)
         self._deadlines.set(uid, self._context.now + self._read_again)
 
     def pod_read(self, event: PodRead) -> None:
@@ -291,7 +320,7 @@ class Bindings:
         if journey is None or journey.stage is not Stage.DOUBTFUL:
             return
         # Any read will do that was asked for since the doubt began.
-        if event.effect < journey.awaits[0]:
+        if not journey.awaits or event.effect < journey.awaits[0]:
             return
         self._deadlines.clear(uid)
         if pod is not None and pod.uid == uid and pod.node_name == journey.node:
@@ -378,7 +407,7 @@ class Bindings:
         elif journey.stage is Stage.PREPARING:
             # Differs: the original lets the work outside go on until Bind fails.
             self._fail(uid, journey, error("the pod is being deleted"))
-        elif self._context.cache.forget(uid) is not None:
+        elif self._forget(uid):
             self._room_made(journey)
 
     def preempt(self, uid: str, plugin: str) -> bool:
@@ -416,8 +445,7 @@ class Bindings:
         for uid in self._deadlines.due(self._context.now):
             journey = self._journeys[uid]
             if journey.stage is Stage.DOUBTFUL:
-                self._context.outbox.read(journey.pod)
-                self._deadlines.set(uid, self._context.now + self._read_again)
+                self._read(uid, journey)
             else:
                 self._wait_over(uid)
         self.preparing.serve_due()
@@ -516,8 +544,15 @@ class Bindings:
         self._hang_up(journey)
         self.preparing.stop(journey)
         self._tell(journey, "FailedUnreserve", journey.framework.run_unreserve)
-        self._context.cache.forget(uid)
+        self._forget(uid)
         self._end(uid, journey)
+
+    def _forget(self, uid: str) -> bool:
+        """Give back the room on the node; False when none was held."""
+        held = self._context.cache.forget(uid) is not None
+        if self.companion is not None:
+            self.companion.forgotten(uid)
+        return held
 
     def _hang_up(self, journey: Journey) -> None:
         for number in journey.awaits:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from stowplan.cache import Cache
 from stowplan.columns.audit import InvariantBroken
 from stowplan.framework import Framework
+from stowplan.framework.sessions import SessionDecider
 from stowplan.framework.shared import Shared
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
@@ -33,18 +34,23 @@ class Context:
         cache: Cache,
         options: MachineOptions,
         extenders: Iterable[Extender] = (),
+        sessions: SessionDecider | None = None,
     ) -> None:
         self.frameworks = dict(frameworks)
+        # Whose pods sessions decide.
+        self.batch_name = "" if sessions is None else sessions.scheduler_name
+        if sessions is not None and not frameworks:
+            frameworks = {sessions.scheduler_name: sessions.framework}
         self.extenders = Extenders(extenders)
         self.cache = cache
         self.known: dict[str, Pod] = {}
         self.options = options
         others = (EXTENDER,) if len(self.extenders) else ()
         self.queue = SchedulingQueue.of(
-            self.frameworks, self.known.get, cache.world, options.queue, others
+            frameworks, self.known.get, cache.world, options.queue, others
         )
         cache.nominate_by(self.queue.nominator)
-        self.shared: Shared = next(iter(self.frameworks.values())).shared
+        self.shared: Shared = next(iter(frameworks.values())).shared
         self.now = 0
         self.outbox = Outbox(leads=options.leads, term=options.term)
         # The latest messages; a number is the time of those that come after it.
@@ -72,8 +78,12 @@ class Context:
         self.outbox.record(pod, "Warning", "FailedScheduling", "Scheduling", note)
 
     def is_ours(self, pod: Pod) -> bool:
-        """True for a pod that one of our profiles decides."""
-        return pod.spec.scheduler_name in self.frameworks
+        """True for a pod that one of our profiles or our sessions decide."""
+        return pod.spec.scheduler_name in self.frameworks or self.is_batch(pod)
+
+    def is_batch(self, pod: Pod) -> bool:
+        """True for a pod that our sessions decide."""
+        return self.batch_name != "" and pod.spec.scheduler_name == self.batch_name
 
 
 def _about(message: Event | Effect, uid: str) -> bool:

@@ -112,7 +112,7 @@ class Evictions:
             self._open(preemption)
             self._activate(preemption.preemptor)
         elif preemption.last_is_asked:
-            self._open(preemption)
+            self._end(preemption)
         else:
             preemption.last_is_asked = True
             self._ask(preemption, preemption.last)
@@ -121,10 +121,7 @@ class Evictions:
         """A pod is no more, or has begun to end: the pod that preempts may try, if it was last."""
         for preemption in tuple(self._gating.values()):
             if preemption.last_is_asked and preemption.last.uid == uid:
-                self._open(preemption)
-                if not self._context.cache.nodes.knows_pod(uid):
-                    # Its binding has fallen through meanwhile, so no room will be heard of.
-                    self._activate(preemption.preemptor)
+                self._end(preemption)
 
     def preemptor_gone(self, uid: str) -> None:
         """The pod that preempts is no more, or it is bound: no more victims for it."""
@@ -137,6 +134,13 @@ class Evictions:
         self._by_effect.clear()
         for preemption in tuple(self._gating.values()):
             self._open(preemption)
+            self._activate(preemption.preemptor)
+
+    def _end(self, preemption: Preemption) -> None:
+        """The last victim is going, and wakes the pod that preempts; unless it holds no room any
+        more, its binding having fallen through meanwhile: then nobody will hear of any."""
+        self._open(preemption)
+        if not self._context.cache.nodes.knows_pod(preemption.last.uid):
             self._activate(preemption.preemptor)
 
     def _open(self, preemption: Preemption) -> None:

@@ -5,13 +5,14 @@ Source: kube-scheduler v1.36, schedule_one.go handleSchedulingFailure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from stowplan.framework.diagnosis import one_node
 from stowplan.framework.status import Status
 from stowplan.objects.pod import Pod
 from stowplan.queue import QueueEntry
 from stowplan.scheduler.context import Context
+from stowplan.scheduler.outbox import Said, condition_of
 
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULER_ERROR = "SchedulerError"
@@ -22,6 +23,8 @@ class Failures:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        # Takes the pods of sessions, which are in no queue.
+        self.to_sessions: Callable[[Pod, str, str], None] | None = None
 
     def attempt_failed(
         self,
@@ -42,13 +45,17 @@ class Failures:
         Differs: the original leaves an announcement standing that it has not seen itself.
         """
         context = self._context
+        if self.to_sessions is not None and context.is_batch(entry.pod):
+            self.to_sessions(entry.pod, message, reason)
+            return
         pod = context.known[entry.key]
         context.queue.put_back(
             entry, context.now, refused_by=refused_by, pending_on=pending_on, pod=pod
         )
         context.queue.nominator.nominate(pod, nominated_node)
         context.outbox.record(pod, "Warning", "FailedScheduling", "Scheduling", message)
-        if announced or is_news(pod, reason, message, nominated_node):
+        said = context.outbox.said.get(pod.uid)
+        if announced or is_news(pod, reason, message, nominated_node, said):
             context.outbox.patch_status(pod, nominated_node, reason, message)
 
     def failed(self, entry: QueueEntry, status: Status, *, announced: bool = False) -> None:
@@ -75,11 +82,20 @@ class Failures:
         )
 
 
-def is_news(pod: Pod, reason: str, message: str, nominated_node: str | None) -> bool:
-    """True when the pod's status does not say so already."""
-    if nominated_node is not None and nominated_node != pod.status.nominated_node_name:
+def is_news(
+    pod: Pod, reason: str, message: str, nominated_node: str | None, said: Said | None = None
+) -> bool:
+    """True when the pod's status does not say so already, or will not any more.
+
+    said: what was asked for and has not been shown.
+    Differs: the original compares with the status that it has been shown, which may be older than
+    what it has written itself.
+    """
+    if said is not None and said.reason and (said.reason, said.message) != (reason, message):
         return True
-    condition = next((c for c in pod.status.conditions if c.type == "PodScheduled"), None)
-    if condition is None:
-        return True
-    return (condition.status, condition.reason, condition.message) != ("False", reason, message)
+    if nominated_node is not None:
+        if said is not None and said.nominated_node not in (None, nominated_node):
+            return True
+        if nominated_node != pod.status.nominated_node_name:
+            return True
+    return condition_of(pod) != ("False", reason, message)

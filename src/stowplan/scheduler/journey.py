@@ -6,7 +6,8 @@ It is in one of these stages, each with what ends it:
     preparing    plugins work outside before Bind,     PrepareDone, PrepareFailed; time is up
                  or have objects changed               WriteDone, WriteFailed; the watch; time is up
     binding      somebody has been asked to bind it    BindDone, BindFailed, PrepareDone; the watch
-    doubtful     nobody knows what became of it        PodRead; the watch
+    doubtful     nobody knows what became of it, or    PodRead; the watch
+                 it was refused and is one of a gang
     bound        the API said yes                      the watch
 
 The room on the node is held from the choice on. Whatever fails ends the same way: Unreserve in

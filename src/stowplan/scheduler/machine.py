@@ -20,6 +20,7 @@ from stowplan.cache import Cache
 from stowplan.columns.engine.lots import Dice
 from stowplan.framework import ContractError, Framework
 from stowplan.framework.decider import Consultation, Decider, Decision
+from stowplan.framework.sessions import SessionDecider
 from stowplan.framework.status import error
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
@@ -35,7 +36,8 @@ from stowplan.scheduler.evictions import Evictions
 from stowplan.scheduler.extending import Extending
 from stowplan.scheduler.failures import SCHEDULER_ERROR, UNSCHEDULABLE, Failures
 from stowplan.scheduler.options import MachineOptions
-from stowplan.scheduler.runs import Runs
+from stowplan.scheduler.runs import Runs, draw_of
+from stowplan.scheduler.sessions import Sessions
 from stowplan.scheduler.watching import Watching
 from stowplan.scheduler.works import Work, Works
 
@@ -52,12 +54,14 @@ class Machine:
         options: MachineOptions | None = None,
         dice: np.random.Generator | None = None,
         extenders: Iterable[Extender] = (),
+        sessions: SessionDecider | None = None,
     ) -> None:
         """frameworks: by scheduler name; they must share one `Shared`. decider: chooses nodes.
-        dice: breaks ties. extenders: in the configuration's order."""
+        dice: breaks ties. extenders: in the configuration's order. sessions: decides pods of
+        another scheduler name, many at once."""
         self.options = options or MachineOptions()
         self.cache = Cache(self.options.assume_limit_s)
-        self._context = Context(frameworks, self.cache, self.options, extenders)
+        self._context = Context(frameworks, self.cache, self.options, extenders, sessions)
         self.queue = self._context.queue
         self._failures = Failures(self._context)
         self._works = Works(self._context)
@@ -65,7 +69,14 @@ class Machine:
         self.extending = Extending(self._context, self._calls, self._failures)
         self.bindings = Bindings(self._context, self._failures, self._works, self._calls)
         self.evictions = Evictions(self._context, self.bindings)
-        self._watching = Watching(self._context, self.bindings, self.evictions, self.extending)
+        self.sessions: Sessions | None = None
+        if sessions is not None:
+            self.sessions = Sessions(self._context, self.bindings, sessions)
+            self.bindings.companion = self.sessions
+            self._failures.to_sessions = self.sessions.bind_failed
+        self._watching = Watching(
+            self._context, self.bindings, self.evictions, self.extending, self.sessions
+        )
         self._runs = Runs(self._context, self.bindings, self._attempt_and_react)
         self._dice = dice
         self._decider = decider
@@ -82,6 +93,7 @@ class Machine:
     ) -> list[Effect]:
         """Take in what happened and answer with what is to be done.
 
+        heads_max: how many pods of profiles it decides at most; a session is held whole.
         now: whole nanoseconds from a beginning that is a whole second, never less than before. A
         plugin that breaks its contract fails the attempt of the pod that it was asked about, or at
         PreEnqueue keeps it out of the queue; a hint that does has the pod tried again. At QueueSort
@@ -103,12 +115,22 @@ class Machine:
         if shared.is_stirred:
             self._react()
         self._decide(self.options.heads_max if heads_max is None else heads_max)
+        if self.sessions is not None:
+            self.sessions.serve_due()
+            if shared.is_stirred:
+                self._react()
         for pod, fault in self.queue.take_faults():
             context.outbox.record(pod, "Warning", "FailedScheduling", "Scheduling", fault)
         self._set_alarm()
         effects = context.outbox.take()
         context.note(now, effects)
         return effects
+
+    @property
+    def n_waiting(self) -> int:
+        """Pods that wait for a node, in the queue and for sessions."""
+        waiting = 0 if self.sessions is None else self.sessions.decider.n_waiting
+        return len(self.queue) + waiting
 
     def work(self, effect: int) -> Work | None:
         """What the plugin of a Prepare is to be told; None when nobody waits for it any more."""
@@ -128,11 +150,10 @@ class Machine:
             happened.ObjectDeleted: lambda e: watching.object_gone(e.value),
             happened.BindDone: bindings.bind_done,
             happened.BindFailed: bindings.bind_failed,
-            happened.PodRead: bindings.pod_read,
-            # A status patch is a message to others; what it says is said again when it changes.
-            happened.PatchFailed: lambda e: None,
-            happened.EvictDone: self.evictions.done,
-            happened.EvictFailed: self.evictions.failed,
+            happened.PodRead: self._pod_read,
+            happened.PatchFailed: self._patch_failed,
+            happened.EvictDone: self._evict_done,
+            happened.EvictFailed: self._evict_failed,
             happened.PrepareDone: bindings.prepare_done,
             happened.PrepareFailed: bindings.prepare_failed,
             happened.WriteDone: bindings.preparing.write_done,
@@ -143,6 +164,8 @@ class Machine:
             happened.Rejected: self._rejected,
             happened.LeaderElected: self._elected,
             happened.LeaderLost: lambda e: self._step_down(),
+            happened.Synced: self._synced,
+            happened.ConfigurationChanged: self._configuration_changed,
             happened.Tick: lambda e: None,
         }
 
@@ -156,6 +179,37 @@ class Machine:
         if waiting is not None:
             waiting.reject(event.plugin, event.reason)
 
+    # What became of effects of either kind of decider.
+
+    def _pod_read(self, event: happened.PodRead) -> None:
+        self.bindings.pod_read(event)
+        if self.sessions is not None:
+            self.sessions.pod_read(event)
+
+    def _patch_failed(self, event: happened.PatchFailed) -> None:
+        # What a pod's status says is a message to others; it is said again with the next failure.
+        self._context.outbox.unsaid(event.uid)
+        if self.sessions is not None:
+            self.sessions.patch_failed(event)
+
+    def _evict_done(self, event: happened.EvictDone) -> None:
+        self.evictions.done(event)
+        if self.sessions is not None:
+            self.sessions.evict_done(event)
+
+    def _evict_failed(self, event: happened.EvictFailed) -> None:
+        self.evictions.failed(event)
+        if self.sessions is not None:
+            self.sessions.evict_failed(event)
+
+    def _synced(self, event: happened.Synced) -> None:
+        if self.sessions is not None:
+            self.sessions.synced()
+
+    def _configuration_changed(self, event: happened.ConfigurationChanged) -> None:
+        if self.sessions is not None:
+            self.sessions.changed(event)
+
     # Leadership.
 
     def _elected(self, event: happened.LeaderElected) -> None:
@@ -165,6 +219,8 @@ class Machine:
             self._step_down()
             outbox.term = event.term
         outbox.leads = True
+        if self.sessions is not None:
+            self.sessions.elected()
 
     def _step_down(self) -> None:
         outbox = self._context.outbox
@@ -173,6 +229,8 @@ class Machine:
             self.extending.step_down()
             self.bindings.step_down()
             self.evictions.step_down()
+            if self.sessions is not None:
+                self.sessions.step_down()
 
     # Time.
 
@@ -184,7 +242,7 @@ class Machine:
             self.queue.flush_backoff(now)
         if now // self._leftover_period > self._swept:
             self._swept = now // self._leftover_period
-            self.queue.flush_leftover(now)
+            self.queue.flush_leftover(now, self._swept * self._leftover_period)
         self.bindings.serve_due()
         self._calls.serve_due()
 
@@ -194,13 +252,17 @@ class Machine:
         due: list[int] = []
         if self._more_heads:
             due.append(context.now)
-        deadlines = (self.bindings.next_deadline(), self._calls.next_deadline())
+        deadlines = [self.bindings.next_deadline(), self._calls.next_deadline()]
+        if self.sessions is not None:
+            deadlines.append(self.sessions.next_deadline())
         due.extend(deadline for deadline in deadlines if deadline is not None)
         over = self.queue.backoff.next_over()
         if over is not None:
             due.append(max(over, (self._flushed + 1) * self._backoff_period))
-        if len(self.queue.parked):
-            due.append((self._swept + 1) * self._leftover_period)
+        left = self.queue.next_leftover()
+        if left is not None:
+            due.append(max(self._swept, left // self._leftover_period) * self._leftover_period)
+            due[-1] += self._leftover_period
         earliest = min(due, default=None)
         asked = self._alarm
         if earliest is not None and (asked is None or earliest != asked or asked <= context.now):
@@ -233,7 +295,7 @@ class Machine:
                     return
                 left -= odd is not None
             if odd is not None:
-                self._attempt_and_react(odd, self._dice)
+                self._attempt_and_react(odd, draw_of(odd, self._dice))
             elif engine is None:
                 return
         early = queue.options.pops_early and len(queue.backoff.refused) > 0
@@ -309,6 +371,8 @@ class Machine:
         self.cache.validate()
         audit.check_pods(self._context, self.bindings, self.extending)
         audit.check_waiting(self._context, self.bindings, self.extending)
+        if self.sessions is not None:
+            audit.check_sessions(self._context, self.bindings, self.sessions)
 
 
 def _broken(fault: ContractError) -> Decision:

@@ -21,6 +21,10 @@ class MachineOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     caller does not say. extender_waits_max: how many attempts may wait for extenders at a time; 1
     keeps the original's order of decisions. leads: whether it decides from the start, else
     LeaderElected makes it. term: of leadership, at the start.
+
+    Of sessions. synced: whether all there is has been shown from the start, else Synced says so.
+    resync_s: how long after a binding or an eviction was refused the pod is read; each time in a
+    row twice as long, at most resync_max_s. identity: of the process, in the names of sessions.
     """
 
     queue: QueueOptions = QueueOptions()
@@ -31,13 +35,17 @@ class MachineOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     extender_waits_max: int = 1
     leads: bool = True
     term: int = 1
+    synced: bool = False
+    resync_s: float = 0.005
+    resync_max_s: float = 1000
+    identity: str = "session"
 
     def problems(self, path: str) -> Iterator[Problem]:
         """What is out of range."""
         yield from self.queue.problems(f"{path}.queue")
         if self.assume_limit_s is not None and not self.assume_limit_s >= 0:
             yield Problem(f"{path}.assume_limit_s", str(self.assume_limit_s), "0 or more")
-        for name in ("read_again_s", "work_timeout_s"):
+        for name in ("read_again_s", "work_timeout_s", "resync_s", "resync_max_s"):
             if not in_ns(getattr(self, name)) > 0:
                 yield Problem(f"{path}.{name}", str(getattr(self, name)), "more than 0")
         for name in ("heads_max", "extender_waits_max", "term"):

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from stowplan.framework import ObjectChange
 from stowplan.framework.member import Member
+from stowplan.framework.sessions import GroupReport
 from stowplan.messages.effects import (
     Bind,
     CallExtender,
     Cancel,
     Effect,
     Evict,
+    PatchGroup,
     PatchStatus,
     Prepare,
     ReadPod,
     RecordEvent,
+    Report,
     Wake,
     Write,
 )
@@ -23,18 +28,34 @@ from stowplan.objects.pod import Pod
 NOTE_BYTES_MAX = 1024
 
 
+class Said(msgspec.Struct, frozen=True):
+    """What has been asked for of a pod's status: see `Outbox.patch_status`."""
+
+    nominated_node: str | None
+    reason: str
+    message: str
+
+    def is_shown(self, pod: Pod) -> bool:
+        """True when the pod's status says so."""
+        if self.nominated_node not in (None, pod.status.nominated_node_name):
+            return False
+        return not self.reason or condition_of(pod) == ("False", self.reason, self.message)
+
+
 class Outbox:
     """A method per effect; it returns the number where an outcome may come.
 
     term: of leadership. leads: who does not lead tells nobody anything; what else is written comes
-    of decisions, and nobody decides who does not lead.
+    of decisions, and nobody decides who does not lead. said: by uid, what the watch has not shown
+    yet of a pod's status.
     """
 
-    __slots__ = ("_effects", "_last", "leads", "term")
+    __slots__ = ("_effects", "_last", "leads", "said", "term")
 
     def __init__(self, *, leads: bool = True, term: int = 1) -> None:
         self.term = term
         self.leads = leads
+        self.said: dict[str, Said] = {}
         self._last = 0
         self._effects: list[Effect] = []
 
@@ -66,6 +87,13 @@ class Outbox:
         names one."""
         if not self.leads:
             return
+        before = self.said.get(pod.uid)
+        said = Said(nominated_node, reason, message)
+        if before is not None and nominated_node is None:
+            said = msgspec.structs.replace(said, nominated_node=before.nominated_node)
+        if before is not None and not reason:
+            said = msgspec.structs.replace(said, reason=before.reason, message=before.message)
+        self.said[pod.uid] = said
         self._effects.append(
             PatchStatus(
                 self._next(),
@@ -78,6 +106,16 @@ class Outbox:
                 nominated_node,
             )
         )
+
+    def shown(self, pod: Pod) -> None:
+        """The watch has shown a pod."""
+        said = self.said.get(pod.uid)
+        if said is not None and (pod.spec.node_name or said.is_shown(pod)):
+            del self.said[pod.uid]
+
+    def unsaid(self, uid: str) -> None:
+        """The pod is gone, or what was asked for was not done."""
+        self.said.pop(uid, None)
 
     def record(self, pod: Pod, kind: str, reason: str, action: str, note: str) -> None:
         """Record an event about a pod. kind: Normal or Warning."""
@@ -98,7 +136,48 @@ class Outbox:
             )
         )
 
-    def evict(self, victim: Pod, preemptor: Pod, message: str) -> int:
+    def patch_group(self, group: GroupReport) -> int:
+        """Set the status of a group, which must have one."""
+        assert group.status is not None
+        number = self._next()
+        self._effects.append(
+            PatchGroup(
+                number,
+                self.term,
+                group.uid,
+                group.namespace,
+                group.name,
+                group.api_version,
+                group.status,
+            )
+        )
+        return number
+
+    def record_group(self, group: GroupReport, scheduler: str, note: tuple[str, str, str]) -> None:
+        """Record an event about a group. note: (type, reason, message)."""
+        kind, reason, message = note
+        self._effects.append(
+            RecordEvent(
+                self._next(),
+                self.term,
+                group.uid,
+                group.namespace,
+                group.name,
+                scheduler,
+                kind,
+                reason,
+                "Scheduling",
+                shortened(message),
+                "PodGroup",
+                group.api_version,
+            )
+        )
+
+    def report(self, subject: str, text: str, *, is_fault: bool) -> None:
+        """Tell whoever runs the scheduler."""
+        self._effects.append(Report(self._next(), self.term, subject, text, is_fault))
+
+    def evict(self, victim: Pod, preemptor: Pod | None, message: str) -> int:
         """Ask the API to delete a victim."""
         number = self._next()
         self._effects.append(
@@ -108,7 +187,7 @@ class Outbox:
                 victim.uid,
                 victim.namespace,
                 victim.name,
-                preemptor.uid,
+                preemptor.uid if preemptor is not None else "",
                 message,
             )
         )
@@ -151,6 +230,12 @@ class Outbox:
     def wake(self, at: int) -> None:
         """Ask to be called again."""
         self._effects.append(Wake(self._next(), self.term, at))
+
+
+def condition_of(pod: Pod) -> tuple[str, str, str] | None:
+    """Status, reason and message of the condition PodScheduled."""
+    found = (c for c in pod.status.conditions if c.type == "PodScheduled")
+    return next(((c.status, c.reason, c.message) for c in found), None)
 
 
 def shortened(note: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.columns.engine.lots import Dice, draws
+from stowplan.columns.engine.lots import Dice, drawn, draws
 from stowplan.framework import Snapshot
 from stowplan.framework.decider import RunPlacer
 from stowplan.objects.pod import Pod
@@ -84,9 +84,8 @@ class Runs:
         run goes back.
         """
         queue = self._context.queue
-        before = {} if dice is None else dice.bit_generator.state
-        drawn = NO_DRAWS if dice is None else draws(dice, len(entries))
-        run = engine.run([entry.pod for entry in entries], classes, drawn)
+        lots = Draws(entries, dice)
+        run = engine.run([entry.pod for entry in entries], classes, lots.numbers)
         start, n_pods = 0, len(entries)
         while start < n_pods:
             now = snapshot()
@@ -96,12 +95,54 @@ class Runs:
                 start += len(rows)
             if start < n_pods:
                 stirs = queue.stirs
-                self._attempt(entries[start], int(drawn[start]) if dice is not None else None)
+                self._attempt(entries[start], lots.of(start))
                 start += 1
                 if queue.stirs != stirs and start < n_pods:
                     queue.take_back(entries[start:])
-                    if dice is not None:
-                        dice.bit_generator.state = before
-                        draws(dice, start)
                     break
+        lots.settle(start)
         return start
+
+
+class Draws:
+    """What breaks ties for the pods of a run. Each pod keeps the number of its first attempt, so
+    that how often one is tried again changes nothing for others.
+
+    numbers: uint64, one per entry; none where nothing is drawn.
+    """
+
+    __slots__ = ("_before", "_dice", "_entries", "_new", "numbers")
+
+    def __init__(self, entries: list[QueueEntry], dice: np.random.Generator | None) -> None:
+        self._entries = entries
+        self._dice = dice
+        self._new: list[int] = []
+        self._before: Any = None
+        self.numbers = NO_DRAWS
+        if dice is None:
+            return
+        self._new = [i for i, entry in enumerate(entries) if entry.draw is None]
+        self.numbers = np.array([entry.draw or 0 for entry in entries], dtype=np.uint64)
+        if self._new:
+            self._before = dice.bit_generator.state
+            self.numbers[self._new] = draws(dice, len(self._new))
+
+    def of(self, place: int) -> int | None:
+        """The number of an entry."""
+        return None if self._dice is None else int(self.numbers[place])
+
+    def settle(self, n_tried: int) -> None:
+        """The first entries have been tried; what was drawn for the others goes back."""
+        tried = [i for i in self._new if i < n_tried]
+        for i in tried:
+            self._entries[i].draw = int(self.numbers[i])
+        if self._dice is not None and len(tried) < len(self._new):
+            self._dice.bit_generator.state = self._before
+            draws(self._dice, len(tried))
+
+
+def draw_of(entry: QueueEntry, dice: Dice) -> int | None:
+    """What breaks ties for a pod that is decided for itself: see `Draws`."""
+    if dice is not None and entry.draw is None:
+        entry.draw = drawn(dice)
+    return entry.draw

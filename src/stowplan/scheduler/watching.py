@@ -23,6 +23,7 @@ from stowplan.scheduler.binding import Bindings
 from stowplan.scheduler.context import Context
 from stowplan.scheduler.evictions import Evictions
 from stowplan.scheduler.extending import Extending
+from stowplan.scheduler.sessions import Sessions
 
 NODE_ADD = ClusterEvent(NODE, Action.ADD)
 NODE_DELETE = ClusterEvent(NODE, Action.DELETE)
@@ -41,7 +42,9 @@ class Watching:
         bindings: Bindings,
         evictions: Evictions,
         extending: Extending,
+        sessions: Sessions | None = None,
     ) -> None:
+        self._sessions = sessions
         self._context = context
         self._cache = context.cache
         self._queue = context.queue
@@ -62,11 +65,15 @@ class Watching:
             if not continues(before, pod):
                 self._gone(before, before)
                 before = None
+        if self._sessions is not None:
+            self._sessions.pod_seen(pod, before)
         if pod.is_finished:
             if before is not None:
                 self._gone(before, pod)
             return
         known[key] = pod
+        if self._context.outbox.said:
+            self._context.outbox.shown(pod)
         if pod.spec.node_name:
             self._bound(pod, before)
         elif pod.spec.scheduler_name in self._context.frameworks:
@@ -74,18 +81,26 @@ class Watching:
                 self._queue.enter(pod, key, self._context.now)
             else:
                 self._pending(pod, before)
+        elif before is not None and pod.uid in self._bindings:
+            self._on_journey(pod, before)
 
     def pod_gone(self, pod: Pod) -> None:
         """A pod is no more. What a pod of another uid under its name has become stays as it is."""
         before = self._context.known.get(pod.key)
         if before is not None and before.uid == pod.uid:
             self._gone(before, pod)
+        elif self._sessions is not None:
+            # One that has ended is known to sessions only.
+            self._sessions.pod_gone(pod.uid)
 
     def _gone(self, before: Pod, last: Pod) -> None:
         """Forget a pod. before: its latest version so far; last: the one with which it ended."""
         now, queue = self._context.now, self._queue
         uid = before.uid
         del self._context.known[before.key]
+        self._context.outbox.unsaid(uid)
+        if self._sessions is not None and not (last.is_finished and last.uid == uid):
+            self._sessions.pod_gone(uid)
         self._evictions.victim_going(uid)
         self._evictions.preemptor_gone(uid)
         self._extending.stop(uid)
@@ -114,7 +129,7 @@ class Watching:
                 else:
                     queue.assigned_pod_updated(before, pod, event, now)
             return
-        was_ours = before is not None and before.spec.scheduler_name in self._context.frameworks
+        was_ours = before is not None and self._context.is_ours(before)
         on_journey = was_ours and self._bindings.confirmed(pod)
         self._cache.put_pod(pod)
         if queue.options.hints:
@@ -129,19 +144,24 @@ class Watching:
     def _pending(self, pod: Pod, before: Pod) -> None:
         now = self._context.now
         leaving = pod.metadata.deletion_timestamp is not None
+        if pod.uid in self._bindings:
+            self._on_journey(pod, before)
+            return
         if leaving and before.metadata.deletion_timestamp is None:
             self._evictions.victim_going(pod.uid)
-            if pod.uid in self._bindings:
-                self._bindings.leaving(pod)
-                return
-        if pod.uid in self._bindings:
-            return
         if pod.uid in self._extending and self._stays_away(pod, is_leaving=leaving):
             return
         self._queue.update(before, pod, now)
         nominated = before.status.nominated_node_name
         if nominated and nominated != pod.status.nominated_node_name:
             self._room_for_lower(before)
+
+    def _on_journey(self, pod: Pod, before: Pod) -> None:
+        """A pod has changed that is on its way to a node."""
+        leaving = pod.metadata.deletion_timestamp is not None
+        if leaving and before.metadata.deletion_timestamp is None:
+            self._evictions.victim_going(pod.uid)
+            self._bindings.leaving(pod)
 
     def _stays_away(self, pod: Pod, *, is_leaving: bool) -> bool:
         """True when a change of a pod whose attempt waits is no matter for the queue."""
@@ -169,6 +189,8 @@ class Watching:
         """A node is there or has changed."""
         now = self._context.now
         before = self._cache.put_node(node)
+        if self._sessions is not None:
+            self._sessions.node_seen(node, before)
         if before is None:
             self._queue.move(NODE_ADD, None, node, now)
             return
@@ -179,6 +201,8 @@ class Watching:
         """A node is no more; its pods stay known until the watch drops them."""
         self._queue.move(NODE_DELETE, node, None, self._context.now)
         self._cache.drop_node(node.name)
+        if self._sessions is not None:
+            self._sessions.node_gone(node.name)
 
     def object_seen(self, value: Object) -> None:
         """Something else that rules read is there or has changed."""
@@ -187,6 +211,8 @@ class Watching:
             # What is assumed of it holds as well.
             return
         self._cache.world.put(value)
+        if self._sessions is not None:
+            self._sessions.object_seen(value, before)
         action = Action.ADD if before is None else Action.UPDATE
         self._tell(value, action, before, value)
 
@@ -195,6 +221,8 @@ class Watching:
         key = key_of(value)
         if self._cache.world.find(type(value), key) is not None:
             self._cache.world.drop(type(value), key)
+            if self._sessions is not None:
+                self._sessions.object_gone(value)
             self._tell(value, Action.DELETE, value, None)
 
     def _tell(

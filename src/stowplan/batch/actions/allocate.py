@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from stowplan.batch.actions.turns import case_of
 from stowplan.batch.amounts import Amount
 from stowplan.batch.heap import Heap
 from stowplan.batch.jobs import Job, Task, TaskStatus
@@ -56,17 +57,31 @@ class Allocate(Action):
             if serve(session, job, tasks[job.uid]):
                 waiting.push(job)
             queues.push(queue)
+        if not session.compat.fit_error_of_choice:
+            _tell_overused(session)
+
+
+def _tell_overused(session: Session) -> None:
+    """Tell the jobs that had no turn that it is not for want of nodes."""
+    overused: dict[str, bool] = {}
+    for job in session.jobs.values():
+        if job.complaint or TaskStatus.PENDING not in job.by_status:
+            continue
+        if job.queue not in overused:
+            overused[job.queue] = session.hooks.overused(session.queues[job.queue])
+        if overused[job.queue]:
+            job.complaint = f"queue {job.queue!r} has all that it deserves"
 
 
 def _asking(session: Session, job: Job) -> TaskTurns:
     """The job's pending tasks that ask for something."""
     as_ever = session.compat.init_only_waits
     is_empty = session.arithmetic.is_empty
-    return session.hooks.task_turns(
-        task
-        for task in job.of(TaskStatus.PENDING).values()
-        if not (is_empty(task.ask.running) if as_ever else task.ask.is_best_effort)
-    )
+
+    def asks(task: Task) -> bool:
+        return not (is_empty(task.ask.running) if as_ever else task.ask.is_best_effort)
+
+    return session.hooks.job_turns(job, asks)
 
 
 def _serve_as_ever(session: Session, job: Job, tasks: TaskTurns) -> bool:
@@ -86,6 +101,11 @@ def _serve_as_ever(session: Session, job: Job, tasks: TaskTurns) -> bool:
 
 def _serve(session: Session, job: Job, tasks: TaskTurns) -> bool:
     """One turn of a job; True when the job is ready and may have another."""
+    case = case_of(session, job, len(tasks))
+    stuck = session.stuck.get(case) if case is not None else None
+    if stuck is not None and stuck[0] == session.working.nodes.state:
+        job.complaint, job.short_by = stuck[1], dict(stuck[2])
+        return False
     statement = session.statement()
     unfit: set[int] = set()
     job.complaint, job.short_by = "", {}
@@ -106,6 +126,8 @@ def _serve(session: Session, job: Job, tasks: TaskTurns) -> bool:
         statement.commit()
     elif not session.hooks.job_pipelined(job):
         statement.rollback()
+        if case is not None:
+            session.stuck[case] = session.working.nodes.state, job.complaint, dict(job.short_by)
     return False
 
 

@@ -27,7 +27,9 @@ class Backfill(Action):
         queues: Heap[QueueInfo] = Heap(session.hooks.queue_less)
         jobs: dict[str, Heap[Job]] = {}
         for job in session.jobs.values():
-            if job.queue not in session.queues or not _best_effort(job):
+            if not session.has_pending(job) or job.queue not in session.queues:
+                continue
+            if not _best_effort(job):
                 continue
             if job.queue not in jobs:
                 jobs[job.queue] = Heap(session.hooks.job_less)

@@ -9,12 +9,12 @@ Source: kube-batch v0.5, actions/preempt.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from functools import partial
 
 import numpy as np
 
-from stowplan.batch.actions.turns import Turns
+from stowplan.batch.actions.turns import Turns, case_of
 from stowplan.batch.actions.victims import Search, enough, held_victims, running
 from stowplan.batch.amounts import Amount
 from stowplan.batch.heap import Heap
@@ -36,6 +36,7 @@ class Preempt(Action):
         """Between the jobs of each queue, then within jobs."""
         turns = Turns(session)
         self._search = Search(session)
+        self._in_vain: set[Hashable] = set()
         self._givers = partial(self._search.givers, "preemptable")
         queues = dict.fromkeys(
             job.queue for job in session.jobs.values() if job.queue in session.queues
@@ -44,8 +45,10 @@ class Preempt(Action):
         if not session.compat.intra_job_in_queue_loop:
             heap = Heap(session.hooks.queue_less, (session.queues[name] for name in queues))
             order = [heap.pop().name for _ in queues]
+        hopeless = _without_lower(session, turns)
         for name in order:
-            self._between_jobs(session, turns, name)
+            if name not in hopeless:
+                self._between_jobs(session, turns, name)
             if session.compat.intra_job_in_queue_loop:
                 self._within_jobs(session, turns)
         if not session.compat.intra_job_in_queue_loop:
@@ -58,6 +61,11 @@ class Preempt(Action):
             statement = session.statement()
             assigned = False
             tasks = turns.tasks(job)
+            case = None
+            if not session.compat.tried_tasks_are_spent:
+                case = self._case(session, job, len(tasks))
+            if case is not None and case in self._in_vain:
+                continue
             while tasks:
                 if self._serve(session, statement, tasks.pop(), job, within=False):
                     assigned = True
@@ -66,13 +74,28 @@ class Preempt(Action):
                     break
             if not session.hooks.job_pipelined(job) or len(statement):
                 statement.rollback()
+                if case is not None:
+                    self._in_vain.add(case)
                 continue
             if assigned:
                 jobs.push(job)
 
+    def _case(self, session: Session, job: Job, n_tasks: int) -> Hashable:
+        """Equal for jobs that find the same victims as long as nothing moves; None: unknown."""
+        case = case_of(session, job, n_tasks)
+        if case is None:
+            return None
+        rank = (job.queue, job.priority, job.allocated.pairs(), session.working.nodes.state)
+        return (case, *rank, session.hooks.job_pipelined(job))
+
     def _within_jobs(self, session: Session, turns: Turns) -> None:
         for job in turns.waiting:
             tasks = turns.tasks(job)
+            if not session.compat.tried_tasks_are_spent:
+                if TaskStatus.RUNNING not in job.by_status:
+                    continue
+                # Those that found nobody to take from among other jobs have another try.
+                tasks = session.hooks.task_turns(job.of(TaskStatus.PENDING).values())
             while tasks:
                 statement = session.statement()
                 assigned = self._serve(session, statement, tasks.pop(), job, within=True)
@@ -156,6 +179,21 @@ def _serve_as_ever(
 def _is_rival(jobs: dict[str, Job], other: Task, task: Task, job: Job) -> bool:
     theirs = jobs.get(other.job)
     return theirs is not None and theirs.queue == job.queue and task.job != other.job
+
+
+def _without_lower(session: Session, turns: Turns) -> set[str]:
+    """The queues in which no job runs that is of lower priority than one that waits."""
+    compat = session.compat
+    if compat.ignores_priority or compat.tried_tasks_are_spent or compat.ignores_free_room:
+        return set()
+    lowest: dict[str, int] = {}
+    for job in session.jobs.values():
+        if TaskStatus.RUNNING in job.by_status:
+            lowest[job.queue] = min(lowest.get(job.queue, job.priority), job.priority)
+    highest: dict[str, int] = {}
+    for job in turns.waiting:
+        highest[job.queue] = max(highest.get(job.queue, job.priority), job.priority)
+    return {name for name, most in highest.items() if lowest.get(name, most) >= most}
 
 
 def _may_be_taken(session: Session, other: Task, task: Task, *, within: bool) -> bool:

@@ -5,10 +5,10 @@ Source: kube-batch v0.5, actions/reclaim.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from functools import partial
 
-from stowplan.batch.actions.turns import Turns
+from stowplan.batch.actions.turns import Turns, case_of
 from stowplan.batch.actions.victims import Search, enough, held_victims, running
 from stowplan.batch.amounts import Amount
 from stowplan.batch.heap import Heap
@@ -32,6 +32,7 @@ class Reclaim(Action):
         """Serve queues that are not overused, one task a turn."""
         turns = Turns(session)
         self._search = Search(session)
+        self._in_vain: set[Hashable] = set()
         queues: Heap[QueueInfo] = Heap(session.hooks.queue_less)
         for name in dict.fromkeys(job.queue for job in session.jobs.values()):
             if name in session.queues:
@@ -41,7 +42,7 @@ class Reclaim(Action):
             if session.hooks.overused(queue):
                 continue
             jobs = turns.jobs.get(queue.name)
-            if not jobs:
+            if not jobs or not self._may_find(session, queue.name):
                 continue
             job = jobs.pop()
             tasks = turns.tasks(job)
@@ -59,8 +60,17 @@ class Reclaim(Action):
                 # The next job of the queue may be smaller.
                 queues.push(queue)
 
+    def _may_find(self, session: Session, queue: str) -> bool:
+        """False when no other queue has anybody whom a policy might let go."""
+        if session.compat.reclaims_at_once:
+            return True
+        return any(job.queue != queue for job in self._search.givers("reclaimable"))
+
     def _serve(self, session: Session, job: Job, tasks: TaskTurns) -> bool:
         """One turn of a job: tasks until it could start, all or none; one more if it can."""
+        case = case_of(session, job, len(tasks))
+        if case is not None and (case, job.queue, session.working.nodes.state) in self._in_vain:
+            return False
         statement = session.statement()
         while tasks:
             task = tasks.pop()
@@ -73,6 +83,8 @@ class Reclaim(Action):
                 statement.commit()
                 return True
         statement.rollback()
+        if case is not None:
+            self._in_vain.add((case, job.queue, session.working.nodes.state))
         return False
 
     def _make_room(self, session: Session, statement: Statement, job: Job, task: Task) -> bool:

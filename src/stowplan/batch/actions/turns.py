@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from stowplan.batch.heap import Heap
 from stowplan.batch.jobs import Job, TaskStatus
 from stowplan.batch.session import Session
@@ -31,6 +33,19 @@ class Turns:
         """The pending tasks of a job that had no turn yet."""
         found = self._tasks.get(job.uid)
         if found is None:
-            pending = job.of(TaskStatus.PENDING).values()
-            found = self._tasks[job.uid] = self._hooks.task_turns(pending)
+            found = self._tasks[job.uid] = self._hooks.job_turns(job)
         return found
+
+
+def case_of(session: Session, job: Job, n_tasks: int) -> Hashable:
+    """Equal for jobs that a turn treats alike as long as nothing moves on nodes; None for those
+    whose pods differ, or mind more than the node that they are on. n_tasks: yet to be tried."""
+    kind = None
+    for task in job.of(TaskStatus.PENDING).values():
+        if kind is None:
+            spec, kind = task.pod.spec, session.choices.row_kind(task)
+        if kind is None or task.pod.spec is not spec:
+            return None
+    if kind is None:
+        return None
+    return (kind, task.ask.wants, n_tasks, job.ready_count, job.min_available, len(job.tasks))

@@ -7,6 +7,7 @@ NSDI 2011. Source: kube-batch v0.5, plugins/drf.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from stowplan.batch.amounts import Amount, share_of
 from stowplan.batch.jobs import Job, Task
@@ -27,6 +28,9 @@ class JobShare:
         self.share = share
         self.open_allocated = allocated.copy()
         self.open_share = share
+
+
+_NOTHING_KEPT: tuple[Any, JobShare | None] = None, None
 
 
 class Drf(Policy):
@@ -52,9 +56,14 @@ class Drf(Policy):
         """Count what every job has."""
         self.total = session.working.nodes.total()
         self._resources = tuple(self.total.names())
+        key = self.total.pairs()
         for job in session.jobs.values():
-            allocated = job.allocated.copy()
-            self.shares[job.uid] = JobShare(allocated, self.share(allocated))
+            whole, held = job.kept.get(self.name, _NOTHING_KEPT)
+            if whole != key or held is None:
+                allocated = job.allocated.copy()
+                held = JobShare(allocated, self.share(allocated))
+                job.kept[self.name] = key, held
+            self.shares[job.uid] = held
 
     def share(self, allocated: Amount) -> float:
         """The dominant share of an amount."""
@@ -66,12 +75,19 @@ class Drf(Policy):
         return (a > b) - (a < b)
 
     def victims(self, task: Task, candidates: Sequence[Task]) -> list[Task]:
-        """Those without which their job still has no smaller share than the task's job with it."""
+        """Those without which their job still has no smaller share than the task's job with it.
+
+        Where a pod takes the place of another of its own job nobody loses anything.
+        """
+        own_is_spared = self._session.compat.drf_spares_own_job
         mine = self.shares[task.job].allocated.copy().add(task.ask.running)
         my_share = self.share(mine)
         left: dict[str, Amount] = {}
         allowed = []
         for candidate in candidates:
+            if candidate.job == task.job and not own_is_spared:
+                allowed.append(candidate)
+                continue
             theirs = left.get(candidate.job)
             if theirs is None:
                 theirs = left[candidate.job] = self.shares[candidate.job].allocated.copy()

@@ -35,6 +35,8 @@ class Gang(Policy):
 
     def job_valid(self, job: Job) -> Invalid | None:
         """A job without enough pods cannot start however much room there is."""
+        if job.ready_count >= job.min_available:
+            return None
         valid = job.count(VALID)
         if valid >= job.min_available:
             return None

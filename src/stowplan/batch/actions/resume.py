@@ -1,0 +1,99 @@
+"""resume: before all else, jobs that an earlier session has begun with.
+
+Jobs of which a member could not be bound go first. Then those to which room was promised that was
+being freed: what is free by now they get, wherever it is, and what is not stays promised, so that
+nobody comes between a victim and the pod it went for. Who finds neither is free to look elsewhere.
+
+Sessions hold it by themselves; no configuration names it. The original forgets what it promised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+
+from stowplan.batch.heap import Heap
+from stowplan.batch.jobs import Job, Task, TaskStatus
+from stowplan.batch.policy import Action
+from stowplan.batch.rules import Unanswerable
+from stowplan.batch.session import Session
+from stowplan.batch.statement import Statement
+
+
+class Resume(Action):
+    """Go on with what was begun."""
+
+    name = "resume"
+
+    def run(self, session: Session) -> None:
+        """Serve the jobs in a hurry, then those with promises in their order."""
+        working = session.working
+        known = [session.jobs[uid] for uid in working.promised if uid in session.jobs]
+        holds = {job.uid: list(_held(session, job)) for job in known}
+        for uid in working.first:
+            if uid in session.jobs:
+                _let_go(session, holds.pop(uid, ()))
+                _serve(session, session.jobs[uid], {}, until_ready=True)
+        jobs: Heap[Job] = Heap(session.hooks.job_less, known)
+        while jobs:
+            job = jobs.pop()
+            _let_go(session, holds.pop(job.uid, ()))
+            _serve(session, job, working.promised[job.uid])
+
+
+def _held(session: Session, job: Job) -> Iterator[tuple[int, str]]:
+    """Hold what was promised to a job against those that are served before it: (row, task)."""
+    nodes = session.working.nodes
+    for uid, node in session.working.promised[job.uid].items():
+        row, task = nodes.row(node), job.of(TaskStatus.PENDING).get(uid)
+        if task is None or row < 0 or nodes.nodes[row] is None:
+            continue
+        stand_in = task.copy()
+        stand_in.status = TaskStatus.PIPELINED
+        if not nodes.add(row, stand_in):
+            yield row, task.key
+
+
+def _let_go(session: Session, holds: Iterable[tuple[int, str]]) -> None:
+    for row, key in holds:
+        session.working.nodes.remove(row, key)
+
+
+def _serve(
+    session: Session, job: Job, promised: Mapping[str, str], *, until_ready: bool = False
+) -> None:
+    """Place the tasks with promises, or all until the job is ready, if with them it can start."""
+    statement = session.statement()
+    pending = job.of(TaskStatus.PENDING).values()
+    turns = session.hooks.task_turns(t for t in pending if until_ready or t.uid in promised)
+    while turns and not (until_ready and session.hooks.job_ready(job)):
+        task = turns.pop()
+        _place(session, statement, task, session.working.nodes.row(promised.get(task.uid, "")))
+    if session.hooks.job_ready(job):
+        statement.commit()
+    elif not session.hooks.job_pipelined(job):
+        statement.rollback()
+    n_promised = len(job.of(TaskStatus.PIPELINED))
+    if n_promised:
+        job.complaint = f"{n_promised} pods wait for room that is being freed"
+
+
+def _place(session: Session, statement: Statement, task: Task, promised: int) -> None:
+    """Room that is free, best where it was promised (a row, -1 for none); else the promise, if it
+    can still be kept."""
+    nodes = session.working.nodes
+    row = np.array([promised], dtype=np.int64)
+    there = promised >= 0 and nodes.nodes[promised] is not None
+    suits = there and bool(session.hooks.passing(task, row)[0])
+    if suits and nodes.fits_idle(task, row)[0]:
+        statement.allocate(task, promised)
+        return
+    try:
+        best = session.choices.best(task)
+    except Unanswerable:
+        best = -1
+    if best >= 0:
+        statement.allocate(task, best)
+    elif suits and nodes.fits_future(task, row)[0]:
+        statement.pipeline(task, promised)

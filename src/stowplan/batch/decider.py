@@ -1,0 +1,549 @@
+"""BatchDecider: sessions as a machine holds them.
+
+It is shown the cluster as it changes and keeps it as an inventory, so that a session costs what
+has changed. What a session decides is done as far as the inventory goes, until the watch shows it
+or somebody says that it has failed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+
+import msgspec
+import numpy as np
+
+from stowplan.batch.amounts import Amount, SessionPanic
+from stowplan.batch.closing import PENDING, UNKNOWN, GroupWrite, PodNote, with_condition
+from stowplan.batch.inventory import Inventory
+from stowplan.batch.jobs import TERMINATED, Job, Task, TaskStatus
+from stowplan.batch.session import Session, SessionOptions
+from stowplan.batch.upkeep import RELEASE, Upkeep
+from stowplan.columns.audit import InvariantBroken
+from stowplan.framework import ConfigError, ContractError, CycleState, Framework
+from stowplan.framework.metrics import Metrics
+from stowplan.framework.sessions import (
+    GroupReport,
+    Place,
+    PodReport,
+    Retry,
+    SessionResult,
+    Victim,
+)
+from stowplan.framework.shared import Shared
+from stowplan.framework.snapshot import Snapshot
+from stowplan.framework.world import key_of
+from stowplan.objects.meta import Object
+from stowplan.objects.node import Node
+from stowplan.objects.pod import Pod
+from stowplan.objects.podgroup import UNSCHEDULABLE, PodGroup, PodGroupCondition, Queue
+from stowplan.objects.workload import PodDisruptionBudget, PriorityClass
+
+BIND_FAILED = "BindFailed"
+
+E2E_LATENCY = "volcano_e2e_scheduling_latency_milliseconds"
+ATTEMPTS = "volcano_schedule_attempts_total"
+PREEMPTIONS = "volcano_total_preemption_attempts"
+VICTIMS = "volcano_pod_preemption_victims"
+UNREADY_TASKS = "volcano_unschedule_task_count"
+UNREADY_JOBS = "volcano_unschedule_job_count"
+RETRIES = "volcano_job_retry_counts"
+
+
+class BatchPlan(msgspec.Struct, frozen=True):
+    """What a configuration comes to. See BatchConfiguration for what is not said here.
+
+    options: what every session is opened with.
+    """
+
+    scheduler_name: str
+    default_queue: str
+    period_s: float
+    uses_priority_classes: bool
+    options: SessionOptions
+    upkeep: Upkeep = Upkeep()
+
+
+Reread = Callable[[str, str], BatchPlan]
+"""What another text of the configuration comes to: (text, source); raises ConfigError."""
+
+
+class BatchDecider:
+    """Inventory, configuration and sessions of one scheduler name.
+
+    dice: break ties between nodes; None takes the first. reread: for `reload`. framework: whose
+    plugins take part between the choice of a node and the binding. session: the last one held.
+    on_run: called when its actions have run. on_closed: called when it is closed, and what it
+    promised is still in its jobs.
+    """
+
+    def __init__(
+        self,
+        plan: BatchPlan,
+        framework: Framework,
+        reread: Reread | None = None,
+        dice: np.random.Generator | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self.plan = plan
+        self.framework = framework
+        self.metrics = metrics or Metrics()
+        self.session: Session | None = None
+        self.on_run: Callable[[Session], None] = _nobody_asks
+        self.on_closed: Callable[[Session, SessionResult], None] = _nobody_minds
+        self._reread = reread
+        self._dice = dice
+        self._objects: dict[tuple[type, str], Object] = {}
+        self._failures: dict[str, int] = {}
+        self._states: dict[Hashable, CycleState] = {}
+        self._snapshot: Callable[[], Snapshot] = _unattached
+        self.inventory = self._empty()
+
+    @property
+    def scheduler_name(self) -> str:
+        """Whose pods it decides."""
+        return self.plan.scheduler_name
+
+    @property
+    def period_s(self) -> float:
+        """How long after a session has ended the next one opens, in seconds."""
+        return self.plan.period_s
+
+    def attach(self, shared: Shared, snapshot: Callable[[], Snapshot]) -> None:
+        """Take part in a machine: what its plugins share, and the cluster as it is now."""
+        if self.framework.shared is not shared:
+            raise ContractError("the plugins of sessions share nothing with those of profiles")
+        self._snapshot = snapshot
+
+    def snapshot(self) -> Snapshot:
+        """The cluster as it is now, for the rules of a session."""
+        return self._snapshot()
+
+    def _empty(self) -> Inventory:
+        plan = self.plan
+        return Inventory(plan.scheduler_name, plan.default_queue, plan.options.compat)
+
+    # What the watch shows.
+
+    def pod_seen(self, pod: Pod) -> None:
+        """A pod is there, or is as it is now; finished ones too."""
+        if not pod.status.phase:
+            phase = "Running" if pod.node_name else "Pending"
+            pod = msgspec.structs.replace(
+                pod, status=msgspec.structs.replace(pod.status, phase=phase)
+            )
+        if pod.node_name:
+            self._failures.pop(pod.uid, None)
+        self.inventory.pod_seen(pod)
+
+    def pod_gone(self, uid: str) -> None:
+        """A pod is not there any more."""
+        self._failures.pop(uid, None)
+        self.inventory.pod_gone(uid)
+
+    def node_seen(self, node: Node) -> None:
+        """A node is there, or is as it is now."""
+        self.inventory.node_seen(node)
+
+    def node_gone(self, name: str) -> None:
+        """A node is not there any more; its pods may be."""
+        self.inventory.node_gone(name)
+
+    def object_seen(self, value: Object) -> None:
+        """Something that is neither pod nor node is there, or is as it is now."""
+        self._show(self.inventory, value)
+        if isinstance(value, PodGroup | Queue | PriorityClass | PodDisruptionBudget):
+            self._objects[type(value), key_of(value)] = value
+
+    def _show(self, inventory: Inventory, value: Object) -> None:
+        match value:
+            case PodGroup():
+                inventory.group_seen(value)
+            case Queue():
+                inventory.queue_seen(value)
+            case PriorityClass() if self.plan.uses_priority_classes:
+                inventory.class_seen(value)
+            case PodDisruptionBudget():
+                inventory.budget_seen(value)
+
+    def object_gone(self, value: Object) -> None:
+        """It is not there any more."""
+        inventory = self.inventory
+        self._objects.pop((type(value), key_of(value)), None)
+        match value:
+            case PodGroup():
+                inventory.group_gone(value.key)
+            case Queue():
+                inventory.queue_gone(value.name)
+            case PriorityClass() if self.plan.uses_priority_classes:
+                inventory.class_gone(value)
+            case PodDisruptionBudget():
+                inventory.budget_gone(value)
+
+    # Sessions.
+
+    def hold(self, name: str, nominated: Sequence[Place]) -> SessionResult:
+        """Hold a session. name: of this session, never used twice. nominated: pods of others that
+        wait for room on nodes.
+
+        Raises SessionPanic where kube-batch, with its defects, would have ended.
+        """
+        inventory = self.inventory
+        inventory.bound.clear()
+        inventory.evicted.clear()
+        inventory.sweep()
+        inventory.host((place.pod, place.node) for place in nominated)
+        opened = inventory.open()
+        session: Session | None = None
+        began = self.metrics.stopwatch()
+        try:
+            session = Session(
+                opened, self.plan.options, inventory, name, dice=self._dice, metrics=self.metrics
+            )
+            self.session = session
+            session.run()
+            self.on_run(session)
+            writes, notes = session.close()
+        except SessionPanic:
+            raise
+        except Exception as fault:
+            place = place_outside(fault)
+            if not place:
+                raise
+            # A policy or an action of somebody's own: what it left half done is forgotten.
+            if session is not None:
+                session.working.rules.close()
+            self._start_over()
+            return SessionResult(fault=f"{place} raised {type(fault).__name__}: {fault}")
+        result = self._result(session, writes, notes)
+        measured(self.metrics, session, (self.metrics.stopwatch() - began) * 1e3)
+        self.on_closed(session, result)
+        inventory.settle()
+        self._remember(result)
+        return result
+
+    def _result(
+        self, session: Session, writes: Iterable[GroupWrite], notes: Iterable[PodNote]
+    ) -> SessionResult:
+        inventory = self.inventory
+        pods = inventory.pod
+        promises = (
+            []
+            if inventory.compat.forgets_promises
+            else [
+                Place(task.pod, task.node)
+                for job in session.jobs.values()
+                for task in job.of(TaskStatus.PIPELINED).values()
+            ]
+        )
+        self._states.clear()
+        return SessionResult(
+            tuple(self._places(session)),
+            tuple(
+                self._victim(session, task, why)
+                for task, why in inventory.evicted
+                if pods(task.uid) is not None
+            ),
+            promises,
+            (*self._evicted_from(), *(_reported(write) for write in writes)),
+            tuple(
+                PodReport(pod, note.message)
+                for note in notes
+                if (pod := pods(note.uid)) is not None
+            ),
+        )
+
+    def _places(self, session: Session) -> Iterator[Place]:
+        """Who is bound. Where a job had too few before, its pods depend on each other."""
+        news = [task for task in self.inventory.bound if self._is_new(task)]
+        counts = Counter(task.job for task in news)
+        for task in news:
+            job = session.jobs.get(task.job)
+            needs = job is not None and job.ready_count - counts[task.job] < job.min_available
+            yield Place(task.pod, task.node, task.job if needs else "")
+
+    def _is_new(self, task: Task) -> bool:
+        """With kube-batch's defects pods are bound again, and after they have gone."""
+        pod = self.inventory.pod(task.uid)
+        return pod is not None and not pod.node_name
+
+    def _victim(self, session: Session, task: Task, why: str) -> Victim:
+        preemptor = session.working.preemptors.get(task.uid)
+        if preemptor is None:
+            return Victim(task.pod, why)
+        return Victim(task.pod, why, preemptor.pod, told(session.jobs.get(preemptor.job)))
+
+    def _evicted_from(self) -> Iterator[GroupReport]:
+        """The groups that lose members hear of each."""
+        inventory = self.inventory
+        for task, why in inventory.evicted:
+            job = inventory.jobs.get(task.job)
+            group = job.group if job is not None else None
+            if group is not None and not group.is_solo:
+                yield GroupReport(
+                    group.uid,
+                    group.namespace,
+                    group.name,
+                    group.api_version,
+                    notes=(("Normal", "Evict", why),),
+                )
+
+    def _remember(self, result: SessionResult) -> None:
+        """Count what was decided as done, until the watch or an outcome says otherwise."""
+        inventory = self.inventory
+        inventory.first.clear()
+        inventory.promised = {place.pod.uid: place.node for place in result.promises}
+        for place in result.binds:
+            inventory.binding(place.pod.uid, place.node)
+        for victim in result.victims:
+            inventory.going(victim.pod.uid)
+
+    def state_for(self, place: Place) -> CycleState | str:
+        """What plugins have found out about a pod on the node that was chosen for it; the reason
+        where the node does not suit it after all.
+
+        Pods of a kind that go straight to Bind share what was found.
+        """
+        pod = place.pod
+        kind = (id(pod.spec), pod.namespace, frozenset(pod.labels.items()))
+        kept = self._states.get(kind)
+        if kept is not None:
+            return kept
+        snapshot, state = self.snapshot(), CycleState()
+        found = self.framework.run_pre_filter(pod, snapshot, state)
+        if not found.status.is_success:
+            return found.status.message
+        if self.framework.goes_straight(state):
+            self._states[kind] = state
+            return state
+        row = snapshot.nodes.row(place.node)
+        rows = np.array([row], dtype=np.int64)
+        verdicts = self.framework.run_filters(pod, snapshot, state, rows)
+        said = verdicts.at(0)
+        return state if said.is_success else said.message
+
+    # What became of it.
+
+    def assumed(self, pod: Pod, node: str) -> None:
+        """A pod, of its own or of others, takes its room on a node before the watch shows it."""
+        self.inventory.assume(pod, node)
+
+    def forgotten(self, uid: str) -> None:
+        """It does not any more."""
+        self.inventory.not_bound(uid)
+
+    def bind_failed(self, pod: Pod, reason: str, *, counts: bool) -> Retry:
+        """A pod has not been bound: it waits again. counts: False where nobody refused it."""
+        inventory, uid = self.inventory, pod.uid
+        job = inventory.job_of(uid)
+        inventory.not_bound(uid)
+        if not counts or job is None:
+            return Retry()
+        failures = self._failures[uid] = self._failures.get(uid, 0) + 1
+        upkeep = self.plan.upkeep
+        reports = tuple(self._complaint(job, pod, reason))
+        if failures < upkeep.failures_max:
+            inventory.first[job.uid] = None
+            return Retry(reports)
+        inventory.first.pop(job.uid, None)
+        held = [*job.of(TaskStatus.RUNNING).values(), *job.of(TaskStatus.BOUND).values()]
+        if upkeep.then != RELEASE or len(held) + len(job.of(TaskStatus.SUCCEEDED)) >= (
+            job.min_available
+        ):
+            return Retry(reports)
+        self._failures.pop(uid)
+        victims = tuple(Victim(task.pod, "release") for task in held)
+        for victim in victims:
+            inventory.going(victim.pod.uid)
+            inventory.refresh(victim.pod.uid)
+        return Retry(reports, victims)
+
+    def failures(self, uid: str) -> int:
+        """How often a pod could not be bound, in a row."""
+        return self._failures.get(uid, 0)
+
+    def _complaint(self, job: Job, pod: Pod, reason: str) -> Iterator[GroupReport]:
+        """The condition of the group of which a member could not be bound."""
+        group = job.group
+        if group is None or group.is_solo:
+            return
+        name = self.session.uid if self.session is not None else ""
+        message = f"{pod.key} could not be bound: {reason}"
+        said = PodGroupCondition(UNSCHEDULABLE, "True", name, None, BIND_FAILED, message)
+        group.status = with_condition(group.status, said)
+        if not job.is_ready:
+            phase = UNKNOWN if job.of(TaskStatus.RUNNING) else PENDING
+            group.status = msgspec.structs.replace(group.status, phase=phase)
+        note = ("Warning", UNSCHEDULABLE, message)
+        yield GroupReport(
+            group.uid, group.namespace, group.name, group.api_version, group.status, (note,)
+        )
+
+    def unwritten(self, namespace: str, name: str) -> None:
+        """The status of a group could not be written: it is as the watch has shown it."""
+        seen = self._objects.get((PodGroup, f"{namespace}/{name}"))
+        if isinstance(seen, PodGroup):
+            self.inventory.group_seen(seen)
+
+    def staying(self, uid: str) -> None:
+        """A pod that was to be evicted is there still, and is not leaving."""
+        self.inventory.staying(uid)
+
+    def reload(self, text: str, source: str) -> str:
+        """Go by another configuration from now on; "", or why it is refused."""
+        if self._reread is None:
+            return f"{source}: nothing can be read here; wanted a decider of configurations"
+        try:
+            plan = self._reread(text, source)
+        except (ConfigError, ContractError) as refused:
+            return str(refused)
+        if plan.scheduler_name != self.plan.scheduler_name:
+            got, wanted = plan.scheduler_name, self.plan.scheduler_name
+            return f"{source}: batch.schedulerName: got {got!r}, wanted {wanted!r} until a restart"
+        had = self.plan
+        self.plan = plan
+        if (had.default_queue, had.uses_priority_classes) != (
+            plan.default_queue,
+            plan.uses_priority_classes,
+        ):
+            self._start_over()
+        return ""
+
+    # Looking, and starting over.
+
+    @property
+    def n_waiting(self) -> int:
+        """How many of its pods wait for a node."""
+        return sum(len(job.of(TaskStatus.PENDING)) for job in self.inventory.jobs.values())
+
+    def waiting(self) -> Iterator[str]:
+        """The uids of its pods that wait for a node."""
+        for job in self.inventory.jobs.values():
+            yield from job.of(TaskStatus.PENDING)
+
+    def known(self) -> Iterator[str]:
+        """The uids of all pods that it has been shown."""
+        return (pod.uid for pod in self.inventory.pods)
+
+    def _rebuilt(self) -> Inventory:
+        """An inventory made anew from all that is there."""
+        fresh, had = self._empty(), self.inventory
+        for node in had.nodes.nodes:
+            if node is not None:
+                fresh.node_seen(node)
+        for value in self._objects.values():
+            if not isinstance(value, PodDisruptionBudget):
+                self._show(fresh, value)
+        fresh.take_over(had)
+        for pod in had.pods:
+            fresh.pod_seen(pod)
+        for value in self._objects.values():
+            if isinstance(value, PodDisruptionBudget):
+                self._show(fresh, value)
+        return fresh
+
+    def _start_over(self) -> None:
+        self.inventory = self._rebuilt()
+
+    def validate(self) -> None:
+        """Compare what is kept by delta with a rebuild; raises InvariantBroken."""
+        if any(self.plan.options.compat.on()):
+            return
+        ours, fresh = summary(self.inventory), summary(self._rebuilt())
+        if ours != fresh:
+            wrong = [key for key in ours.keys() | fresh.keys() if ours.get(key) != fresh.get(key)]
+            texts = [f"{key}: {ours.get(key)}, rebuilt {fresh.get(key)}" for key in wrong[:3]]
+            raise InvariantBroken(f"sessions: {'; '.join(texts)}")
+
+
+def measured(metrics: Metrics, session: Session, took_ms: float) -> None:
+    """Count what a session came to, by the names of the original."""
+    metrics.observe(E2E_LATENCY, took_ms)
+    metrics.count(ATTEMPTS, (("result", "scheduled"),), len(session.working.bound))
+    preempted = [task for task, why in session.working.evicted if why == "preempt"]
+    takers = {
+        session.working.preemptors[t.uid].uid
+        for t in preempted
+        if t.uid in (session.working.preemptors)
+    }
+    metrics.count(PREEMPTIONS, by=len(takers))
+    metrics.level(VICTIMS, len(preempted))
+    unready = [job for job in session.jobs.values() if not job.is_ready and not job.is_solo]
+    named = [(("job_id", job.group.name),) for job in unready if job.group is not None]
+    metrics.level(UNREADY_JOBS, len(unready))
+    metrics.keep(UNREADY_TASKS, named)
+    metrics.keep(RETRIES, named)
+    for job, labels in zip(unready, named, strict=True):
+        metrics.level(UNREADY_TASKS, job.min_available - job.ready_count, labels)
+        metrics.count(RETRIES, labels)
+
+
+def _nobody_asks(session: Session) -> None:
+    """Nobody looks at sessions."""
+
+
+def _nobody_minds(session: Session, result: SessionResult) -> None:
+    """Nor at what they decide."""
+
+
+def _unattached() -> Snapshot:
+    raise ContractError("a session was held before `attach`")
+
+
+def place_outside(fault: Exception) -> str:
+    """Where in somebody's own policy or action something went wrong, "" where it did not."""
+    step, place = fault.__traceback__, ""
+    while step is not None:
+        code = step.tb_frame.f_code
+        module = str(step.tb_frame.f_globals.get("__name__", ""))
+        if module.partition(".")[0] not in ("stowplan", "numpy"):
+            place = f"{code.co_filename}:{step.tb_lineno}: {code.co_name}()"
+        step = step.tb_next
+    return place
+
+
+def _reported(write: GroupWrite) -> GroupReport:
+    group = write.group
+    return GroupReport(
+        group.uid, group.namespace, group.name, group.api_version, write.status, write.notes
+    )
+
+
+def told(job: Job | None) -> str:
+    """A job in words."""
+    if job is None or job.group is None or job.group.is_solo:
+        return ""
+    return job.group.key
+
+
+def summary(inventory: Inventory) -> dict[str, object]:
+    """What an inventory has counted, by what it is about."""
+    nodes = inventory.nodes
+    found: dict[str, object] = {}
+    for job in inventory.jobs.values():
+        if job.is_solo and job.count(TERMINATED) == len(job.tasks):
+            # One that has ended may have been forgotten.
+            continue
+        for task in job.tasks.values():
+            found[f"pod {task.uid}"] = (job.uid, task.status, task.node)
+        if job.tasks:
+            held = (job.min_available, job.queue, _rounded(job.allocated), _rounded(job.wanted))
+            found[f"job {job.uid}"] = held
+    for row, name in enumerate(nodes.names):
+        columns = (nodes.idle, nodes.used, nodes.releasing)
+        found[f"node {name}"] = (
+            tuple(_rounded(column.amount(row)) for column in columns),
+            sorted((key, _standing(held.status)) for key, held in nodes.held[row].items()),
+            int(nodes.pod_count[row]),
+        )
+    return found
+
+
+def _standing(status: TaskStatus) -> str:
+    """How a task counts on its node."""
+    special = status in (TaskStatus.RELEASING, TaskStatus.PIPELINED)
+    return status.title if special else ""
+
+
+def _rounded(amount: Amount) -> tuple[tuple[str, float], ...]:
+    return tuple((name, round(value, 3)) for name, value in amount.pairs() if round(value, 3))
