@@ -6,7 +6,7 @@ PYTHON ?=
 PYTEST := $(BIN)/python -m pytest -q -n auto --maxprocesses 8 --dist loadgroup
 
 .DELETE_ON_ERROR:
-.PHONY: help check test soak bench bench-plots demo dist golden lock clean lint format types floors quick whole
+.PHONY: help check test soak bench bench-live bench-plots demo dist golden lock clean lint format types floors quick whole
 
 help:
 	@echo 'Targets:'
@@ -26,11 +26,14 @@ golden: .venv/.stamp ## write the answers of tests/scenarios anew: the diff is t
 bench: .venv/.stamp ## pods/s by shape; no figure is asserted (SHAPES='basic anti')
 	$(BIN)/stowplan bench --stages $(SHAPES) $(BENCH)
 
+bench-live: .venv/.stamp ## requests/s, watch events/s and memory of the API server (PARTS='writes memory')
+	$(BIN)/python bench/live.py $(PARTS)
+
 bench-plots: .venv/.stamp ## measure growth and stages, and draw them into docs/plots
 	$(BIN)/python bench/plots.py
 
-demo: .venv/.stamp ## place 5,000 generated pods on 1,000 nodes
-	$(BIN)/stowplan simulate
+demo: .venv/.stamp ## half a minute of a small cluster: gangs, queues, preemption, a node that dies
+	$(BIN)/stowplan demo
 
 dist: .venv/.stamp ## build wheel and sdist into dist/
 	$(BIN)/python -m build --no-isolation

@@ -53,6 +53,17 @@ def test_config_check_prints_what_is_read_again(here: Path) -> None:
     assert fallen_back.startswith("actions: allocate, backfill\n")
 
 
+def test_simulate_replays_sessions_in_virtual_time(here: Path) -> None:
+    out = told("simulate", *WORLD, "--replay", "--out", "out")
+    assert "2 of 2 pods placed on 1 nodes" in out
+    summary = json.loads((here / "out" / "summary.json").read_text())
+    assert summary["sessions"] >= 3
+    again = told("simulate", *WORLD, "--replay", "--out", "again")
+    assert "2 of 2 pods placed" in again
+    for name in ("placements.jsonl", "series.csv"):
+        assert (here / "out" / name).read_bytes() == (here / "again" / name).read_bytes()
+
+
 def test_simulate_reclaims_for_the_gang(here: Path) -> None:
     out = told("simulate", *WORLD, "--out", "out")
     assert "2 of 2 pods placed on 1 nodes, 2 of 2 jobs ready" in out
@@ -194,7 +205,7 @@ def test_a_name_that_is_taken_is_refused(here: Path) -> None:
 
 
 def test_the_page_s_commands_run(here: Path) -> None:
-    assert len(COMMANDS) == 5
+    assert len(COMMANDS) == 6
     for command in COMMANDS:
         ran = run(*command)
         assert ran.code == (1 if command[0] == "explain" else 0), (command, ran)

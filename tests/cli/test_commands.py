@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
+import os
+import pty
 import re
 import subprocess
 import sys
@@ -157,6 +160,7 @@ def test_simulate_without_a_replay_is_a_fill_and_says_so(timed: str) -> None:
         (["--no-departures"], 1),
         (["--churn", "100d/1s"], 2),
         (["--bind-latency", "2s", "--until", "99"], 1),
+        (["--bind-latency", "0"], 2),
     ],
 )
 def test_whatever_concerns_time_means_a_replay(
@@ -197,7 +201,11 @@ def test_simulate_takes_a_cluster_of_another_size(cluster: str) -> None:
         (["--until", "soon"], ("--until", "got 'soon'", "90s, 15m, 12h, 30d")),
         (["--churn", "30d"], ("--churn", "got '30d'", "UP/DOWN")),
         (["--churn", "0/1h"], ("--churn", "got '0/1h'")),
-        (["--speedup", "0"], ("--speedup", "0")),
+        (["--speedup", "0"], ("--speedup", "got 0, wanted a number above 0")),
+        (["--speedup", "nan"], ("--speedup", "got nan")),
+        (["--until", "0"], ("--until", "got '0', wanted more than 0 seconds")),
+        (["--sample-every", "0s"], ("--sample-every", "got '0s'")),
+        (["--extender", "none.py"], ("none.py: cannot be read",)),
         (["--seed", "1", "--seed", "2", "--seeds", "2"], ("--seeds counts from one --seed",)),
     ],
 )
@@ -205,6 +213,59 @@ def test_simulate_refuses_what_it_cannot_use(arguments: list[str], parts: tuple[
     ran = run("simulate", *arguments)
     assert (ran.code, ran.out) == (2, "")
     assert all(part in ran.err for part in parts), ran.err
+
+
+def test_a_replay_shows_where_it_is_to_a_terminal_only(timed: str) -> None:
+    leader, follower = pty.openpty()
+    code = "from stowplan.cli.main import main; main()"
+    command = [sys.executable, "-c", code, "simulate", "--cluster", timed, "--replay"]
+    env = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=follower, env=env) as running:
+        os.close(follower)
+        shown = b""
+        # A terminal whose other end is closed is an error to read from.
+        with contextlib.suppress(OSError):
+            while more := os.read(leader, 4096):
+                shown += more
+        os.close(leader)
+        assert running.stdout is not None
+        printed = running.stdout.read()
+    assert running.returncode == 0
+    assert re.search(rb"replaying, \d\d:\d\d:\d\d, \d waiting", shown), shown
+    assert b"WAIT" in printed
+    assert b"replaying" not in printed
+
+
+def test_simulate_asks_extenders(timed: str, tmp_path: Path) -> None:
+    config, mind = tmp_path / "config.yaml", tmp_path / "mind.py"
+    config.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        "extenders: [{urlPrefix: 'http://fit', filterVerb: filter, nodeCacheCapable: true}]\n"
+    )
+    mind.write_text("class Never:\n    def filter(self):\n        return 'not today'\n")
+    base = ("simulate", "--cluster", timed, "--config", str(config))
+    ran = run(*base)
+    assert "1 of 2 pods placed" in ran.out
+    assert re.search(r"http://fit +agreement +\d filter +0", ran.out), ran.out
+    assert "nobody answers in place of http://fit" in ran.out
+    ran = run(*base, "--extender", str(mind))
+    assert "0 of 2 pods placed" in ran.out
+    assert re.search(r"2 +not today", ran.out), ran.out
+    assert re.search(r"http://fit +Never +2 filter +0", ran.out), ran.out
+
+
+def test_the_page_about_extenders_does_what_it_says(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "extenders.md").read_text()
+    config, mind = tmp_path / "scheduler.yaml", tmp_path / "cards.py"
+    config.write_text(page.partition("```yaml\n")[2].partition("```")[0])
+    mind.write_text(page.partition("```python\n")[2].partition("```")[0])
+    assert run("config", "check", str(config)).code == 0
+    ran = run(
+        *("simulate", "--node-count", "3", "--pod-count", "9", "--config", str(config)),
+        *("--extender", str(mind), "--replay"),
+    )
+    assert (ran.code, ran.err) == (0, "")
+    assert "Cards" in ran.out
 
 
 def test_a_simulation_that_fails_leaves_nothing_behind(timed: str, tmp_path: Path) -> None:

@@ -73,6 +73,12 @@ def test_no_pod_is_lost_while_extenders_fail(seed: int, n_steps: int) -> None:
     nothing_is_lost(seed, n_steps)
 
 
+@pytest.mark.parametrize(("seed", "n_steps"), [(2471, 53), (2939, 118)])
+def test_voyages_that_once_found_something(seed: int, n_steps: int) -> None:
+    """A write whose answer was lost has bound the claim elsewhere by the time of the next."""
+    nothing_is_lost(seed, n_steps)
+
+
 def test_voyages_do_wait_for_extenders() -> None:
     voyages = [voyage_of(seed) for seed in range(6)]
     for voyage in voyages:

@@ -17,8 +17,9 @@ from stowplan.cli import options
 from stowplan.cli.screen import screen
 from stowplan.sim.bench_compare import compared, earlier
 from stowplan.sim.bench_floors import MEASURED, PUBLISHED
-from stowplan.sim.bench_measure import ENGINES, Result, facts, measure
-from stowplan.sim.bench_shapes import NAMES, SHAPES, START, known
+from stowplan.sim.bench_measure import ENGINES, Result, facts, measure, peak_mb
+from stowplan.sim.bench_sessions import CROWDED_NODES, session_seconds
+from stowplan.sim.bench_shapes import NAMES, SESSIONS, SHAPES, START, known
 from stowplan.sim.bench_start import start_seconds
 from stowplan.sim.bench_workload import TEMPLATES, Sizes
 
@@ -142,6 +143,10 @@ def _here(name: str, settings: Settings) -> Result:
         except subprocess.CalledProcessError as problem:
             raise MeasuringFailed(_why(problem.returncode, problem.stderr)) from None
         return Result(START, n_nodes, 1, done=1, seconds=seconds)
+    if name == SESSIONS:
+        n_nodes = nodes or CROWDED_NODES
+        seconds = session_seconds(n_nodes, repeat)
+        return Result(SESSIONS, n_nodes, 1, done=1, memory_mb=peak_mb(), seconds=seconds)
     shape = SHAPES[name]
     sizes = Sizes(nodes or shape.nodes, pods or shape.pods, existing, templates)
     return measure(shape, sizes, repeat, stages=stages, engine=engine)
@@ -175,6 +180,8 @@ def _why(code: int, text: str) -> str:
 def _line(result: Result) -> str:
     if isinstance(result.seconds, dict):
         told = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in result.seconds.items())
+        if result.memory_mb is not None:
+            told += f", {result.memory_mb:,.0f} MiB"
         return f"{result.shape}: {told}"
     rate = result.pods_per_s or 0.0
     text = f"{result.shape}: {rate:,.0f} {result.unit}/s"
@@ -189,6 +196,8 @@ def _print_shapes(paper: Console) -> None:
         pods = f"{shape.pods:,}" + ("" if shape.unit == "pods" else f" {shape.unit}")
         table.add_row(shape.name, f"{shape.nodes:,}", pods, Text(shape.what))
     table.add_row(START, f"{START_NODES:,}", "1", "from process start to the first decision")
+    text = "sessions on a crowded cluster, and for gangs on an empty one"
+    table.add_row(SESSIONS, f"{CROWDED_NODES:,}", f"{35 * CROWDED_NODES:,}", text)
     paper.print(table)
 
 

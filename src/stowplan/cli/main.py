@@ -14,9 +14,14 @@ import click
 from stowplan._version import __version__
 
 COMMANDS: dict[str, tuple[str, str]] = {
+    "run": ("stowplan.cli.run", "Schedule a live cluster."),
+    "status": ("stowplan.cli.status", "Say how a running scheduler is doing."),
+    "extender": ("stowplan.cli.extender", "Advise a kube-scheduler that cannot be replaced."),
     "simulate": ("stowplan.cli.simulate", "Place a cluster's pending pods and say what happened."),
     "evaluate": ("stowplan.cli.evaluate", "Answer scheduling questions in bulk, a line each."),
     "explain": ("stowplan.cli.explain", "Say why a pod is where it is, or nowhere."),
+    "demo": ("stowplan.cli.demo", "Watch it at work on a small cluster: half a minute."),
+    "up": ("stowplan.cli.up", "Run a cluster that kubectl and schedulers can talk to."),
     "queues": ("stowplan.cli.queues", "Print what each queue deserves, has and borrows."),
     "config": ("stowplan.cli.config", "Check a configuration file."),
     "bench": ("stowplan.cli.bench", "Measure how fast it is, beside kube-scheduler."),

@@ -1,0 +1,89 @@
+"""`stowplan run`: schedule a live cluster."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from stowplan.cli import live_options, options
+from stowplan.driver import logs
+from stowplan.driver.client_credentials import CredentialError
+from stowplan.driver.connecting import connection_to
+from stowplan.driver.live import LiveOptions
+from stowplan.driver.process import Orders, Taken, end_hard_after, run
+from stowplan.driver.scheduling import NAME, FileError, read_files, terms_of
+from stowplan.driver.serving import AddressError, address_of
+from stowplan.objects.pod import DEFAULT_SCHEDULER
+
+FLUSH_S = 30.0
+
+
+@click.command(name="run")
+@options.config
+@options.plugin
+@options.compat
+@live_options.kubeconfig
+@live_options.context
+@click.option("--dry-run", is_flag=True, help="Decide, write nothing, and say what would differ.")
+@click.option(
+    "--take-over",
+    is_flag=True,
+    help="Schedule even where another scheduler renews the lease of the same schedulerName.",
+)
+@live_options.no_leader_elect
+@live_options.lease_namespace
+@live_options.qps
+@live_options.burst
+@click.option("--seed", type=click.IntRange(min=0), help="Draw among equal nodes, from here on.")
+@live_options.listen
+@live_options.tls_cert
+@live_options.tls_key
+@live_options.log_format
+@live_options.log_level
+def command(
+    config_files: tuple[str, ...],
+    plugin_files: tuple[str, ...],
+    compat: str | None,
+    kubeconfig: str | None,
+    context: str,
+    dry_run: bool,
+    take_over: bool,
+    no_leader_elect: bool,
+    lease_namespace: str,
+    qps: float | None,
+    burst: int | None,
+    seed: int | None,
+    **shown: str,
+) -> None:
+    """Schedule the pods of a live cluster.
+
+    Without --config those whose schedulerName is `stowplan`, by kube-scheduler's default rules; a
+    dry run looks at those of `default-scheduler`.
+    Several may run: one leads, the others stand by. Exit code 1 when the lease is lost or another
+    scheduler has the same name, 0 after SIGTERM.
+    """
+    try:
+        logs.set_up(shown["log_format"], shown["log_level"])
+        address = address_of(shown["listen"], shown["tls_cert_file"], shown["tls_private_key_file"])
+        name = DEFAULT_SCHEDULER if dry_run else NAME
+        deciders, written = read_files(config_files, plugin_files, compat or "", name)
+        client = deciders.configuration.client_connection
+        chosen = LiveOptions(
+            connection_to(kubeconfig or client.kubeconfig, context),
+            None if no_leader_elect else terms_of(deciders, written, lease_namespace),
+            written.qps if qps is None else qps,
+            written.burst if burst is None else burst,
+            dry_run,
+            seed,
+        )
+        code = run(deciders, chosen, Orders(address, take_over))
+    except (CredentialError, FileError, AddressError, logs.LogError) as problem:
+        click.echo(f"stowplan: {problem}", err=True)
+        sys.exit(2)
+    except Taken as problem:
+        click.echo(f"stowplan: {problem}", err=True)
+        sys.exit(1)
+    # Nothing may keep a process alive that does not lead any more.
+    end_hard_after(FLUSH_S, code)
+    sys.exit(code)

@@ -1,0 +1,232 @@
+"""ApiClient: sends requests to an API server and reads its answers. Nothing is raised for what
+goes wrong out there: an answer without a status says it.
+
+Before a write leaves the program it is asked whether it still may, at the last moment that there
+is: when a connection is at hand, and again when the bytes are handed over. So a process that was
+stopped in between and goes on after somebody else leads writes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from functools import cache
+from typing import Any
+
+import aiohttp
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.client_reqrep import ClientRequest
+from aiohttp.connector import Connection as Wire
+from multidict import CIMultiDict
+from yarl import URL
+
+from stowplan._version import __version__
+from stowplan.client.answers import Answer, retry_after_of
+from stowplan.client.kubeconfig import Connection
+from stowplan.client.requests import Request
+from stowplan.driver.client_credentials import CredentialError, Credentials, proxy_of
+
+AGENT = f"stowplan/{__version__}"
+CONNECTIONS_MAX = 256
+CONNECT_S = 10.0
+CHUNK = 1 << 16
+NO_LEASE = "the lease is over"
+
+Guard = Callable[[], bool]
+
+
+class LeaseOver(Exception):
+    """A write was held back, as somebody else may lead by now."""
+
+
+class _Guarded(ClientRequest):
+    """A request that asks before it leaves."""
+
+    guard: Guard = staticmethod(lambda: True)
+
+    async def send(self, conn: Wire) -> Any:
+        if self.method != "GET" and not self.guard():
+            raise LeaseOver(NO_LEASE)
+        return await super().send(conn)
+
+    async def write_bytes(
+        self, writer: AbstractStreamWriter, conn: Wire, content_length: int | None = None
+    ) -> None:
+        if self.method != "GET" and not self.guard():
+            # Headers wait for the body, so nothing has been sent.
+            if conn.protocol is not None:
+                conn.protocol.set_exception(LeaseOver(NO_LEASE))
+                conn.protocol.close()
+            return
+        await super().write_bytes(writer, conn, content_length)
+
+
+def _guarded(guard: Guard) -> type[ClientRequest]:
+    return type("GuardedRequest", (_Guarded,), {"guard": staticmethod(guard)})
+
+
+class ApiClient:
+    """One client of one server, used by one event loop. n_sent, by method and status: requests."""
+
+    def __init__(self, connection: Connection, guard: Guard = lambda: True) -> None:
+        """guard: says whether writing is allowed, asked directly before each write is sent."""
+        self.connection = connection
+        self.credentials = Credentials(connection)
+        self.n_sent: dict[tuple[str, int], int] = {}
+        self._guard = guard
+        self._session: aiohttp.ClientSession | None = None
+        self._proxy = proxy_of(connection)
+        self._opening = asyncio.Lock()
+
+    async def __aenter__(self) -> ApiClient:
+        await self._opened()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _opened(self) -> aiohttp.ClientSession:
+        async with self._opening:
+            return self._session or await self._open()
+
+    async def _open(self) -> aiohttp.ClientSession:
+        trust = await self.credentials.trust()
+        connector = aiohttp.TCPConnector(
+            limit=CONNECTIONS_MAX,
+            ssl=True if trust is None else trust,
+            socket_factory=_lively_socket,
+            keepalive_timeout=30,
+        )
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            request_class=_guarded(self._guard),
+            headers={"User-Agent": AGENT, "Accept": "application/json"},
+            auto_decompress=True,
+            read_bufsize=CHUNK,
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+        return self._session
+
+    async def close(self) -> None:
+        """Give the connections back."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def send(self, request: Request) -> Answer:
+        """The answer to a request; one without a status says why there is none."""
+        answer = await self._send(request)
+        if answer.status == 401 and self.credentials.is_changing:
+            self.credentials.forget()
+            await self._renew_trust()
+            answer = await self._send(request)
+        key = (request.method, answer.status)
+        self.n_sent[key] = self.n_sent.get(key, 0) + 1
+        return answer
+
+    async def _renew_trust(self) -> None:
+        """A program may give a new certificate, too; connections have the old one."""
+        if self.connection.run is not None:
+            old = self._session
+            with contextlib.suppress(CredentialError):
+                await self._open()
+                if old is not None:
+                    await old.close()
+
+    async def _send(self, request: Request) -> Answer:
+        try:
+            async with await self._asked(request) as response:
+                try:
+                    body = await response.read()
+                except (aiohttp.ClientError, TimeoutError, OSError) as problem:
+                    return _cut_off(request, response.status, problem)
+                return Answer(
+                    response.status,
+                    body,
+                    retry_after_of(response.headers.get("Retry-After")),
+                    response.content_type,
+                )
+        except LeaseOver as held:
+            return Answer(0, fault=str(held))
+        except (aiohttp.ClientError, TimeoutError, OSError, CredentialError) as problem:
+            return Answer(0, fault=_said(problem))
+
+    async def _asked(self, request: Request) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        session = self._session or await self._opened()
+        headers: CIMultiDict[str] = CIMultiDict(await self.credentials.headers())
+        if request.content_type:
+            headers["Content-Type"] = request.content_type
+        return session.request(
+            request.method,
+            URL(self.connection.server + request.target, encoded=True),
+            data=request.body or None,
+            headers=headers,
+            timeout=_timeout(request.timeout_s),
+            proxy=self._proxy,
+            allow_redirects=False,
+            server_hostname=self.connection.server_name or None,
+        )
+
+    @contextlib.asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[Answer | aiohttp.StreamReader]:
+        """A watch: its bytes as they come, or the answer that refuses it. While bytes are read,
+        aiohttp.ClientError, TimeoutError and OSError say that the stream is broken."""
+        answer: Answer | None = None
+        try:
+            async with await self._asked(request) as response:
+                if response.status == 200:
+                    yield response.content
+                    return
+                body = await response.read()
+                answer = Answer(
+                    response.status,
+                    body,
+                    retry_after_of(response.headers.get("Retry-After")),
+                    response.content_type,
+                )
+                if response.status == 401:
+                    self.credentials.forget()
+        except CredentialError as problem:
+            answer = Answer(0, fault=_said(problem))
+        if answer is not None:
+            yield answer
+
+
+@cache
+def _timeout(seconds: float | None) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_S)
+
+
+def _cut_off(request: Request, status: int, problem: Exception) -> Answer:
+    """An answer whose head has come and whose body has not: what was written is known to be
+    written, or refused; what was to be read is not there."""
+    fault = f"the answer was cut off: {_said(problem)}"
+    if request.method == "GET":
+        return Answer(0, fault=fault)
+    return Answer(status, fault=fault)
+
+
+def _said(problem: BaseException) -> str:
+    text = str(problem)
+    if isinstance(problem, TimeoutError):
+        return text or "no answer in time"
+    return text or type(problem).__name__
+
+
+def _lively_socket(address: Any) -> socket.socket:
+    """A socket that notices within half a minute when nobody is at the other end any more."""
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family=family, type=kind, proto=protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+        option = getattr(socket, name, None)
+        if option is not None:
+            made.setsockopt(socket.IPPROTO_TCP, option, value)
+    patience = getattr(socket, "TCP_USER_TIMEOUT", None)
+    if patience is not None:
+        made.setsockopt(socket.IPPROTO_TCP, patience, 30_000)
+    return made

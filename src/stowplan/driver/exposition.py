@@ -1,0 +1,160 @@
+"""Exposition: what a live scheduler has counted, and how things stand, in Prometheus' format.
+
+Source: kube-scheduler v1.36, scheduler/metrics; kube-batch v0.5, pkg/scheduler/metrics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
+
+from stowplan.framework.metrics import Labels
+
+if TYPE_CHECKING:
+    from stowplan.driver.live import Live
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+
+class Standing(Collector):
+    """What is looked up when somebody asks."""
+
+    def __init__(self, live: Live) -> None:
+        self._live = live
+
+    def collect(self) -> Iterable[Metric]:
+        yield self._pending()
+        yield self._cached()
+        yield self._led()
+        yield self._requests()
+        yield self._informed()
+        yield from self._sessions()
+
+    def _pending(self) -> Metric:
+        found = GaugeMetricFamily(
+            "scheduler_pending_pods", "Pods that wait, by queue.", labels=("queue",)
+        )
+        for queue, count in pending(self._live).items():
+            found.add_metric((queue,), count)
+        return found
+
+    def _cached(self) -> Metric:
+        cache = self._live.machine.cache
+        found = GaugeMetricFamily(
+            "scheduler_cache_size", "Nodes, pods and assumed pods in the cache.", labels=("type",)
+        )
+        found.add_metric(("nodes",), cache.nodes.n_nodes)
+        found.add_metric(("pods",), int(cache.nodes.pod_count.sum()))
+        found.add_metric(("assumed_pods",), len(cache.assumed()))
+        return found
+
+    def _led(self) -> Metric:
+        found = GaugeMetricFamily(
+            "leader_election_master_status",
+            "1 for the holder of the lease, 0 for whoever stands by.",
+            labels=("name",),
+        )
+        terms = self._live.options.terms
+        name = "" if terms is None else terms.name
+        found.add_metric((name,), float(self._live.leadership.leads))
+        return found
+
+    def _requests(self) -> Metric:
+        found = CounterMetricFamily(
+            "rest_client_requests",
+            "Requests to the API server, by method and status.",
+            labels=("code", "method", "host"),
+        )
+        api = self._live.measures.api
+        host = self._live.options.connection.server.partition("//")[2]
+        for (method, code), count in dict(api.n_sent if api is not None else {}).items():
+            found.add_metric((str(code) if code else "<error>", method, host), count)
+        return found
+
+    def _informed(self) -> Metric:
+        found = GaugeMetricFamily(
+            "stowplan_informer_objects", "Objects that are followed.", labels=("resource",)
+        )
+        following = self._live.following
+        for informer in following.informers if following is not None else ():
+            found.add_metric((informer.resource.title,), len(informer))
+        return found
+
+    def _sessions(self) -> Iterator[Metric]:
+        metrics = self._live.measures.sessions
+        for name, series in _by_name(metrics.counters).items():
+            names = _label_names(series)
+            counter = CounterMetricFamily(name.removesuffix("_total"), _HELP, labels=names)
+            for labels, count in series:
+                counter.add_metric(_values(labels), count)
+            yield counter
+        for name, series in _by_name(metrics.levels).items():
+            level = GaugeMetricFamily(name, _HELP, labels=_label_names(series))
+            for labels, value in series:
+                level.add_metric(_values(labels), value)
+            yield level
+        for name, series in _by_name(metrics.distributions).items():
+            spread = HistogramMetricFamily(name, _HELP, labels=_label_names(series))
+            for labels, one in series:
+                spread.add_metric(_values(labels), _buckets(one), one.total)
+            yield spread
+
+
+_HELP = "Of sessions."
+
+
+def _by_name(found: dict[tuple[str, Labels], Any]) -> dict[str, list[tuple[Labels, Any]]]:
+    groups: dict[str, list[tuple[Labels, Any]]] = {}
+    for (name, labels), value in list(found.items()):
+        groups.setdefault(name, []).append((labels, value))
+    return groups
+
+
+def _label_names(series: list[tuple[Labels, Any]]) -> tuple[str, ...]:
+    return tuple(name for name, _ in series[0][0])
+
+
+def _values(labels: Labels) -> tuple[str, ...]:
+    return tuple(value for _, value in labels)
+
+
+def _buckets(one: Any) -> list[tuple[str, float]]:
+    found: list[tuple[str, float]] = []
+    total = 0
+    for bound, count in zip(one.bounds, one.counts, strict=False):
+        total += count
+        found.append((str(float(bound)), total))
+    found.append(("+Inf", one.count))
+    return found
+
+
+def pending(live: Live) -> dict[str, int]:
+    """How many pods wait in each part of the queue, by the names of the original."""
+    queue = live.machine.queue
+    gated = sum(1 for entry in list(queue.parked) if is_gated(entry))
+    return {
+        "active": len(queue.active),
+        "backoff": len(queue.backoff),
+        "unschedulable": len(queue.parked) - gated,
+        "gated": gated,
+    }
+
+
+def is_gated(entry: Any) -> bool:
+    """True for a pod that is kept out of the queue rather than refused."""
+    return bool(getattr(entry, "gated_by", ""))
+
+
+def exposed(live: Live) -> bytes:
+    """All of it as text."""
+    return generate_latest(live.measures.registry)

@@ -1,0 +1,192 @@
+"""Extender service: a profile's opinion over HTTP, for a scheduler that cannot be replaced.
+
+    POST PREFIX/filter  PREFIX/prioritize  PREFIX/preempt  PREFIX/bind
+
+Where it follows a cluster, nodes are judged with the pods on them, those included that it has bound
+and the watch has not shown yet. Whatever goes wrong with a question is told in `Error`, where the
+answer has one, and by status 400 or 500 where not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from typing import Any
+
+import msgspec
+import numpy as np
+from aiohttp import web
+
+from stowplan.assembly.build import frameworks_for
+from stowplan.assembly.deciders import Deciders
+from stowplan.assembly.reading import kinds_read
+from stowplan.client.answers import told
+from stowplan.client.kubeconfig import Connection
+from stowplan.client.requests import bind
+from stowplan.client.resources import resources_of
+from stowplan.driver.api import ApiClient
+from stowplan.driver.clocks import steady
+from stowplan.driver.following import Following
+from stowplan.driver.second_opinion import Misunderstood, SecondOpinion
+from stowplan.driver.serving import Address, AddressError, server_context
+from stowplan.framework import Snapshot
+from stowplan.messages.effects import Bind
+from stowplan.messages.events import Event
+from stowplan.objects.meta import Object
+from stowplan.objects.node import Node
+from stowplan.objects.pod import Pod
+from stowplan.scheduler import Machine, MachineOptions
+
+log = logging.getLogger("stowplan.http")
+
+BODY_BYTES_MAX = 256 << 20
+VERBS = ("filter", "prioritize", "preempt", "bind")
+
+
+class ExtenderService:
+    """port: where it listens, once it does."""
+
+    def __init__(
+        self,
+        deciders: Deciders,
+        address: Address,
+        connection: Connection | None = None,
+        profile: str = "",
+    ) -> None:
+        """connection: of the cluster to follow, None for none. Raises ContractError."""
+        self.port = address.port
+        self.n_asked = 0
+        self._deciders = deciders
+        self._address = address
+        self._connection = connection
+        frameworks = frameworks_for(deciders.configuration, deciders.registry)
+        self._opinion = SecondOpinion(frameworks, profile)
+        # It decides nothing; it knows the cluster.
+        self._machine: Machine = deciders.machine(options=MachineOptions(leads=False))
+        self._api: ApiClient | None = None
+        self._following: Following | None = None
+        self._runner: web.AppRunner | None = None
+        self._n_bound = 0
+
+    async def start(self) -> None:
+        """Follow the cluster, then listen; raises AddressError and CredentialError."""
+        if self._connection is not None:
+            await self._follow(self._connection)
+        app = web.Application(client_max_size=BODY_BYTES_MAX)
+        app.router.add_get("/healthz", self._health)
+        app.router.add_post("/{path:.*}", self._serve)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=2)
+        await self._runner.setup()
+        address = self._address
+        is_secure = not address.is_loopback or bool(address.certificate)
+        context = server_context(address) if is_secure else None
+        try:
+            site = web.TCPSite(self._runner, address.host, address.port, ssl_context=context)
+            await site.start()
+        except OSError as problem:
+            said = problem.strerror or problem
+            raise AddressError(f"listen: {address.host}:{address.port}: {said}") from None
+        self.port = int(self._runner.addresses[0][1])
+        scheme = "https" if is_secure else "http"
+        log.info("extender at %s://%s:%d", scheme, address.host, self.port)
+
+    async def stop(self) -> None:
+        """Listen and follow no more."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+        if self._following is not None:
+            await self._following.stop()
+        if self._api is not None:
+            await self._api.close()
+
+    async def _follow(self, connection: Connection) -> None:
+        kinds: tuple[type[Object], ...] = (Node, Pod, *kinds_read(self._deciders))
+        self._api = ApiClient(connection)
+        dice = np.random.default_rng()
+        self._following = Following(self._api, resources_of(kinds), self._tell, dice)
+        self._following.start()
+        await self._following.synced.wait()
+        log.info("following %s", connection.server)
+
+    def _tell(self, events: list[Event]) -> None:
+        self._machine.handle(events, steady(), 0)
+
+    def _snapshot(self) -> Snapshot | None:
+        return None if self._connection is None else self._machine.cache.snapshot()
+
+    # Questions.
+
+    async def _health(self, request: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    async def _serve(self, request: web.Request) -> web.Response:
+        verb = request.path.rstrip("/").rpartition("/")[2]
+        if verb not in VERBS:
+            wanted = f"one that ends in {', '.join(VERBS)}"
+            return web.Response(status=404, text=f"got the path {request.path}, wanted {wanted}\n")
+        self.n_asked += 1
+        try:
+            question = msgspec.json.decode(await request.read())
+            answer = await self._answer(verb, question)
+        except (Misunderstood, msgspec.DecodeError, UnicodeDecodeError) as problem:
+            return _failed(verb, f"{verb}: {problem}")
+        return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
+
+    async def _answer(self, verb: str, question: Any) -> Any:
+        if verb == "bind":
+            return {"Error": await self._bind(question)}
+        asked = getattr(self._opinion, verb)
+        return asked(question, self._snapshot())
+
+    async def _bind(self, question: Any) -> str:
+        """What went wrong, "" for nothing."""
+        if self._api is None:
+            raise Misunderstood("got a pod to bind, wanted a cluster to bind it in (--kubeconfig)")
+        if not isinstance(question, dict):
+            raise Misunderstood("got something else, wanted PodName, PodNamespace, PodUID and Node")
+        names = ("PodUID", "PodNamespace", "PodName", "Node")
+        uid, namespace, name, node = (str(question.get(key) or "") for key in names)
+        if not (name and namespace and node):
+            raise Misunderstood("got no PodName, PodNamespace or Node, wanted all of them")
+        self._n_bound += 1
+        answer = await self._api.send(bind(Bind(self._n_bound, 1, uid, namespace, name, node)))
+        if not answer.is_done:
+            return told(answer)
+        self._assume(uid, f"{namespace}/{name}", node)
+        return ""
+
+    def _assume(self, uid: str, key: str, node: str) -> None:
+        """Count the pod where it is bound, until the watch shows it there."""
+        following = self._following
+        pods = () if following is None else following.informers
+        for informer in pods:
+            pod = informer.find(key) if informer.resource.kind is Pod else None
+            if isinstance(pod, Pod) and pod.uid == uid and not pod.node_name:
+                cache = self._machine.cache
+                if not cache.nodes.knows_pod(uid):
+                    cache.assume(pod, node)
+
+
+def _failed(verb: str, text: str) -> web.Response:
+    if verb in ("filter", "bind"):
+        return web.Response(
+            body=msgspec.json.encode({"Error": text}), content_type="application/json"
+        )
+    return web.Response(status=400, text=text + "\n")
+
+
+def serve(service: ExtenderService) -> None:
+    """Serve until a signal comes. Raises AddressError and CredentialError."""
+    asyncio.run(_serve(service))
+
+
+async def _serve(service: ExtenderService) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await service.start()
+    try:
+        await stop.wait()
+    finally:
+        await service.stop()

@@ -1,0 +1,483 @@
+"""The HTTP face of an embedded cluster: sockets, limits, compression, streams.
+
+Bounds: a body over the limit is refused before it is read into memory, all bodies under way
+together have a bound too, a client that sends or takes too slowly is cut off, and a watcher that
+does not take its events is not waited for: the server drops it once it is too far behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import logging
+import socket
+import ssl
+from collections.abc import Awaitable
+from email.utils import formatdate
+from functools import partial
+from http import HTTPStatus
+from typing import NamedTuple
+from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
+from aiohttp import HttpVersion11, web
+from multidict import CIMultiDict
+
+from stowplan.cluster.errors import ApiError
+from stowplan.cluster.flow import too_many_requests
+from stowplan.cluster.impersonation import SEPARATOR
+from stowplan.cluster.protobuf import as_json
+from stowplan.cluster.wire import Request, Response, Stream
+from stowplan.driver.direct import Connection, Plain
+from stowplan.driver.pump import Pump
+from stowplan.driver.sqlite_store import StoreError
+
+GZIP_BYTES_MIN = 128 << 10
+_THREAD_BYTES_MIN = 1 << 20
+_BYTES_PER_S_MIN = 1 << 20
+_SHORT_BYTES = 1 << 15
+_LOOK_S = 0.02
+_UNSAVED = b"the write could not be saved\n"
+_LINE_BYTES_MAX = 1 << 15
+_BODILESS = (204, 304)
+_REASONS = {status.value: status.phrase for status in HTTPStatus}
+_HANDSHAKE = b"\x16"  # What a TLS connection begins with.
+SERVER = "stowplan"
+_EVERY_VALUE = ("impersonate-group", "impersonate-extra-")
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """What one server takes. body_bytes_max: of one body; bodies_bytes_max: of all under way.
+
+    body_s: for a whole body to arrive. send_s: for a client to take what it was sent. idle_s: for
+    the next request line and headers. stop_s: for requests under way when the server stops.
+    """
+
+    body_bytes_max: int = 3 << 20
+    bodies_bytes_max: int = 256 << 20
+    body_s: float = 30.0
+    send_s: float = 30.0
+    idle_s: float = 90.0
+    stop_s: float = 2.0
+    connections_max: int = 10_000
+
+
+class Tls(NamedTuple):
+    """Whether connections may be encrypted, and whether they may be plain. Both share the port."""
+
+    context: ssl.SSLContext | None
+    plain: bool
+
+
+NO_TLS = Tls(None, plain=True)
+
+
+def open_door(host: str, port: int) -> socket.socket:
+    """A socket that listens; port 0: the system chooses one. Raises OSError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    door = socket.create_server((host, port), family=family, backlog=1024)
+    door.setblocking(False)
+    return door
+
+
+class _AlreadySent(web.StreamResponse):
+    """What a handler returns when the answer is on its way: the connection goes on."""
+
+    async def prepare(self, request: web.BaseRequest) -> None:
+        """Nothing is left to do."""
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Nothing is left to do."""
+
+    @property
+    def keep_alive(self) -> bool:
+        """Only answers after which it does are sent at once."""
+        return True
+
+
+_SENT = _AlreadySent()
+
+
+class HttpServer:
+    """Serves a pumped cluster on one address."""
+
+    def __init__(self, pump: Pump, bounds: Bounds | None = None) -> None:
+        self.pump = pump
+        self.bounds = bounds or Bounds()
+        self._bodies_bytes = 0
+        self._server: web.Server | None = None
+        self._door: socket.socket | None = None
+        self._porter: asyncio.Task[None] | None = None
+        self._newcomers: set[asyncio.Task[None]] = set()
+        self._later_ones: set[asyncio.Task[None]] = set()
+        self._date_second = 0
+        self._date_text = ""
+
+    async def start(self, door: socket.socket, tls: Tls = NO_TLS) -> None:
+        """Let in whoever comes to `door`, which is closed by `stop`."""
+        quiet = logging.getLogger("stowplan.http")
+        quiet.addHandler(logging.NullHandler())
+        quiet.propagate = False
+        self._server = web.Server(
+            self._serve,
+            access_log=None,
+            logger=quiet,
+            handler_cancellation=True,
+            keepalive_timeout=self.bounds.idle_s,
+            lingering_time=min(self.bounds.body_s, 2.0),
+            auto_decompress=False,
+            max_line_size=_LINE_BYTES_MAX,
+            max_field_size=_LINE_BYTES_MAX,
+        )
+        self._door = door
+        self._porter = asyncio.get_running_loop().create_task(self._receive(tls))
+        self.pump.start()
+
+    async def stop(self) -> None:
+        """Let requests under way end, commit, close every connection."""
+        if self._porter is not None:
+            self._porter.cancel()
+        if self._door is not None:
+            self._door.close()
+        await self.pump.stop()
+        if self._later_ones:
+            await asyncio.wait(self._later_ones, timeout=self.bounds.stop_s)
+        if self._server is not None:
+            self._server.pre_shutdown()
+            await self._server.shutdown(self.bounds.stop_s)
+        for task in list(self._newcomers):
+            task.cancel()
+
+    # Connections.
+
+    async def _receive(self, tls: Tls) -> None:
+        loop = asyncio.get_running_loop()
+        assert self._door is not None
+        assert self._server is not None
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(self._door)
+            except OSError:
+                # Out of file numbers, or a client that left already: others come.
+                await asyncio.sleep(0.05)
+                continue
+            if len(self._server.connections) + len(self._newcomers) >= self.bounds.connections_max:
+                connection.close()
+                continue
+            task = loop.create_task(self._welcome(connection, tls))
+            self._newcomers.add(task)
+            task.add_done_callback(self._newcomers.discard)
+
+    async def _welcome(self, connection: socket.socket, tls: Tls) -> None:
+        """Hand a connection to the HTTP protocol, over TLS if its first byte asks for it."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self.bounds.idle_s):
+                encrypted = await _first_byte(connection) == _HANDSHAKE
+            if encrypted and tls.context is not None:
+                await loop.connect_accepted_socket(
+                    self._protocol,
+                    connection,
+                    ssl=tls.context,
+                    ssl_handshake_timeout=self.bounds.body_s,
+                )
+            elif not encrypted and tls.plain:
+                await loop.connect_accepted_socket(self._protocol, connection)
+            else:
+                connection.close()
+        except (OSError, TimeoutError):
+            # The client left, was too slow, or does not trust the certificate.
+            connection.close()
+
+    def _protocol(self) -> asyncio.Protocol:
+        assert self._server is not None
+        return Connection(self._server, self, self.bounds.idle_s)
+
+    # The short way: see `direct`.
+
+    def answer_directly(self, request: Plain, transport: asyncio.Transport) -> bool:
+        """See `direct.Direct`."""
+        busy = transport.get_write_buffer_size() > 0 or transport.is_closing()
+        length = len(request.body)
+        refused = (
+            length > self.bounds.body_bytes_max
+            or self._bodies_bytes + length > self.bounds.bodies_bytes_max
+        )
+        if busy or refused or self.pump.stopping:
+            return False
+        peer = transport.get_extra_info("peername")
+        answer = self.pump.begin(
+            as_json(_asked(request.method, request.target, request.headers, request.body, peer))
+        )
+        assert isinstance(answer, Response)
+        if self.pump.is_due(answer) and len(answer.body) <= _SHORT_BYTES:
+            transport.write(self._written(answer))
+        else:
+            transport.pause_reading()
+            task = asyncio.get_running_loop().create_task(self._later(answer, transport))
+            self._later_ones.add(task)
+            task.add_done_callback(self._later_ones.discard)
+        return True
+
+    async def _later(self, answer: Response, transport: asyncio.Transport) -> None:
+        """Send an answer when its write is saved, and wait until the client has taken it."""
+        try:
+            await self.pump.finish(answer)
+        except StoreError:
+            # Whether the write is kept is not known; the client is to look.
+            text = (("Content-Type", "text/plain; charset=utf-8"), ("Connection", "close"))
+            transport.write(self._written(Response(500, text, _UNSAVED)))
+            transport.close()
+            return
+        transport.write(self._written(answer))
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.bounds.send_s + len(answer.body) / _BYTES_PER_S_MIN
+        while transport.get_write_buffer_size() > 0 and not transport.is_closing():
+            if loop.time() > deadline:
+                transport.abort()
+                return
+            await asyncio.sleep(_LOOK_S)
+        if not transport.is_closing():
+            transport.resume_reading()
+
+    def _written(self, answer: Response) -> bytes:
+        """A whole answer as bytes."""
+        fields = "".join(f"{name}: {_one_line(value)}\r\n" for name, value in answer.headers)
+        head = (
+            f"HTTP/1.1 {answer.status} {_REASONS.get(answer.status, '')}\r\n{fields}"
+            f"Content-Length: {len(answer.body)}\r\nDate: {self._date()}\r\nServer: {SERVER}"
+            "\r\n\r\n"
+        )
+        return head.encode("utf-8", "surrogateescape") + answer.body
+
+    # Requests.
+
+    async def _serve(self, raw: web.BaseRequest) -> web.StreamResponse:
+        try:
+            body = await self._body(raw)
+        except ApiError as refused:
+            # What is left of the body is not read, so the connection cannot go on.
+            return _closing(_refusal(refused))
+        except TimeoutError:
+            return _closing(_plain(408, f"the body took more than {self.bounds.body_s:g} s"))
+        if self.pump.stopping:
+            return _closing(_plain(503, "the server is stopping"))
+        try:
+            answer = await self.pump.ask(as_json(_request(raw, body)))
+        except ApiError as refused:
+            return _refusal(refused)
+        except StoreError:
+            # Whether the write is kept is not known; the client is to look.
+            return _closing(_plain(500, _UNSAVED.decode().strip()))
+        if isinstance(answer, Stream):
+            return await self._stream(raw, answer)
+        return await self._whole(raw, answer)
+
+    async def _body(self, raw: web.BaseRequest) -> bytes:
+        """The body. Raises ApiError 413 or 429 before more of it is read, TimeoutError."""
+        if not raw.body_exists:
+            return b""
+        if (raw.content_length or 0) > self.bounds.body_bytes_max:
+            raise self._too_large()
+        if raw.headers.get("Expect", "").lower() == "100-continue":
+            await raw.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            raw.writer.output_size = 0
+        if raw.content.is_eof():
+            # It came with the headers, as short ones do: there is nothing to wait for.
+            body = raw.content.read_nowait()
+            if len(body) > self.bounds.body_bytes_max:
+                raise self._too_large()
+            if self._bodies_bytes + len(body) > self.bounds.bodies_bytes_max:
+                raise too_many_requests(1)
+            return body
+        parts = []
+        length = 0
+        try:
+            async with asyncio.timeout(self.bounds.body_s):
+                while part := await raw.content.readany():
+                    length += len(part)
+                    self._bodies_bytes += len(part)
+                    if length > self.bounds.body_bytes_max:
+                        raise self._too_large()
+                    if self._bodies_bytes > self.bounds.bodies_bytes_max:
+                        raise too_many_requests(1)
+                    parts.append(part)
+        finally:
+            self._bodies_bytes -= length
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _too_large(self) -> ApiError:
+        return ApiError(
+            413,
+            "RequestEntityTooLarge",
+            f"Request entity too large: limit is {self.bounds.body_bytes_max}",
+        )
+
+    # Answers.
+
+    async def _whole(self, raw: web.BaseRequest, answer: Response) -> web.StreamResponse:
+        if self._sent_at_once(raw, answer):
+            return _SENT
+        headers = CIMultiDict(answer.headers)
+        headers["Server"] = SERVER
+        body = answer.body
+        if len(body) >= GZIP_BYTES_MIN and _takes_gzip(raw) and "Content-Encoding" not in headers:
+            body = await _compressed(body)
+            headers["Content-Encoding"] = "gzip"
+            headers["Vary"] = "Accept-Encoding"
+        response = web.Response(status=answer.status, body=body, headers=headers)
+        await self._sent(_all_of(response, raw), raw, len(body))
+        return response
+
+    def _sent_at_once(self, raw: web.BaseRequest, answer: Response) -> bool:
+        """Send an ordinary short answer in one piece; False if it is not of that kind.
+
+        This is what nearly all answers are, and it takes half the time of the general way.
+        """
+        transport = raw.transport
+        if (
+            transport is None
+            or len(answer.body) > _SHORT_BYTES
+            or answer.status in _BODILESS
+            or raw.method == "HEAD"
+            or not raw.keep_alive
+            or raw.version != HttpVersion11
+            # The client has not taken all that was sent before.
+            or transport.get_write_buffer_size() > 0
+        ):
+            return False
+        transport.write(self._written(answer))
+        return True
+
+    def _date(self) -> str:
+        """The Date header, made once a second."""
+        second = int(self.pump.clock())
+        if second != self._date_second:
+            self._date_second = second
+            self._date_text = formatdate(second, usegmt=True)
+        return self._date_text
+
+    async def _stream(self, raw: web.BaseRequest, stream: Stream) -> web.StreamResponse:
+        headers = CIMultiDict(stream.headers)
+        headers["Server"] = SERVER
+        response = web.StreamResponse(status=stream.status, headers=headers)
+        response.enable_chunked_encoding()
+        try:
+            taken = await self._sent(response.prepare(raw), raw)
+            while taken and not self.pump.stopping:
+                chunk = await self.pump.read(stream.number)
+                if chunk.body:
+                    taken = await self._sent(response.write(chunk.body), raw, len(chunk.body))
+                if chunk.end:
+                    break
+            if taken:
+                await self._sent(response.write_eof(), raw)
+        finally:
+            # Also when the client has gone, which cancels this.
+            self.pump.close(stream.number)
+        return response
+
+    async def _sent(
+        self, sending: Awaitable[object], raw: web.BaseRequest, length: int = 0
+    ) -> bool:
+        """Wait until the client has taken what was sent; False if it took too long or has gone.
+
+        The connection is of no use then, and what waits to be sent is dropped.
+        """
+        try:
+            async with asyncio.timeout(self.bounds.send_s + length / _BYTES_PER_S_MIN):
+                await sending
+        except (TimeoutError, ConnectionError):
+            if raw.transport is not None:
+                raw.transport.abort()
+            return False
+        return True
+
+
+async def _first_byte(connection: socket.socket) -> bytes:
+    """The first byte that a client sends, left where it is; b"" if it sends none."""
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    loop.add_reader(connection, readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(connection)
+    return connection.recv(1, socket.MSG_PEEK)
+
+
+async def _all_of(response: web.Response, raw: web.BaseRequest) -> None:
+    await response.prepare(raw)
+    await response.write_eof()
+
+
+def _request(raw: web.BaseRequest, body: bytes) -> Request:
+    """The request as the cluster reads it."""
+    target = raw.raw_path
+    if not target.startswith("/"):
+        parts = urlsplit(target)
+        target = parts.path + (f"?{parts.query}" if parts.query else "")
+    peer = raw.transport.get_extra_info("peername") if raw.transport else None
+    headers = [(name.lower(), value) for name, value in raw.headers.items()]
+    return _asked(raw.method, target, headers, body, peer)
+
+
+def _asked(
+    method: str, target: str, pairs: list[tuple[str, str]], body: bytes, peer: object
+) -> Request:
+    """pairs: headers in the order sent, names in lower case."""
+    path, _, query = target.partition("?")
+    headers: dict[str, str] = {}
+    for name, value in pairs:
+        if name in headers:
+            between = SEPARATOR if name.startswith(_EVERY_VALUE) else ", "
+            value = headers[name] + between + value
+        headers[name] = value
+    asked = tuple(parse_qsl(query, keep_blank_values=True)) if query else ()
+    shown = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else ""
+    return Request(method, path, asked, headers, body, shown)
+
+
+def _one_line(value: str) -> str:
+    """A header's value that cannot begin another header."""
+    return value.replace("\r", " ").replace("\n", " ")
+
+
+def _takes_gzip(raw: web.BaseRequest) -> bool:
+    """True if Accept-Encoding names gzip and does not give it the weight 0."""
+    for each in raw.headers.get("Accept-Encoding", "").split(","):
+        coding, *parameters = (part.strip() for part in each.split(";"))
+        if coding == "gzip":
+            return not any(text in ("q=0", "q=0.0", "q=0.00", "q=0.000") for text in parameters)
+    return False
+
+
+async def _compressed(body: bytes) -> bytes:
+    """The body, packed quickly rather than small; a long one without holding up the loop."""
+    if len(body) < _THREAD_BYTES_MIN:
+        return gzip.compress(body, 1, mtime=0)
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(None, partial(gzip.compress, body, 1, mtime=0))
+
+
+def _plain(status: int, text: str) -> web.Response:
+    headers = {"Server": SERVER, "X-Content-Type-Options": "nosniff"}
+    return web.Response(status=status, text=text + "\n", headers=headers)
+
+
+def _refusal(refused: ApiError) -> web.Response:
+    """A refusal that does not come from the cluster, as the Status object that it would send."""
+    headers = CIMultiDict(refused.headers)
+    headers["Server"] = SERVER
+    headers["Cache-Control"] = "no-cache, private"
+    return web.Response(
+        status=refused.code,
+        body=msgspec.json.encode(refused.status()),
+        content_type="application/json",
+        headers=headers,
+    )
+
+
+def _closing(response: web.Response) -> web.Response:
+    response.force_close()
+    return response

@@ -1,0 +1,42 @@
+"""The file that tells kubectl and other clients where a cluster is and who they are."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+
+def kubeconfig(server: str, certificate: str, user: str, token: str) -> dict[str, Any]:
+    """The content for one user. certificate: PEM; "" for a server without TLS."""
+    cluster: dict[str, Any] = {"server": server}
+    if certificate:
+        packed = base64.b64encode(certificate.encode()).decode()
+        cluster["certificate-authority-data"] = packed
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "stowplan", "cluster": cluster}],
+        "users": [{"name": user, "user": {"token": token}}],
+        "contexts": [{"name": "stowplan", "context": {"cluster": "stowplan", "user": user}}],
+        "current-context": "stowplan",
+    }
+
+
+def write_secret(path: Path, text: str) -> None:
+    """Write a file that only its owner can read, whole or not at all. Raises OSError."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # A draft of a process that was killed in between and had this number.
+    draft.unlink(missing_ok=True)
+    number = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(number, "w", encoding="utf-8") as file:
+        file.write(text)
+    draft.replace(path)
+
+
+def write_kubeconfig(path: Path, content: dict[str, Any]) -> None:
+    """Write it as JSON, which is YAML too. Raises OSError."""
+    write_secret(path, json.dumps(content, indent=2) + "\n")

@@ -1,0 +1,235 @@
+"""A cluster in this process: its files, its clients' credentials, its face on a port."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from stowplan.cluster.admission import default_admission
+from stowplan.cluster.beginning import begin
+from stowplan.cluster.cluster import Cluster
+from stowplan.cluster.crd.serving import Definitions
+from stowplan.cluster.escalation import NoEscalation
+from stowplan.cluster.flow import Flow, Limits
+from stowplan.cluster.guard import Guard
+from stowplan.cluster.hollow.machines import machines
+from stowplan.cluster.life import Living
+from stowplan.cluster.loading import Loading, load
+from stowplan.cluster.options import Options
+from stowplan.cluster.published import default_pages
+from stowplan.cluster.registry import built_in
+from stowplan.cluster.tokens import Tokens
+from stowplan.driver.http_server import Bounds, HttpServer, Tls, open_door
+from stowplan.driver.keys import (
+    ADMIN,
+    SCHEDULER,
+    CredentialsError,
+    Encryption,
+    Known,
+    encryption,
+    tokens,
+)
+from stowplan.driver.kubeconfig import kubeconfig, write_kubeconfig
+from stowplan.driver.pump import Pump
+from stowplan.driver.sqlite_store import SqliteStore, StoreError
+
+KUBECONFIG = "kubeconfig"
+ALONE = "stowplan.kubeconfig"
+
+
+class UpError(Exception):
+    """The cluster cannot be started, or cannot go on; the text is for the user."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """How a cluster is started. data: None keeps it in memory. port: 0 lets the system choose.
+
+    nodes: hollow nodes that it is to have. token_file: more clients, in kube-apiserver's form.
+    kubeconfig: where it is written, None: beside the data, or in the working directory. seed: of
+    generated names; None takes fresh ones.
+    """
+
+    data: Path | None = None
+    host: str = "127.0.0.1"
+    port: int = 0
+    nodes: int = 0
+    token_file: Path | None = None
+    kubeconfig: Path | None = None
+    anonymous: bool = True
+    limits: Limits = Limits()
+    bounds: Bounds = Bounds()
+    seed: int | None = None
+
+
+class Running(NamedTuple):
+    """A cluster that answers. url: of its encrypted side. failed: set when it cannot go on."""
+
+    cluster: Cluster
+    pump: Pump
+    url: str
+    kubeconfig: Path
+    scheduler_kubeconfig: Path
+    loading: Loading
+    failed: asyncio.Future[str]
+
+
+Beside = Callable[[Running], contextlib.AbstractAsyncContextManager[object]]
+
+
+def is_loopback(host: str) -> bool:
+    """True if only this machine can connect to an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+@contextlib.asynccontextmanager
+async def running(
+    settings: Settings,
+    documents: Sequence[tuple[str, Any]] = (),
+    living: Living | None = None,
+) -> AsyncIterator[Running]:
+    """Start a cluster, and stop it at the end. Raises UpError.
+
+    documents: place and tree of objects to be created; those that are there already stay. living:
+    what of it is alive; everything, unless told otherwise.
+    """
+    with contextlib.closing(_door(settings)) as door:
+        store: SqliteStore | None = None
+        try:
+            store = SqliteStore(settings.data) if settings.data else None
+            known = tokens(settings.data, settings.token_file)
+            keys = encryption(settings.data, settings.host, time.time())
+            cluster = _cluster(settings, door.getsockname()[1], store, known, living)
+            loading = _filled(cluster, settings, documents)
+            failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+            pump = Pump(cluster, store, failed.set_result)
+            url = _url(settings.host, door)
+            with _kubeconfigs(settings, url, keys, known) as paths:
+                server = HttpServer(pump, settings.bounds)
+                await server.start(door, Tls(keys.context, plain=is_loopback(settings.host)))
+                try:
+                    yield Running(cluster, pump, url, paths[0], paths[1], loading, failed)
+                finally:
+                    await server.stop()
+        except (StoreError, CredentialsError) as problem:
+            raise UpError(str(problem)) from None
+        finally:
+            if store is not None:
+                store.close()
+
+
+def _door(settings: Settings) -> socket.socket:
+    try:
+        return open_door(settings.host, settings.port)
+    except OSError as problem:
+        raise UpError(
+            f"port {settings.port} of {settings.host}: {problem.strerror}; name another with "
+            "--port, or 0 for any that is free"
+        ) from None
+
+
+def _url(host: str, door: socket.socket) -> str:
+    where = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    shown = f"[{where}]" if ":" in where else where
+    return f"https://{shown}:{door.getsockname()[1]}"
+
+
+def _filled(cluster: Cluster, settings: Settings, documents: Sequence[tuple[str, Any]]) -> Loading:
+    """Put in what every cluster has, the hollow nodes, and what was asked for."""
+    now = time.time()
+    begin(cluster.server, now)
+    load(cluster.server, [("", node) for node in machines(settings.nodes)], now)
+    loading = load(cluster.server, documents, now)
+    # A watch from a version before the start is told that it is too old, as elsewhere.
+    cluster.server.store.compact(cluster.server.version)
+    return loading
+
+
+def _cluster(
+    settings: Settings,
+    port: int,
+    store: SqliteStore | None,
+    known: Known,
+    living: Living | None,
+) -> Cluster:
+    guard = Guard(Tokens(known, anonymous=settings.anonymous), Flow(settings.limits))
+    address = f"{settings.host}:{port}"
+    seed = secrets.randbits(64) if settings.seed is None else settings.seed
+    options = Options(
+        registry=built_in(),
+        access=guard,
+        admission=(*default_admission(), NoEscalation()),
+        pages=default_pages(address),
+        observers=(guard, Definitions()),
+        durable=store is not None,
+    )
+    return Cluster(options, np.random.default_rng(seed), store.records() if store else (), living)
+
+
+@contextlib.contextmanager
+def _kubeconfigs(
+    settings: Settings, url: str, keys: Encryption, known: Known
+) -> Iterator[tuple[Path, Path]]:
+    """The files of the administrator and of the scheduler, written. Raises UpError.
+
+    Those of a cluster in memory are removed at the end: they lead to what is gone.
+    """
+    first = settings.kubeconfig or (settings.data / KUBECONFIG if settings.data else Path(ALONE))
+    second = first.with_name(f"scheduler.{first.name}")
+    for path, user in ((first, ADMIN), (second, SCHEDULER)):
+        token = next(token for token, other in known if other.name == user.name)
+        try:
+            write_kubeconfig(path, kubeconfig(url, keys.certificate, user.name, token))
+        except OSError as problem:
+            raise UpError(f"{path}: cannot be written: {problem.strerror}") from None
+    try:
+        yield first, second
+    finally:
+        if settings.data is None:
+            for path in (first, second):
+                path.unlink(missing_ok=True)
+
+
+def run(
+    settings: Settings,
+    documents: Sequence[tuple[str, Any]] = (),
+    started: Callable[[Running], None] = lambda _: None,
+    beside: Beside = contextlib.nullcontext,
+) -> None:
+    """Run a cluster until it is told to stop by SIGINT or SIGTERM. beside: what runs with it.
+    Raises UpError."""
+    asyncio.run(_until_told(settings, documents, started, beside))
+
+
+async def _until_told(
+    settings: Settings,
+    documents: Sequence[tuple[str, Any]],
+    started: Callable[[Running], None],
+    beside: Beside,
+) -> None:
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, told.set)
+    async with running(settings, documents) as cluster, beside(cluster):
+        started(cluster)
+        waiting = asyncio.ensure_future(told.wait())
+        await asyncio.wait((waiting, cluster.failed), return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if cluster.failed.done():
+            raise UpError(cluster.failed.result())

@@ -1,0 +1,186 @@
+"""Process: a live scheduler as a program: signals, refusals at the start, reports of a dry run."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import threading
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from stowplan.assembly.deciders import Deciders
+from stowplan.client.answers import Answer, decoded, told
+from stowplan.client.backoff import SECOND
+from stowplan.client.election import Lease
+from stowplan.client.requests import read_lease
+from stowplan.driver.api import ApiClient
+from stowplan.driver.clocks import steady
+from stowplan.driver.live import Live, LiveOptions
+from stowplan.driver.scheduling import NAME, lease_name, scheduler_names
+from stowplan.driver.serving import Address, Serving
+from stowplan.driver.shadow import Difference
+from stowplan.driver.standing import dump
+from stowplan.messages.events import ConfigurationChanged
+
+log = logging.getLogger("stowplan.scheduler")
+
+LOOK_S = 1.0
+LEASES_IN = "kube-system"
+LOST_S = 5.0
+REREAD_S = 2.0
+
+
+class Taken(RuntimeError):
+    """Somebody else schedules the same pods."""
+
+
+class Orders(msgspec.Struct, frozen=True):
+    """What the command line says beside the options of the scheduler."""
+
+    address: Address | None = None
+    take_over: bool = False
+
+
+def run(deciders: Deciders, options: LiveOptions, orders: Orders) -> int:
+    """Schedule until a signal comes; the exit code. Raises Taken, ConfigError, ContractError,
+    CredentialError and AddressError."""
+    code = asyncio.run(_run(deciders, options, orders))
+    # Who is ending already need not be told again.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    return code
+
+
+async def _run(deciders: Deciders, options: LiveOptions, orders: Orders) -> int:
+    if not orders.take_over and not options.dry_run:
+        await refuse_taken(deciders, options)
+    address = orders.address
+    serve = None if address is None else lambda live: Serving(live, address)
+    live = Live(deciders, options, serve)
+    live.when_lost = partial(end_hard_after, LOST_S, 1)
+    if live.shadow is not None:
+        live.shadow.on_difference = lambda difference: log.info("%s", show(difference))
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, partial(_asked_to_stop, live, number))
+    loop.add_signal_handler(signal.SIGUSR2, partial(_dump, live))
+    rereading = asyncio.create_task(_reread(live))
+    try:
+        code = await live.run()
+    finally:
+        rereading.cancel()
+    if live.shadow is not None:
+        _report(live)
+    return code
+
+
+async def _reread(live: Live) -> None:
+    """Tell the scheduler when the file of its sessions has changed; it says what it makes of it."""
+    batch = live.deciders.batch
+    path = Path(batch.source) if batch is not None else None
+    if path is None or not path.is_file():
+        return
+    known = path.stat().st_mtime_ns
+    while True:
+        await asyncio.sleep(REREAD_S)
+        try:
+            changed = path.stat().st_mtime_ns
+            if changed != known:
+                known = changed
+                live.tell(ConfigurationChanged(path.read_text(), str(path)))
+        except (OSError, UnicodeDecodeError) as problem:
+            log.warning("%s: %s", path, problem)
+
+
+def _asked_to_stop(live: Live, number: int) -> None:
+    log.info("%s: stopping", signal.Signals(number).name)
+    live.stop()
+
+
+def _dump(live: Live) -> None:
+    try:
+        log.info("state written to %s", dump(live))
+    except OSError as problem:
+        log.warning("state not written: %s", problem)
+
+
+def end_hard_after(seconds: float, code: int) -> None:
+    """End the process with this code, whatever keeps it, unless it has ended by itself."""
+    timer = threading.Timer(seconds, os._exit, (code,))
+    timer.daemon = True
+    timer.start()
+
+
+# Other schedulers.
+
+
+async def refuse_taken(deciders: Deciders, options: LiveOptions) -> None:
+    """Raises Taken where a lease that whoever schedules one of our names is expected to hold is
+    being renewed by a scheduler of another kind."""
+    names = {lease_name(name): name for name in scheduler_names(deciders)}
+    async with ApiClient(options.connection) as api:
+        for lease, name in names.items():
+            holder = await renewing(api, LEASES_IN, lease)
+            if holder and not holder.startswith(f"{NAME}_"):
+                raise Taken(
+                    f"schedulerName {name!r}: got the lease {LEASES_IN}/{lease} being renewed by "
+                    f"{holder!r}, wanted nobody else scheduling these pods (stop it, choose "
+                    "another schedulerName, or say --take-over)"
+                )
+
+
+async def renewing(api: ApiClient, namespace: str, name: str) -> str:
+    """Who renews a lease, "" for nobody. It takes until it is renewed, or its duration."""
+    first = _lease(await api.send(read_lease(namespace, name, 10.0)))
+    if first is None or not first.holder:
+        return ""
+    if first.holder.startswith(f"{NAME}_"):
+        return first.holder
+    ends = steady() + max(1, first.spec.lease_duration_seconds or 15) * SECOND
+    log.info("lease %s/%s names %s: looking whether it is renewed", namespace, name, first.holder)
+    while steady() < ends:
+        await asyncio.sleep(LOOK_S)
+        now = _lease(await api.send(read_lease(namespace, name, 10.0)))
+        if now is None or not now.holder:
+            return ""
+        if now.spec.renew_time != first.spec.renew_time:
+            return now.holder
+    return ""
+
+
+def _lease(answer: Answer) -> Lease | None:
+    if answer.is_done:
+        found: Lease | None = decoded(answer.body, Lease)
+        return found
+    if answer.status != 404:
+        log.warning("lease: %s", told(answer))
+    return None
+
+
+# Dry runs.
+
+
+def _report(live: Live) -> None:
+    shadow = live.shadow
+    assert shadow is not None
+    counts = shadow.counts
+    compared = sum(counts.values())
+    log.info(
+        "dry run: %d of %d placements are the same, %d on another node, %d that are refused here; "
+        "%d placed here only, %d evictions wanted",
+        counts["same"],
+        compared,
+        counts["other node"],
+        counts["theirs only"],
+        len(shadow.ours_only()),
+        shadow.n_evictions,
+    )
+
+
+def show(difference: Difference) -> str:
+    """A difference in a line."""
+    ours = difference.ours or f"nowhere ({difference.why})"
+    return f"{difference.pod}: here {ours}, there {difference.theirs or 'nowhere'}"

@@ -1,0 +1,222 @@
+"""Turns the crank of an embedded cluster: time, commits, and who waits for what.
+
+All state of the cluster is touched by one thread, that of the event loop. A commit runs in another
+thread and takes along all that was written since the last one began, so that the more requests
+there are the more of them share the wait for the disk. An answer leaves when what it acknowledges
+is committed, and watchers see a change no earlier.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+from stowplan.cluster.wire import Chunk, Persist, Request, Response, Stream
+from stowplan.driver.sqlite_store import SqliteStore, StoreError
+
+BUSY_S = 0.002
+"""The least time between two looks at what is due. Requests in between share one."""
+IDLE_S = 1.0
+"""The most."""
+
+
+class Face(Protocol):
+    """What is pumped: an ApiServer, or a Cluster around one."""
+
+    def handle(self, request: Request, now: float) -> Response | Stream:
+        """Answer a request."""
+        ...
+
+    def read(self, stream: int, now: float) -> Chunk:
+        """The next bytes of a stream."""
+        ...
+
+    def woken(self) -> list[int]:
+        """Streams that may have something to read."""
+        ...
+
+    def close(self, stream: int) -> None:
+        """The client of a stream has gone."""
+
+    def tick(self, now: float) -> float | None:
+        """Let time pass; when to be called again."""
+        ...
+
+    def unsaved(self) -> Persist | None:
+        """The writes since this was last asked."""
+        ...
+
+    def saved(self, number: int) -> None:
+        """A batch is saved."""
+
+
+class Pump:
+    """One cluster on one event loop. failed: called once with the text if a commit fails."""
+
+    def __init__(
+        self,
+        face: Face,
+        store: SqliteStore | None = None,
+        failed: Callable[[str], None] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.face = face
+        self.clock = clock
+        self.stopping = False
+        self._store = store
+        self._failed = failed or (lambda text: None)
+        self._streams: dict[int, asyncio.Event] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0
+        self._last_turn = 0.0
+        self._committed = 0
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._commit: asyncio.Task[None] | None = None
+        self._thread = ThreadPoolExecutor(1, "commit") if store else None
+
+    def start(self) -> None:
+        """Begin to let time pass. To be called on the event loop."""
+        self._turn()
+
+    async def ask(self, request: Request) -> Response | Stream:
+        """The answer to a request, once it may be sent. Raises StoreError if it never may."""
+        answer = self.begin(request)
+        if isinstance(answer, Response):
+            await self.finish(answer)
+        else:
+            self._streams[answer.number] = event = asyncio.Event()
+            event.set()
+        return answer
+
+    def begin(self, request: Request) -> Response | Stream:
+        """What `ask` does at once: the answer, which may not be sent before `finish`."""
+        answer = self.face.handle(request, self.clock())
+        self._soon()
+        return answer
+
+    def is_due(self, answer: Response) -> bool:
+        """True for an answer that `finish` need not be awaited for."""
+        return answer.commit <= self._committed and not answer.after
+
+    async def finish(self, answer: Response) -> None:
+        """Wait until an answer may be sent. Raises StoreError if it never may."""
+        if answer.commit > self._committed:
+            await self._durable(answer.commit)
+        if answer.after:
+            await asyncio.sleep(answer.after)
+
+    async def read(self, stream: int) -> Chunk:
+        """The next bytes of a stream, waited for."""
+        event = self._streams[stream]
+        while True:
+            chunk = self.face.read(stream, self.clock())
+            if chunk.body or chunk.end or self.stopping:
+                return chunk
+            event.clear()
+            await event.wait()
+
+    def close(self, stream: int) -> None:
+        """The client of a stream has gone, or was sent away."""
+        if self._streams.pop(stream, None) is not None:
+            self.face.close(stream)
+
+    async def stop(self) -> None:
+        """End all streams, commit what there is, and turn no more."""
+        self.stopping = True
+        for event in self._streams.values():
+            event.set()
+        if self._timer:
+            self._timer.cancel()
+        self._save()
+        while self._commit is not None:
+            await asyncio.wait([self._commit])
+        if self._thread:
+            self._thread.shutdown()
+
+    # Time.
+
+    def _soon(self) -> None:
+        """Look at what is due within a moment; many calls come to one look."""
+        self._at(max(asyncio.get_running_loop().time(), self._last_turn + BUSY_S))
+
+    def _at(self, due: float) -> None:
+        if self.stopping or (self._timer is not None and self._due <= due):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._due = due
+        self._timer = asyncio.get_running_loop().call_at(due, self._turn)
+
+    def _turn(self) -> None:
+        """What is due by now: time passes, writes go to the disk, streams are woken."""
+        loop = asyncio.get_running_loop()
+        self._timer = None
+        now = self.clock()
+        after = self.face.tick(now)
+        self._save()
+        self._wake()
+        self._last_turn = loop.time()
+        wait_s = IDLE_S if after is None else min(max(after - now, BUSY_S), IDLE_S)
+        self._at(self._last_turn + wait_s)
+
+    def _wake(self) -> None:
+        for number in self.face.woken():
+            if event := self._streams.get(number):
+                event.set()
+
+    # Commits.
+
+    def _save(self) -> None:
+        if self._commit is not None or self._store is None:
+            return
+        batch = self.face.unsaved()
+        if batch is not None:
+            self._commit = asyncio.get_running_loop().create_task(self._write(batch))
+
+    async def _write(self, batch: Persist) -> None:
+        """Commit `batch`, and after it what was written meanwhile."""
+        loop = asyncio.get_running_loop()
+        assert self._store is not None
+        following: Persist | None = batch
+        try:
+            while following is not None:
+                await loop.run_in_executor(self._thread, self._store.save, following.records)
+                self._committed = following.number
+                self.face.saved(following.number)
+                self._release()
+                self._wake()
+                following = self.face.unsaved()
+        except StoreError as problem:
+            self._give_up(problem)
+        else:
+            self._commit = None
+
+    def _give_up(self, problem: StoreError) -> None:
+        """Nothing can be acknowledged any more: tell those who wait, and whoever runs this."""
+        for _, future in self._waiting:
+            if not future.done():
+                future.set_exception(problem)
+        self._waiting.clear()
+        self._commit = None
+        self._store = None
+        self._failed(str(problem))
+
+    async def _durable(self, number: int) -> None:
+        if self._store is None:
+            raise StoreError("nothing can be saved any more")
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.append((number, future))
+        self._save()
+        await future
+
+    def _release(self) -> None:
+        held = []
+        for number, future in self._waiting:
+            if number > self._committed:
+                held.append((number, future))
+            elif not future.done():
+                future.set_result(None)
+        self._waiting = held

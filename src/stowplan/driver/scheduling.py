@@ -1,0 +1,151 @@
+"""Scheduling: which deciders a live scheduler runs with, and under which names and lease."""
+
+from __future__ import annotations
+
+import platform
+import uuid
+from collections.abc import Iterable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from stowplan.assembly.deciders import Deciders, Text, deciders_of
+from stowplan.assembly.plugin_files import plugins_of_file
+from stowplan.batch import COMPATS
+from stowplan.client.election import Terms
+from stowplan.config.model import Configuration, LeaderElection
+from stowplan.objects.documents import Unreadable, documents
+from stowplan.objects.pod import DEFAULT_SCHEDULER
+
+NAME = "stowplan"
+KUBE_SCHEDULER = "kube-scheduler"
+"""The lease of the scheduler that every cluster has."""
+QPS, BURST = 0.0, 100
+
+
+class FileError(ValueError):
+    """A file that cannot be read: says which, what was got and what was wanted."""
+
+
+class Written(msgspec.Struct, frozen=True):
+    """What the files say themselves, where a default means something else here.
+
+    elects: what they say of the election. qps, burst: of requests; qps 0 for no limit.
+    """
+
+    election: frozenset[str] = frozenset()
+    qps: float = QPS
+    burst: int = BURST
+
+
+def read_files(
+    config_files: Iterable[str] = (),
+    plugin_files: Iterable[str] = (),
+    compat: str = "",
+    name: str = NAME,
+) -> tuple[Deciders, Written]:
+    """What the files come to; without any the default profile under a name of its own. Raises
+    FileError, ConfigError and ContractError."""
+    texts = [Text(_text(file), file) for file in config_files]
+    plugins = [plugin for file in plugin_files for plugin in plugins_of_file(file)]
+    found = deciders_of(texts, plugins, COMPATS[compat] if compat else None)
+    if not texts:
+        found = _named(found, name)
+    return found, _written(texts)
+
+
+def deciders_named(name: str) -> Deciders:
+    """The default profile under another schedulerName."""
+    return _named(deciders_of(()), name)
+
+
+def _named(deciders: Deciders, name: str) -> Deciders:
+    configuration = deciders.configuration
+    (profile,) = configuration.profiles.values()
+    profiles = {name: msgspec.structs.replace(profile, scheduler_name=name)}
+    changed: Configuration = msgspec.structs.replace(configuration, profiles=profiles)
+    return msgspec.structs.replace(deciders, configuration=changed)
+
+
+def _text(file: str) -> str:
+    try:
+        return Path(file).read_text()
+    except OSError as problem:
+        said = (problem.strerror or str(problem)).lower()
+        raise FileError(f"{file}: got {said}, wanted a configuration file") from None
+    except UnicodeDecodeError:
+        raise FileError(f"{file}: got bytes, wanted a configuration file as text") from None
+
+
+def _written(texts: Iterable[Text]) -> Written:
+    """What the files name of what their model fills in."""
+    election: set[str] = set()
+    qps, burst = QPS, BURST
+    for text in texts:
+        try:
+            trees = [document.tree for document in documents(str(text.text))]
+        except Unreadable:
+            continue
+        for tree in (tree for tree in trees if isinstance(tree, dict)):
+            election |= set(_part(tree, "leaderElection"))
+            client = _part(tree, "clientConnection")
+            qps = float(client.get("qps") or qps)
+            burst = int(client.get("burst") or burst)
+    return Written(frozenset(election), max(0.0, qps), burst)
+
+
+def _part(tree: dict[str, Any], name: str) -> dict[str, Any]:
+    part = tree.get(name)
+    return part if isinstance(part, dict) else {}
+
+
+# The lease.
+
+
+def scheduler_names(deciders: Deciders) -> tuple[str, ...]:
+    """The scheduler names whose pods are decided."""
+    names = list(deciders.configuration.profiles)
+    if deciders.batch is not None:
+        names.append(deciders.batch.scheduler_name)
+    return tuple(names)
+
+
+def identity() -> str:
+    """A name that no other process has; it tells schedulers of this kind from others."""
+    return f"{NAME}_{platform.node()}_{uuid.uuid4()}"
+
+
+def terms_of(deciders: Deciders, written: Written, namespace: str = "") -> Terms | None:
+    """The election that a configuration asks for, None where it asks for none.
+
+    Without a resourceName the lease is named after the first schedulerName, that of
+    default-scheduler `kube-scheduler`, as everybody expects.
+    """
+    asked: LeaderElection = deciders.configuration.leader_election
+    if not asked.leader_elect:
+        return None
+    name = asked.resource_name
+    if "resourceName" not in written.election:
+        name = lease_name(scheduler_names(deciders)[0])
+    where = asked.resource_namespace
+    if namespace and "resourceNamespace" not in written.election:
+        where = namespace
+    return Terms(
+        where,
+        name,
+        identity(),
+        _seconds(asked.lease_duration),
+        _seconds(asked.renew_deadline),
+        _seconds(asked.retry_period),
+    )
+
+
+def lease_name(scheduler_name: str) -> str:
+    """The lease that whoever schedules under a name is expected to hold."""
+    return KUBE_SCHEDULER if scheduler_name == DEFAULT_SCHEDULER else scheduler_name
+
+
+def _seconds(duration: timedelta) -> float:
+    return duration.total_seconds()

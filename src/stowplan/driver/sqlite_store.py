@@ -1,0 +1,239 @@
+"""A cluster's objects in one SQLite file: what was committed is there after a kill -9.
+
+The file is in write-ahead mode and each commit waits for the disk (`synchronous=FULL`), so that a
+power failure loses nothing acknowledged either, as far as the disk tells the truth; many requests
+share a commit, which pays for it. Beside the file stands the last version committed. It is written
+after the commit and shows, at the next start, whether the end of the journal has gone missing,
+which SQLite by itself would pass over in silence. Every row carries a checksum.
+
+Nothing that looks damaged is ever repaired or reset here: `StoreError` says what was found.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import sqlite3
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+FILE = "cluster.sqlite"
+COMMITTED = "committed"
+LOCK = "lock"
+
+_APPLICATION = 0x53746F77  # "Stow"
+_FORMAT = 1
+_SCHEMA = """
+CREATE TABLE objects (
+    key TEXT PRIMARY KEY, version INTEGER NOT NULL, value BLOB NOT NULL, checksum INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+INSERT INTO facts VALUES ('version', 0);
+"""
+
+Record = tuple[str, int, bytes | None]
+
+
+class StoreError(Exception):
+    """The data directory cannot be used; the text says what, where and what to do."""
+
+
+class SqliteStore:
+    """The open store of a directory, held by this process alone until `close`.
+
+    Only one thread may use it at a time; it may be another than the one that opened it.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._lock = _locked(directory)
+        self._committed: int | None = None
+        self._file: sqlite3.Connection | None = None
+        try:
+            self._committed = _opened(directory / COMMITTED)
+            acknowledged = int.from_bytes(os.pread(self._committed, 8, 0), "big")
+            self.version = _checked(directory / FILE, acknowledged)
+        except BaseException:
+            self.close()
+            raise
+
+    def records(self) -> Iterator[Record]:
+        """Everything stored, then a last record for the version alone. Raises StoreError."""
+        path = self.directory / FILE
+        # While nothing has been written, nothing is: a file that turns out damaged stays as it is.
+        file = self._file or _read_only(path)
+        try:
+            for key, version, value, checksum in file.execute("SELECT * FROM objects"):
+                if not isinstance(value, bytes) or _checksum(key, version, value) != checksum:
+                    raise _damaged(path, f"the checksum of {key!r} is wrong")
+                yield key, version, value
+        except sqlite3.DatabaseError as problem:
+            raise _damaged(path, str(problem)) from None
+        finally:
+            if file is not self._file:
+                file.close()
+        yield "", self.version, None
+
+    def save(self, records: Iterable[Record]) -> None:
+        """Commit changes, in order and all at once; returns when they are on the disk."""
+        latest: dict[str, tuple[int, bytes | None]] = {}
+        version = self.version
+        for key, at, value in records:
+            latest[key] = (at, value)
+            version = max(version, at)
+        rows = [
+            (key, at, value, _checksum(key, at, value))
+            for key, (at, value) in latest.items()
+            if value is not None
+        ]
+        gone = [(key,) for key, (_, value) in latest.items() if value is None]
+        if self._file is None:
+            self._file = _connected(self.directory / FILE)
+        try:
+            with self._file as file:
+                file.execute("BEGIN IMMEDIATE")
+                file.executemany("DELETE FROM objects WHERE key = ?", gone)
+                file.executemany("REPLACE INTO objects VALUES (?, ?, ?, ?)", rows)
+                file.execute("UPDATE facts SET value = ? WHERE name = 'version'", (version,))
+        except sqlite3.Error as problem:
+            where = self.directory / FILE
+            raise StoreError(
+                f"{where}: could not save version {version}: {problem}; "
+                "what was acknowledged before is kept"
+            ) from None
+        assert self._committed is not None
+        os.pwrite(self._committed, version.to_bytes(8, "big"), 0)
+        self.version = version
+
+    def close(self) -> None:
+        """Fold the journal into the file and let go of the directory."""
+        try:
+            if self._file is not None:
+                self._file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                self._file.close()
+        finally:
+            if self._committed is not None:
+                os.close(self._committed)
+            os.close(self._lock)
+
+
+def _locked(directory: Path) -> int:
+    """The lock file, ours until it is closed. Raises StoreError if another process has it."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as problem:
+        raise StoreError(f"{directory}: cannot keep data here: {problem.strerror}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as problem:
+        holder = os.pread(lock, 32, 0).decode("ascii", "replace").strip() or "unknown"
+        os.close(lock)
+        if problem.errno not in (errno.EACCES, errno.EAGAIN):
+            raise StoreError(f"{directory}: cannot be locked: {problem.strerror}") from None
+        raise StoreError(
+            f"{directory}: in use by another process (number {holder}); "
+            "a data directory serves one cluster at a time"
+        ) from None
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, str(os.getpid()).encode("ascii"), 0)
+    return lock
+
+
+def _opened(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as problem:
+        raise StoreError(f"{path}: cannot be opened: {problem.strerror}") from None
+
+
+def _read_only(path: Path) -> sqlite3.Connection:
+    """A connection that leaves the file and its journal as they are."""
+    where = f"{path.absolute().as_uri()}?mode=ro"
+    return sqlite3.connect(where, uri=True, isolation_level=None, check_same_thread=False)
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    file = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    try:
+        file.execute("PRAGMA journal_mode=WAL")
+        file.execute("PRAGMA synchronous=FULL")
+        file.execute("PRAGMA wal_autocheckpoint=4000")
+    except sqlite3.DatabaseError as problem:
+        file.close()
+        raise _damaged(path, str(problem)) from None
+    return file
+
+
+def _checked(path: Path, acknowledged: int) -> int:
+    """The version that a file holds, once it is known to be whole and ours; a new file is made.
+
+    acknowledged: the version that must be there at least. Raises StoreError.
+    """
+    # SQLite would make the file readable for everybody; it may hold secrets.
+    os.close(_opened(path))
+    if path.stat().st_size == 0:
+        if acknowledged:
+            raise _damaged(path, "it is empty, but writes were acknowledged here before")
+        _made(path)
+        return 0
+    try:
+        file = _read_only(path)
+        try:
+            known = _looked_through(file, path)
+        finally:
+            file.close()
+    except sqlite3.DatabaseError as problem:
+        raise _damaged(path, str(problem)) from None
+    if known < acknowledged:
+        raise _damaged(
+            path,
+            f"it ends with version {known}, but version {acknowledged} was acknowledged; "
+            f"the journal beside it ({FILE}-wal) is missing or damaged",
+        )
+    return known
+
+
+def _made(path: Path) -> None:
+    file = _connected(path)
+    try:
+        file.executescript(
+            f"BEGIN; {_SCHEMA} PRAGMA application_id={_APPLICATION};"
+            f"PRAGMA user_version={_FORMAT}; COMMIT;"
+        )
+    except sqlite3.Error as problem:
+        raise StoreError(f"{path}: cannot be written: {problem}") from None
+    finally:
+        file.close()
+
+
+def _looked_through(file: sqlite3.Connection, path: Path) -> int:
+    """The version that the file says it holds. Raises StoreError, sqlite3.DatabaseError."""
+    if file.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
+        raise _damaged(path, "it has no tables")
+    application = file.execute("PRAGMA application_id").fetchone()[0]
+    written = file.execute("PRAGMA user_version").fetchone()[0]
+    if application != _APPLICATION:
+        raise StoreError(f"{path}: a SQLite file, but not one of Stowplan; name another directory")
+    if written != _FORMAT:
+        raise StoreError(f"{path}: got format {written}, wanted {_FORMAT}; use the version of it")
+    found = [row[0] for row in file.execute("PRAGMA integrity_check(3)")]
+    if found != ["ok"]:
+        raise _damaged(path, "; ".join(" ".join(text.split()) for text in found))
+    version = file.execute("SELECT value FROM facts WHERE name = 'version'").fetchone()
+    if version is None:
+        raise _damaged(path, "it does not say which version it holds")
+    return int(version[0])
+
+
+def _damaged(path: Path, what: str) -> StoreError:
+    return StoreError(
+        f"{path}: damaged: {what}. It is left as it is: put back a copy of the whole directory, "
+        "or name another with --data"
+    )
+
+
+def _checksum(key: str, version: int, value: bytes) -> int:
+    return zlib.crc32(value, zlib.crc32(f"{key}\0{version}".encode()))

@@ -1,0 +1,152 @@
+"""`stowplan up` as users meet it: what it prints, writes, refuses, and how it ends."""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.contract.up_process import Caller, Up, up
+
+KUBECTL = os.environ.get("STOWPLAN_KUBECTL") or shutil.which("kubectl")
+
+
+def ask(cluster: Up, method: str, path: str, token: str = "") -> tuple[int, dict[str, object]]:
+    async def scene() -> tuple[int, dict[str, object]]:
+        caller = await Caller.to(cluster.port, token or cluster.token)
+        answer = await caller.ask(method, path)
+        caller.close()
+        return answer
+
+    return asyncio.run(scene())
+
+
+def refused(*arguments: str) -> str:
+    """What it says instead of starting."""
+    command = [sys.executable, "-m", "stowplan", "up", *arguments]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert ran.returncode in (1, 2), ran
+    assert "Traceback" not in ran.stderr
+    return ran.stderr
+
+
+def test_starts_answers_and_stops(tmp_path: Path) -> None:
+    with up(tmp_path, "--node-count", "2") as cluster:
+        assert cluster.server == f"https://127.0.0.1:{cluster.port}"
+        assert cluster.kubeconfig.stat().st_mode & 0o777 == 0o600
+        status, body = ask(cluster, "GET", "/api/v1/nodes")
+        assert status == 200
+        assert [item["metadata"]["name"] for item in body["items"]] == ["node-1", "node-2"]  # type: ignore[attr-defined]
+        scheduler = json.loads((tmp_path / "scheduler.kubeconfig").read_text())
+        token = scheduler["users"][0]["user"]["token"]
+        assert ask(cluster, "GET", "/api/v1/pods", token)[0] == 200
+        assert ask(cluster, "DELETE", "/api/v1/nodes/node-1", token)[0] == 403
+        assert ask(cluster, "GET", "/api/v1/pods", "wrong")[0] == 401
+        assert cluster.stop() == 0
+    # They led to a cluster that is gone.
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_data_stays_and_so_do_tokens(tmp_path: Path) -> None:
+    manifest = tmp_path / "web.yaml"
+    manifest.write_text(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: made}\ndata: {b: c}\n"
+        "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}\ndata: {b: c}\n"
+    )
+    data = str(tmp_path / "data")
+    path = "/api/v1/namespaces/made/configmaps/a"
+    with up(tmp_path, "--data", data, "--cluster", str(manifest)) as cluster:
+        token = cluster.token
+        status, first = ask(cluster, "GET", path)
+        assert status == 200
+        assert "in use by another process" in refused("--no-scheduler", "--data", data)
+        assert cluster.stop() == 0
+    with up(tmp_path, "--data", data, "--cluster", str(manifest)) as cluster:
+        assert cluster.token == token
+        assert ask(cluster, "GET", path) == (200, first)
+        # Ctrl-C is the same as being told to stop.
+        cluster.process.send_signal(signal.SIGINT)
+        assert cluster.process.wait(timeout=30) == 0
+
+
+def test_what_is_wrong_is_said_in_a_line(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        text = refused("--no-scheduler", "--port", port, "--kubeconfig", str(tmp_path / "k"))
+        assert f"port {port} of 127.0.0.1: Address already in use" in text
+    (tmp_path / "tokens.csv").write_text("only-a-token\n")
+    text = refused("--no-scheduler", "--port", "0", "--token-file", str(tmp_path / "tokens.csv"))
+    assert "line 1: got 1 columns" in text
+    assert "only-a-token" not in text
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "cluster.sqlite").write_bytes(b"nonsense" * 1000)
+    text = refused("--no-scheduler", "--port", "0", "--data", str(tmp_path / "data"))
+    assert "damaged" in text
+    assert "left as it is" in text
+    text = refused("--no-scheduler", "--cluster", str(tmp_path / "nosuch.yaml"))
+    assert "nosuch.yaml" in text
+
+
+def test_objects_that_cannot_be_created_are_told(tmp_path: Path) -> None:
+    manifest = tmp_path / "bad.yaml"
+    manifest.write_text(
+        "apiVersion: v1\nkind: Node\nmetadata: {name: Bad_}\n"
+        "---\napiVersion: nosuch/v1\nkind: Thing\nmetadata: {name: x}\n"
+        "---\napiVersion: v1\nkind: Node\nmetadata: {name: good}\n"
+    )
+    with up(tmp_path, "--cluster", str(manifest)) as cluster:
+        status, body = ask(cluster, "GET", "/api/v1/nodes")
+        assert [item["metadata"]["name"] for item in body["items"]] == ["good"]  # type: ignore[attr-defined]
+        assert status == 200
+
+
+def test_more_clients(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens.csv"
+    tokens.write_text('t-ann,ann,1,"devs,system:masters"\nt-bob,bob,2\n')
+    with up(tmp_path, "--token-file", str(tokens), "--no-anonymous") as cluster:
+        assert ask(cluster, "GET", "/api/v1/pods", "t-ann")[0] == 200
+        assert ask(cluster, "GET", "/api/v1/pods", "t-bob")[0] == 403
+        assert ask(cluster, "GET", "/version", " ")[0] == 401
+
+
+@pytest.mark.skipif(KUBECTL is None, reason="no kubectl on PATH, and STOWPLAN_KUBECTL names none")
+def test_kubectl_runs_a_deployment(tmp_path: Path) -> None:
+    """With a stand-in for the scheduler: nodeName is set by hand."""
+    assert KUBECTL is not None
+    with up(tmp_path, "--node-count", "2") as cluster:
+
+        def kubectl(*arguments: str, text: str = "") -> str:
+            command = [KUBECTL, "--kubeconfig", str(cluster.kubeconfig), *arguments]
+            ran = subprocess.run(
+                command,
+                input=text,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=60,
+                env={**os.environ, "HOME": str(tmp_path)},
+            )
+            assert ran.returncode == 0, (arguments, ran.stdout, ran.stderr)
+            return ran.stdout
+
+        assert "node-1" in kubectl("get", "nodes")
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "web", "annotations": {"stowplan.dev/start-seconds": "0.1"}},
+            "spec": {"nodeName": "node-1", "containers": [{"name": "c", "image": "i"}]},
+        }
+        assert "pod/web created" in kubectl("apply", "-f", "-", text=json.dumps(pod))
+        kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=20s")
+        assert "Running" in kubectl("get", "pods")
+        assert "web" in kubectl("describe", "node", "node-1")
+        assert "deleted" in kubectl("delete", "pod", "web")
+        assert kubectl("auth", "can-i", "create", "pods").strip() == "yes"
+        assert "admin" in kubectl("auth", "whoami")
+        assert cluster.stop() == 0

@@ -1,0 +1,209 @@
+"""deploy/ is consistent in itself and with the program: its rights are those that the client's
+requests take, no more and no less."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from stowplan.cli.run import command
+from stowplan.client.resources import RESOURCES
+from stowplan.client.reviews import Known, access_review, token_review
+from stowplan.driver.process import LEASES_IN
+from stowplan.driver.scheduling import KUBE_SCHEDULER, read_files, terms_of
+from stowplan.objects.codec import convert
+from stowplan.objects.podgroup import GROUP_API_VERSIONS, PodGroup, Queue
+
+DEPLOY = Path(__file__).parent.parent.parent / "deploy"
+NAMESPACE = "stowplan-system"
+NAME = {"app.kubernetes.io/name": "stowplan"}
+
+Tree = dict[str, Any]
+Right = tuple[str, str, str]
+
+KNOWN = {
+    ("v1", "Namespace"),
+    ("v1", "ServiceAccount"),
+    ("v1", "ConfigMap"),
+    ("v1", "Service"),
+    ("apps/v1", "Deployment"),
+    ("policy/v1", "PodDisruptionBudget"),
+    ("scheduling.k8s.io/v1", "PriorityClass"),
+    ("rbac.authorization.k8s.io/v1", "ClusterRole"),
+    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
+    ("rbac.authorization.k8s.io/v1", "Role"),
+    ("rbac.authorization.k8s.io/v1", "RoleBinding"),
+    ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+}
+CLUSTER_WIDE = {
+    "Namespace",
+    "PriorityClass",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "CustomResourceDefinition",
+}
+
+
+def trees() -> list[Tree]:
+    kustomization = yaml.safe_load((DEPLOY / "kustomization.yaml").read_text())
+    found: list[Tree] = []
+    for name in kustomization["resources"]:
+        found += [tree for tree in yaml.safe_load_all((DEPLOY / name).read_text()) if tree]
+    return found
+
+
+def one(kind: str, name: str = "stowplan") -> Tree:
+    (found,) = [t for t in trees() if t["kind"] == kind and t["metadata"]["name"] == name]
+    return found
+
+
+def rights(rules: list[Tree]) -> Iterator[Right]:
+    for rule in rules:
+        for group in rule.get("apiGroups", ()):
+            for resource in rule["resources"]:
+                yield from ((group, resource, verb) for verb in rule["verbs"])
+
+
+def needed() -> set[Right]:
+    """The rights that the client's requests take, see stowplan.client.requests."""
+    found: set[Right] = set()
+    for resource in RESOURCES:
+        group = resource.api_version.rpartition("/")[0]
+        found |= {(group, resource.plural, "list"), (group, resource.plural, "watch")}
+    found |= {("", "pods", "get"), ("", "pods", "delete")}
+    found |= {("", "pods/binding", "create"), ("", "pods/status", "patch")}
+    found |= {("", name, "patch") for name in ("persistentvolumes", "persistentvolumeclaims")}
+    found |= {("events.k8s.io", "events", verb) for verb in ("create", "patch")}
+    for version in GROUP_API_VERSIONS:
+        group = version.partition("/")[0]
+        found |= {(group, name, "patch") for name in ("podgroups", "podgroups/status")}
+    for request in (token_review("t"), access_review(Known("u"), "/metrics")):
+        _, _, group, _, plural = request.path.split("/")
+        found.add((group, plural, "create"))
+    return found
+
+
+def test_every_file_is_named_and_every_object_known() -> None:
+    kustomization = yaml.safe_load((DEPLOY / "kustomization.yaml").read_text())
+    files = {str(path.relative_to(DEPLOY)) for path in DEPLOY.rglob("*.yaml")}
+    assert set(kustomization["resources"]) | {"kustomization.yaml"} == files
+    for tree in trees():
+        assert (tree["apiVersion"], tree["kind"]) in KNOWN
+        expected = None if tree["kind"] in CLUSTER_WIDE else NAMESPACE
+        if tree["metadata"]["name"] == "stowplan-lookout":
+            expected = LEASES_IN
+        assert tree["metadata"].get("namespace") == expected, tree["metadata"]
+
+
+def test_rights_are_what_requests_take_and_no_more() -> None:
+    role = one("ClusterRole")
+    given = list(rights(role["rules"]))
+    assert len(given) == len(set(given))
+    assert set(given) == needed()
+    assert not any("*" in right for right in given)
+
+
+def test_the_lease_may_be_held_and_no_other() -> None:
+    role = one("Role", "stowplan-lease")
+    assert set(rights(role["rules"])) == {
+        ("coordination.k8s.io", "leases", verb) for verb in ("create", "get", "update")
+    }
+    named = [rule.get("resourceNames") for rule in role["rules"] if "update" in rule["verbs"]]
+    assert named == [["stowplan"]]
+
+
+def test_the_leases_of_other_schedulers_may_be_read_only() -> None:
+    (rule,) = one("Role", "stowplan-lookout")["rules"]
+    assert rule["verbs"] == ["get"]
+    assert set(rule["resourceNames"]) == {KUBE_SCHEDULER, "kube-batch", "stowplan"}
+
+
+@pytest.mark.parametrize("kind", ["ClusterRoleBinding", "RoleBinding"])
+def test_bindings_lead_to_the_account_of_the_deployment(kind: str) -> None:
+    account = one("ServiceAccount")["metadata"]
+    for tree in trees():
+        if tree["kind"] == kind:
+            (subject,) = tree["subjects"]
+            assert (subject["name"], subject["namespace"]) == (account["name"], NAMESPACE)
+            one(tree["roleRef"]["kind"], tree["roleRef"]["name"])
+    assert one("Deployment")["spec"]["template"]["spec"]["serviceAccountName"] == account["name"]
+
+
+def test_the_deployment_is_careful() -> None:
+    spec = one("Deployment")["spec"]
+    pod = spec["template"]["spec"]
+    (container,) = pod["containers"]
+    assert spec["replicas"] == 2
+    assert spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"] == NAME
+    assert pod["securityContext"]["runAsNonRoot"]
+    careful = container["securityContext"]
+    assert careful["readOnlyRootFilesystem"]
+    assert not careful["allowPrivilegeEscalation"]
+    assert careful["capabilities"] == {"drop": ["ALL"]}
+    assert pod["priorityClassName"] == one("PriorityClass")["metadata"]["name"]
+    mounted = {mount["name"] for mount in container["volumeMounts"]}
+    assert mounted == {volume["name"] for volume in pod["volumes"]}
+    for probe in ("livenessProbe", "readinessProbe"):
+        assert container[probe]["httpGet"]["scheme"] == "HTTPS"
+
+
+def test_its_arguments_are_those_of_the_command() -> None:
+    (container,) = one("Deployment")["spec"]["template"]["spec"]["containers"]
+    name, *arguments = container["args"]
+    assert name == "run"
+    known = {option for parameter in command.params for option in parameter.opts}
+    assert {argument.partition("=")[0] for argument in arguments} <= known
+    listen = next(a for a in arguments if a.startswith("--listen="))
+    port = int(listen.rpartition(":")[2])
+    assert port == container["ports"][0]["containerPort"]
+    assert one("Service", "stowplan-metrics")["spec"]["ports"][0]["port"] == port
+
+
+def test_its_configuration_can_be_read_and_names_the_lease_that_it_may_hold(tmp_path: Path) -> None:
+    text = one("ConfigMap")["data"]["scheduler.yaml"]
+    file = tmp_path / "scheduler.yaml"
+    file.write_text(text)
+    deciders, written = read_files([str(file)])
+    assert list(deciders.configuration.profiles) == ["stowplan"]
+    terms = terms_of(deciders, written)
+    assert terms is not None
+    assert (terms.namespace, terms.name) == (NAMESPACE, "stowplan")
+
+
+def test_selectors_select_the_deployment() -> None:
+    assert one("PodDisruptionBudget")["spec"]["selector"]["matchLabels"] == NAME
+    assert one("PodDisruptionBudget")["spec"]["minAvailable"] == 1
+    assert one("Service", "stowplan-metrics")["spec"]["selector"] == NAME
+
+
+@pytest.mark.parametrize(("plural", "kind"), [("podgroups", PodGroup), ("queues", Queue)])
+def test_definitions_have_the_fields_that_are_read(plural: str, kind: type[Any]) -> None:
+    group = "scheduling.sigs.dev"
+    tree = one("CustomResourceDefinition", f"{plural}.{group}")["spec"]
+    (version,) = tree["versions"]
+    resource = next(
+        r for r in RESOURCES if r.plural == plural and r.api_version == f"{group}/{version['name']}"
+    )
+    assert (tree["scope"] == "Namespaced") == resource.is_namespaced
+    assert version["subresources"] == {"status": {}}
+    schema = version["schema"]["openAPIV3Schema"]["properties"]
+    fields = {"minMember", "queue", "priorityClassName"} if kind is PodGroup else {"weight"}
+    assert fields <= schema["spec"]["properties"].keys()
+    example = {"apiVersion": resource.api_version, "metadata": {"name": "x"}, "spec": {}}
+    assert convert(example, kind).name == "x"
+
+
+def test_the_image_is_slim_and_runs_as_nobody() -> None:
+    text = (DEPLOY / "Dockerfile").read_text()
+    bases = re.findall(r"^FROM (\S+)", text, re.MULTILINE)
+    assert all(base.endswith("-slim") for base in bases)
+    assert re.search(r"^USER 65532:65532$", text, re.MULTILINE)
+    assert re.search(r'^ENTRYPOINT \["stowplan"\]$', text, re.MULTILINE)
+    for source in re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE):
+        for name in source.split():
+            assert (DEPLOY.parent / name).exists(), name

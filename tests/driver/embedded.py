@@ -1,0 +1,234 @@
+"""An embedded cluster as a process of its own, and what tests do in it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import re
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from stowplan.client.kubeconfig import Connection
+from stowplan.client.requests import JSON, MERGE_PATCH, Request
+from stowplan.driver.api import ApiClient
+from stowplan.driver.connecting import connection_to
+from tests.driver.processes import Replica
+from tests.driver.real_server import RealServer, free_port
+
+DEPLOY = Path(__file__).parent.parent.parent / "deploy"
+USER = "system:serviceaccount:stowplan-system:stowplan"
+TOKEN = "token-of-the-scheduler"
+PATHS = {
+    "Namespace": "/api/v1/namespaces",
+    "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
+    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
+    "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
+    "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+    "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "Queue": "/apis/scheduling.sigs.dev/v1alpha2/queues",
+    "PodGroup": "/apis/scheduling.sigs.dev/v1alpha2/namespaces/{}/podgroups",
+    "Node": "/api/v1/nodes",
+    "Pod": "/api/v1/namespaces/{}/pods",
+}
+
+Tree = dict[str, Any]
+
+
+class Cluster:
+    """api: as somebody who may do everything. kubeconfig: of the scheduler's account."""
+
+    def __init__(
+        self,
+        api: ApiClient,
+        kubeconfig: str,
+        process: asyncio.subprocess.Process,
+        start: Callable[[], Awaitable[asyncio.subprocess.Process]],
+    ) -> None:
+        self.api = api
+        self.kubeconfig = kubeconfig
+        self.process = process
+        self.start = start
+
+    async def create(self, tree: Tree) -> None:
+        path = PATHS[tree["kind"]].format(tree["metadata"].get("namespace", "default"))
+        for _ in range(50):
+            request = Request("POST", path, (), json.dumps(tree).encode(), JSON)
+            answer = await self.api.send(request)
+            if answer.status in (201, 409):
+                return
+            # A definition is served a moment after it was made.
+            await asyncio.sleep(0.1)
+        raise AssertionError(f"{tree['kind']}: {answer.status} {answer.fault} {answer.body!r}")
+
+    async def create_all(self, trees: Iterable[Tree], at_once: int = 25) -> None:
+        waiting = list(trees)
+        for start in range(0, len(waiting), at_once):
+            await asyncio.gather(*map(self.create, waiting[start : start + at_once]))
+
+    async def get(self, path: str, **query: str) -> Any:
+        answer = await self.api.send(Request("GET", path, tuple(query.items()), timeout_s=60.0))
+        assert answer.is_done, (answer.status, answer.fault, answer.body[:300])
+        return json.loads(answer.body)
+
+    async def patch(self, path: str, body: Tree) -> None:
+        request = Request("PATCH", path, (), json.dumps(body).encode(), MERGE_PATCH)
+        answer = await self.api.send(request)
+        assert answer.is_done, answer.body
+
+    async def pods(self) -> list[Tree]:
+        return list((await self.get("/api/v1/pods"))["items"])
+
+    async def until_placed(self, n_pods: int, timeout_s: float, *schedulers: Replica) -> list[Tree]:
+        """schedulers: one of them must be there all the while."""
+        async with asyncio.timeout(timeout_s):
+            while True:
+                said = [one.raw[-5:] for one in schedulers if one.process.returncode is not None]
+                assert len(said) < max(1, len(schedulers)), said
+                begun = time.perf_counter()
+                pods = await self.pods()
+                placed = [pod for pod in pods if pod["spec"].get("nodeName")]
+                if len(placed) >= n_pods:
+                    return pods
+                # Looking must not keep the server from what is looked for.
+                await asyncio.sleep(max(0.3, 5 * (time.perf_counter() - begun)))
+
+    async def restart(self) -> None:
+        """Kill the server, and start it again from its data."""
+        self.process.kill()
+        await self.process.wait()
+        self.process = await self.start()
+
+
+class Embedded:
+    """`stowplan up`, with nodes that pretend."""
+
+    def __init__(self, tmp_path: Path, tokens: Path, n_nodes: int, *, lasting: bool) -> None:
+        self._path = tmp_path
+        self._admin = tmp_path / "admin.kubeconfig"
+        self._drains: list[asyncio.Task[None]] = []
+        self._arguments = ["--node-count", str(n_nodes), "--token-file", str(tokens)]
+        self._arguments += ["--kubeconfig", str(self._admin)]
+        self._arguments += ["--port", str(free_port() if lasting else 0)]
+        if lasting:
+            self._arguments += ["--data", str(tmp_path / "data")]
+
+    @property
+    def connection(self) -> Connection:
+        return connection_to(str(self._admin))
+
+    async def start(self) -> asyncio.subprocess.Process:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "stowplan", "up", "--no-scheduler"),
+            *self._arguments,
+            cwd=self._path,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        await asyncio.wait_for(_listening(process), 60)
+        self._drains.append(asyncio.create_task(_drained(process)))
+        return process
+
+    async def make_nodes(self, create: Any, n_nodes: int) -> None:
+        """They are there already."""
+
+    async def stop(self) -> None:
+        await asyncio.gather(*self._drains)
+
+
+@asynccontextmanager
+async def cluster(
+    tmp_path: Path, n_nodes: int, server: str = "embedded", *, lasting: bool = False
+) -> AsyncIterator[Cluster]:
+    """A cluster in which the scheduler's account has the rights that are shipped. lasting: it can
+    be started again from its data."""
+    tokens = tmp_path / "tokens.csv"
+    groups = "system:serviceaccounts,system:authenticated"
+    tokens.write_text(f'{TOKEN},{USER},1,"{groups}"\n')
+    under: Embedded | RealServer
+    if server == "embedded":
+        under = Embedded(tmp_path, tokens, n_nodes, lasting=lasting)
+    else:
+        under = RealServer(tmp_path, tokens)
+    process = await under.start()
+    connection = under.connection
+    file = _kubeconfig(tmp_path / "scheduler.kubeconfig", connection)
+    async with ApiClient(connection) as api:
+        made = Cluster(api, file, process, under.start)
+        try:
+            for name in ("namespace", "crds/podgroups", "crds/queues", "rights"):
+                for tree in yaml.safe_load_all((DEPLOY / f"{name}.yaml").read_text()):
+                    await made.create(tree)
+            await under.make_nodes(made.create, n_nodes)
+            yield made
+        finally:
+            made.process.send_signal(signal.SIGTERM)
+            await asyncio.wait_for(made.process.wait(), 60)
+            await under.stop()
+
+
+async def _listening(process: asyncio.subprocess.Process) -> None:
+    assert process.stdout is not None
+    seen = []
+    async for line in process.stdout:
+        seen.append(line.decode())
+        if re.match(r"Listening on https?://", seen[-1]):
+            return
+    raise AssertionError("".join(seen))
+
+
+async def _drained(process: asyncio.subprocess.Process) -> None:
+    assert process.stdout is not None
+    while await process.stdout.read(1 << 16):
+        pass
+
+
+def _kubeconfig(path: Path, connection: Connection) -> str:
+    """The admin's, with the token of the scheduler's account."""
+    where: Tree = {"server": connection.server}
+    if connection.is_insecure:
+        where["insecure-skip-tls-verify"] = True
+    else:
+        where["certificate-authority-data"] = base64.b64encode(connection.ca.data).decode()
+    whole = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": where}],
+        "users": [{"name": "u", "user": {"token": TOKEN}}],
+    }
+    path.write_text(json.dumps(whole))
+    return str(path)
+
+
+def pod(name: str, cpu: str = "10m", scheduler: str = "stowplan", **more: Any) -> Tree:
+    container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}}
+    spec = {"schedulerName": scheduler, "containers": [container], **more.get("spec", {})}
+    meta = {"name": name, "namespace": "default"} | more.get("metadata", {})
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+def gang(name: str, size: int, cpu: str = "10m") -> list[Tree]:
+    version = "scheduling.sigs.dev/v1alpha2"
+    meta = {"name": name, "namespace": "default"}
+    spec = {"minMember": size, "queue": "default"}
+    group = {"apiVersion": version, "kind": "PodGroup", "metadata": meta, "spec": spec}
+    marks = {"annotations": {"scheduling.k8s.io/group-name": name}}
+    members = [
+        pod(
+            f"{name}-{i}",
+            cpu,
+            "kube-batch",
+            metadata={"name": f"{name}-{i}", "namespace": "default"} | marks,
+        )
+        for i in range(size)
+    ]
+    return [group, *members]

@@ -1,0 +1,227 @@
+"""`stowplan run` over real HTTP with the shipped rights: against the embedded cluster, and against
+a real API server where there is one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections import Counter
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stowplan.objects.quantity import value
+from tests.driver.embedded import TOKEN, Cluster, Tree, cluster, gang, pod
+from tests.driver.processes import CONFIG, Replica, kubeconfig, replica
+from tests.driver.proxy import KINDS, proxy
+from tests.driver.real_server import assets
+from tests.driver.test_live import GANGS
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("embedded")]
+
+
+@pytest.fixture(params=["embedded", "real"])
+def server(request: pytest.FixtureRequest) -> str:
+    if request.param == "real" and assets() is None:
+        pytest.skip("KUBEBUILDER_ASSETS names no folder with kube-apiserver and etcd")
+    return str(request.param)
+
+
+def run(story: Coroutine[Any, Any, None], timeout_s: float = 240) -> None:
+    asyncio.run(asyncio.wait_for(story, timeout_s))
+
+
+def arguments(tmp_path: Path, made: Cluster, lease_s: int = 0) -> list[str]:
+    """One process that decides pods by a profile and gangs by sessions. lease_s: how long its lease
+    lasts, which should be longer than the server is busy; 0 for a short one."""
+    profiles, gangs = tmp_path / "profiles.json", tmp_path / "gangs.yaml"
+    lease = {"resourceName": "stowplan", "resourceNamespace": "stowplan-system"}
+    if not lease_s:
+        lease = CONFIG["leaderElection"] | lease  # type: ignore[operator]
+    else:
+        lease |= {"leaseDuration": f"{lease_s}s", "renewDeadline": f"{lease_s * 2 // 3}s"}
+    profiles.write_text(json.dumps(CONFIG | {"leaderElection": lease}))
+    gangs.write_text(GANGS)
+    files = ["--config", str(profiles), "--config", str(gangs)]
+    return [*files, "--kubeconfig", made.kubeconfig, "--listen", "0"]
+
+
+async def leading(one: Replica) -> None:
+    async with asyncio.timeout(40):
+        while not one.said("leading") or not one.said("synced"):
+            await asyncio.sleep(0.1)
+
+
+async def events(made: Cluster) -> Counter[tuple[str, str]]:
+    """(reason, pod) -> how often."""
+    items = (await made.get("/apis/events.k8s.io/v1/events"))["items"]
+    return Counter((one["reason"], one["regarding"]["name"]) for one in items)
+
+
+def workload(n_pods: int) -> list[Tree]:
+    """A tenth of the pods in gangs of four, a tenth that keep apart, the others plain."""
+    n_gangs = n_pods // 40
+    apart = {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": {"app": "apart"}},
+    }
+    terms = {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}
+    trees = [tree for i in range(n_gangs) for tree in gang(f"g{i}", 4)]
+    for i in range(n_pods // 10):
+        meta = {"name": f"apart{i}", "namespace": "default", "labels": {"app": "apart"}}
+        spec = {"affinity": {"podAntiAffinity": terms}}
+        trees.append(pod(f"apart{i}", metadata=meta, spec=spec))
+    n_left = n_pods - 4 * n_gangs - n_pods // 10
+    return trees + [pod(f"p{i}") for i in range(n_left)]
+
+
+def check_placement(nodes: list[Tree], pods: list[Tree], n_nodes: int) -> None:
+    """Nobody is on two nodes or on one that is full; who keeps apart is; gangs are whole."""
+    room = {n["metadata"]["name"]: n["status"]["allocatable"]["cpu"] for n in nodes}
+    used: Counter[str] = Counter()
+    apart: Counter[str] = Counter()
+    for one in pods:
+        node = one["spec"].get("nodeName")
+        if node:
+            request = one["spec"]["containers"][0]["resources"]["requests"]["cpu"]
+            used[node] += round(value(request) * 1000)
+            apart[node] += one["metadata"].get("labels", {}).get("app") == "apart"
+    assert all(milli <= value(room[node]) * 1000 for node, milli in used.items())
+    assert max(apart.values()) <= 1
+    gangs: Counter[str] = Counter()
+    for one in pods:
+        name = one["metadata"].get("annotations", {}).get("scheduling.k8s.io/group-name")
+        if name and one["spec"].get("nodeName"):
+            gangs[name] += 1
+    assert set(gangs.values()) <= {4}
+    assert len(nodes) == n_nodes
+
+
+def names_placed(pods: list[Tree]) -> set[str]:
+    return {one["metadata"]["name"] for one in pods if one["spec"].get("nodeName")}
+
+
+async def default_queue(made: Cluster) -> None:
+    version = "scheduling.sigs.dev/v1alpha2"
+    await made.create(
+        {"apiVersion": version, "kind": "Queue", "metadata": {"name": "default"}}
+        | {"spec": {"weight": 1}}
+    )
+
+
+@pytest.mark.parametrize(
+    ("n_nodes", "n_pods"), [(60, 400), pytest.param(500, 5000, marks=pytest.mark.soak)]
+)
+def test_all_that_fits_is_bound_once_though_the_leader_is_killed(
+    tmp_path: Path, server: str, n_nodes: int, n_pods: int
+) -> None:
+    async def story() -> None:
+        async with cluster(tmp_path, n_nodes, server) as made:
+            await default_queue(made)
+            args = arguments(tmp_path, made, lease_s=15 if n_pods > 1000 else 0)
+            async with replica(*args) as first:
+                await leading(first)
+                async with replica(*args) as second:
+                    trees = workload(n_pods)
+                    half = len(trees) // 2
+                    creating = asyncio.create_task(made.create_all(trees[:half]))
+                    await made.until_placed(n_pods // 4, 60 + n_pods // 10, first)
+                    first.signal(signal.SIGKILL)
+                    await first.ended()
+                    by_first = names_placed(await made.pods())
+                    await creating
+                    await made.create_all(trees[half:])
+                    pods = await made.until_placed(n_pods, 60 + n_pods // 10, second)
+                    assert second.said("leading")
+                    second.signal(signal.SIGTERM)
+                    assert await second.ended() == 0
+                    told = await events(made)
+            nodes = (await made.get("/api/v1/nodes"))["items"]
+            check_placement(nodes, pods, n_nodes)
+            scheduled = {name for reason, name in told if reason == "Scheduled"}
+            # Of some that were bound as the leader was killed nobody has told.
+            assert names_placed(pods) - by_first <= scheduled
+            faults = [line["msg"] for line in second.lines if line["level"] == "error"]
+            assert faults == []
+
+    run(story(), 200 + n_pods // 4)
+
+
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak)])
+def test_nothing_is_lost_or_bound_twice_however_bad_the_connection_and_the_server_restarts(
+    tmp_path: Path, server: str, seed: int
+) -> None:
+    n_nodes, n_pods = 40, 200
+
+    async def story() -> None:
+        async with (
+            cluster(tmp_path, n_nodes, server, lasting=True) as made,
+            proxy(made.api.connection, seed=seed) as harm,
+        ):
+            await default_queue(made)
+            args = arguments(tmp_path, made, lease_s=60)
+            args[args.index("--kubeconfig") + 1] = kubeconfig(tmp_path / "p", harm.url, token=TOKEN)
+            async with replica(*args) as one:
+                await leading(one)
+                harm.share, harm.cut_s = 0.15, 3.0
+                await made.create_all(workload(n_pods))
+                await made.restart()
+                pods = await made.until_placed(n_pods, 200, one)
+                harm.share, harm.cut_s = 0.0, None
+                assert one.process.returncode is None
+            assert all(harm.seen[kind] for kind in (*KINDS, "cut")), harm.seen
+            nodes = (await made.get("/api/v1/nodes"))["items"]
+            check_placement(nodes, pods, n_nodes)
+
+    run(story(), 300)
+
+
+def test_conditions_events_and_evictions_come_with_the_rights_that_are_shipped(
+    tmp_path: Path, server: str
+) -> None:
+    async def story() -> None:
+        async with cluster(tmp_path, 2, server) as made, replica(*arguments(tmp_path, made)) as one:
+            await leading(one)
+            nodes = (await made.get("/api/v1/nodes"))["items"]
+            cpu = value(nodes[0]["status"]["allocatable"]["cpu"])
+            half = f"{round(cpu * 600)}m"
+            await made.create_all([pod("low0", half), pod("low1", half), pod("huge", "4k")])
+            await made.until_placed(2, 60)
+            await condition(made, "huge", "0/2 nodes are available: 2 Insufficient cpu.")
+            high = {"name": "high"}
+            version = "scheduling.k8s.io/v1"
+            await made.create(
+                {"apiVersion": version, "kind": "PriorityClass", "metadata": high, "value": 99}
+            )
+            await made.create(pod("vip", half, spec={"priorityClassName": "high"}))
+            async with asyncio.timeout(60):
+                while True:
+                    pods = {p["metadata"]["name"]: p for p in await made.pods()}
+                    if pods["vip"]["spec"].get("nodeName"):
+                        break
+                    await asyncio.sleep(0.3)
+            assert len(pods.keys() & {"low0", "low1"}) == 1
+            told = await events(made)
+            reasons = Counter(reason for reason, _ in told)
+            assert reasons["Preempted"] == 1
+            assert ("Scheduled", "vip") in told
+            assert ("FailedScheduling", "huge") in told
+            # Nothing was asked for that the rights do not cover.
+            texts = [line["msg"] for line in one.lines if "forbidden" in line["msg"]]
+            assert texts == []
+
+    run(story())
+
+
+async def condition(made: Cluster, name: str, text: str) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            tree = await made.get(f"/api/v1/namespaces/default/pods/{name}")
+            for one in tree["status"].get("conditions", ()):
+                if one["type"] == "PodScheduled" and one["message"].startswith(text):
+                    assert one["status"] == "False"
+                    return
+            await asyncio.sleep(0.2)

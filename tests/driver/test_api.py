@@ -1,0 +1,321 @@
+"""The client that sends: credentials that change, TLS, proxies, writes that are held back."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import ssl
+import stat
+import tempfile
+import time
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from stowplan.client.execution import ExecSpec
+from stowplan.client.kubeconfig import Blob, Connection
+from stowplan.client.requests import JSON, Request
+from stowplan.driver.api import NO_LEASE, ApiClient
+from stowplan.driver.certificate import identity
+from stowplan.driver.client_credentials import CredentialError, provided_token
+from stowplan.driver.connecting import connection_to
+
+GET = Request("GET", "/api/v1/pods")
+POST = Request("POST", "/api/v1/pods", (), b"{}", JSON)
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(story, 30))
+
+
+class Server:
+    """takes: the token that is good now."""
+
+    def __init__(self) -> None:
+        self.takes = "first"
+        self.asked: list[tuple[str, str]] = []
+        self.headers: list[Any] = []
+        self.url = ""
+
+    async def answer(self, request: web.Request) -> web.Response:
+        told = request.headers.get("Authorization", "")
+        self.asked.append((request.method, told))
+        self.headers.append(request.headers)
+        good = told == f"Bearer {self.takes}"
+        return web.json_response({}, status=200 if good else 401)
+
+
+@asynccontextmanager
+async def serving(context: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
+    server = Server()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", server.answer)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+    scheme = "http" if context is None else "https"
+    server.url = f"{scheme}://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        yield server
+    finally:
+        await runner.cleanup()
+
+
+def test_a_token_in_a_file_is_read_again_when_it_is_refused(tmp_path: Path) -> None:
+    async def story() -> None:
+        file = tmp_path / "token"
+        file.write_text("first\n")
+        async with serving() as server:
+            async with ApiClient(Connection(server.url, "t", token_file=str(file))) as api:
+                assert (await api.send(GET)).status == 200
+                file.write_text("second\n")
+                assert (await api.send(GET)).status == 200
+                server.takes = "second"
+                assert (await api.send(POST)).status == 200
+                file.unlink()
+                assert (await api.send(GET)).status == 200
+            assert [told for _, told in server.asked][-3:] == [
+                "Bearer first",
+                "Bearer second",
+                "Bearer second",
+            ]
+
+    run(story())
+
+
+def program(tmp_path: Path, body: str) -> ExecSpec:
+    file = tmp_path / "login"
+    file.write_text(f"#!/bin/sh\n{body}\n")
+    file.chmod(file.stat().st_mode | stat.S_IXUSR)
+    return ExecSpec(str(file), env=(("WHO", "me"),))
+
+
+GIVES = """\
+n=$(cat "$0.n" 2>/dev/null || echo 0); n=$((n + 1)); echo $n > "$0.n"
+printf '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1",'
+printf '"status":{"token":"%s%s","expirationTimestamp":"%s"}}' "$WHO" "$n" "$1"
+"""
+
+
+def test_a_program_is_run_again_when_it_is_refused_or_what_it_gave_is_over(tmp_path: Path) -> None:
+    async def story() -> None:
+        spec = program(tmp_path, GIVES)
+        async with serving() as server:
+            lasting = ExecSpec(spec.command, ("2099-01-01T00:00:00Z",), spec.env)
+            server.takes = "me1"
+            async with ApiClient(Connection(server.url, "t", run=lasting)) as api:
+                assert (await api.send(GET)).status == 200
+                assert (await api.send(GET)).status == 200
+                server.takes = "me2"
+                assert (await api.send(GET)).status == 200
+            assert [told for _, told in server.asked] == [
+                "Bearer me1",
+                "Bearer me1",
+                "Bearer me1",
+                "Bearer me2",
+            ]
+            over = ExecSpec(spec.command, ("2020-01-01T00:00:00Z",), spec.env)
+            server.takes = "me4"
+            async with ApiClient(Connection(server.url, "t", run=over)) as api:
+                await api.send(GET)
+            assert server.asked[-1][1] == "Bearer me4"
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [("exit 3", "got exit code 3"), ("echo no", "wanted an ExecCredential")],
+)
+def test_a_program_that_fails_is_told(tmp_path: Path, body: str, text: str) -> None:
+    async def story() -> None:
+        async with ApiClient(
+            Connection("http://127.0.0.1:1", "f", run=program(tmp_path, body))
+        ) as a:
+            answer = await a.send(GET)
+            assert answer.status == 0
+            assert text in answer.fault
+
+    run(story())
+
+
+def test_a_program_that_is_not_there_comes_with_its_hint() -> None:
+    async def story() -> None:
+        spec = ExecSpec("stowplan-no-such-program", hint="get it at example.com")
+        async with ApiClient(Connection("http://127.0.0.1:1", "f", run=spec)) as api:
+            assert "get it at example.com" in (await api.send(GET)).fault
+
+    run(story())
+
+
+def test_basic_authentication_and_impersonation_are_told() -> None:
+    async def story() -> None:
+        async with serving() as server:
+            who = Connection(
+                server.url,
+                "t",
+                username="u",
+                password="p",
+                headers=(("Impersonate-User", "x"), ("Impersonate-Group", "a")),
+            )
+            async with ApiClient(who) as api:
+                await api.send(GET)
+            pair = base64.b64encode(b"u:p").decode()
+            assert server.asked[0][1] == f"Basic {pair}"
+            assert server.headers[0]["Impersonate-Group"] == "a"
+            assert server.headers[0]["User-Agent"].startswith("stowplan/")
+
+    run(story())
+
+
+def test_certificates_are_checked_unless_somebody_says_otherwise() -> None:
+    async def story() -> None:
+        own = identity(["localhost", "127.0.0.1"], time.time())
+        other = identity(["localhost", "127.0.0.1"], time.time())
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write(own.certificate + own.key)
+            file.flush()
+            context.load_cert_chain(file.name)
+        async with serving(context) as server:
+            for ca, is_insecure, works in (
+                (own.certificate, False, True),
+                (other.certificate, False, False),
+                ("", False, False),
+                ("", True, True),
+            ):
+                blob = Blob(data=ca.encode())
+                how = Connection(server.url, "t", token="first", ca=blob, is_insecure=is_insecure)
+                async with ApiClient(how) as api:
+                    answer = await api.send(GET)
+                    assert (answer.status == 200) == works, answer.fault
+
+    run(story())
+
+
+def test_a_certificate_that_is_none_is_told() -> None:
+    async def story() -> None:
+        cut = Blob(data=b"-----BEGIN X-----")
+        missing = Blob(file="/no/such/ca")
+        for ca, text in ((cut, "f: certificate auth"), (missing, "/no/such/ca: got no such file")):
+            with pytest.raises(CredentialError, match=text):
+                async with ApiClient(Connection("https://x", "f", ca=ca)):
+                    pass
+
+    run(story())
+
+
+def test_requests_go_through_the_proxy() -> None:
+    async def story() -> None:
+        async with serving() as proxy:
+            how = Connection("http://api.invalid", "t", token="first", proxy=proxy.url)
+            async with ApiClient(how) as api:
+                assert (await api.send(GET)).status == 200
+
+    run(story())
+
+
+# Writes that are held back.
+
+
+def test_a_write_is_held_back_when_the_lease_is_over_and_a_read_is_not() -> None:
+    async def story() -> None:
+        async with serving() as server:
+            may = True
+            async with ApiClient(Connection(server.url, "t", token="first"), lambda: may) as api:
+                assert (await api.send(POST)).status == 200
+                may = False
+                answer = await api.send(POST)
+                assert (answer.status, answer.fault) == (0, NO_LEASE)
+                assert (await api.send(GET)).status == 200
+                may = True
+                assert (await api.send(POST)).status == 200
+            assert [method for method, _ in server.asked] == ["POST", "GET", "POST"]
+
+    run(story())
+
+
+@pytest.mark.parametrize("n_asked", range(1, 4))
+def test_the_guard_is_asked_up_to_the_moment_at_which_bytes_leave(n_asked: int) -> None:
+    """However late the lease ends, what the guard has not allowed last does not leave."""
+
+    async def story() -> None:
+        async with serving() as server:
+            asked = 0
+
+            def guard() -> bool:
+                nonlocal asked
+                asked += 1
+                return asked < n_asked
+
+            async with ApiClient(Connection(server.url, "t", token="first"), guard) as api:
+                answer = await api.send(POST)
+            # Two looks: with the connection at hand, and with the bytes.
+            assert answer.status == (200 if n_asked == 3 else 0)
+            assert len(server.asked) == (1 if n_asked == 3 else 0)
+
+    run(story())
+
+
+def test_a_connection_that_is_refused_or_reset_is_an_answer_without_a_status() -> None:
+    async def story() -> None:
+        async with ApiClient(Connection("http://127.0.0.1:1", "t")) as api:
+            answer = await api.send(POST)
+            assert answer.status == 0
+            assert answer.fault
+
+    run(story())
+
+
+# Finding the cluster.
+
+
+def test_the_cluster_is_found_as_kubectl_finds_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def written(name: str, server: str) -> str:
+        tree = {
+            "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "c"}}],
+            "clusters": [{"name": "c", "cluster": {"server": server}}],
+        }
+        (tmp_path / name).write_text(json.dumps(tree))
+        return str(tmp_path / name)
+
+    one, two = written("one", "http://one"), written("two", "http://two")
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/missing:{two}:{one}")
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    assert connection_to(one).server == "http://one"
+    assert connection_to().server == "http://two"
+    monkeypatch.setenv("KUBECONFIG", "")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(CredentialError, match="wanted --kubeconfig FILE"):
+        connection_to()
+    with pytest.raises(CredentialError, match="wanted a kubeconfig"):
+        connection_to(str(tmp_path / "missing"))
+
+
+def test_a_provider_of_old_is_asked_through_the_official_client(tmp_path: Path) -> None:
+    def part(tree: dict[str, Any]) -> str:
+        return base64.urlsafe_b64encode(json.dumps(tree).encode()).decode().rstrip("=")
+
+    token = f"{part({'alg': 'none'})}.{part({'exp': 4102444800})}.x"
+    provider = {"name": "oidc", "config": {"id-token": token, "idp-issuer-url": "https://i"}}
+    tree = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": {"auth-provider": provider}}],
+    }
+    file = tmp_path / "k"
+    file.write_text(json.dumps(tree))
+    assert provided_token(connection_to(str(file))) == token
+    provider["name"] = "nobody"
+    file.write_text(json.dumps(tree))
+    with pytest.raises(CredentialError, match="auth-provider: got 'nobody'"):
+        provided_token(connection_to(str(file)))

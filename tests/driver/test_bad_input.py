@@ -1,0 +1,52 @@
+"""Bad input of the live commands ends in one line and exit code 2."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.run import run
+
+GOOD = {
+    "current-context": "c",
+    "contexts": [{"name": "c", "context": {"cluster": "c"}}],
+    "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["run", "--kubeconfig", "missing"], "missing: got no such file"),
+        (["run", "--kubeconfig", "GOOD", "--context", "d"], "contexts: c"),
+        (["run", "--kubeconfig", "GOOD", "--config", "missing.yaml"], "missing.yaml: got no such"),
+        (["run", "--kubeconfig", "GOOD", "--config", "BAD"], "profils"),
+        (["run", "--kubeconfig", "GOOD", "--listen", "here"], "wanted HOST:PORT"),
+        (["run", "--kubeconfig", "GOOD", "--log-level", "loud"], "wanted one of debug"),
+        (["run", "--kubeconfig", "GOOD", "--tls-cert-file", "x"], "alone, wanted both or none"),
+        (["extender", "--listen", "1", "--kubeconfig", "missing"], "missing: got no such file"),
+        (["extender", "--alone", "--listen", "0"], "wanted HOST:PORT"),
+        (["extender", "--alone", "--listen", "1", "--profile", "x"], "wanted one of stowplan"),
+        (["status", "--address", "127.0.0.1:1"], "wanted a running `stowplan run`"),
+        (["explain", "x", "--cluster", "a", "--kubeconfig", "GOOD"], "one of them"),
+        (["explain", "x", "--kubeconfig", "GOOD"], "127.0.0.1:1"),
+    ],
+)
+def test_what_is_wrong_is_told_in_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    text: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "good").write_text(json.dumps(GOOD))
+    bad = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    (tmp_path / "bad").write_text(json.dumps(bad | {"profils": []}))
+    names = {"GOOD": str(tmp_path / "good"), "BAD": str(tmp_path / "bad")}
+    ran = run(*(names.get(word, word) for word in arguments))
+    assert ran.code == 2
+    assert text in ran.err
+    assert "Traceback" not in ran.err
+    assert ran.out == ""

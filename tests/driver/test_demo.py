@@ -1,0 +1,191 @@
+"""The demonstration: the whole of it as a newcomer runs it, and that it can fail."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from stowplan.cli import demo as cli
+from stowplan.driver import demo_stage
+from stowplan.driver.asking import Found
+from stowplan.driver.demo import Outcome, Theatre, show
+from stowplan.driver.demo_acts import ACTS, Act
+from stowplan.driver.demo_stage import Check, Clock
+from stowplan.driver.demo_view import View, quantile
+from stowplan.driver.demo_world import CONFIGURATION
+from stowplan.messages.events import PodAdded, PodDeleted, PodUpdated
+from stowplan.testing import pod
+
+whole = pytest.mark.slow
+together = pytest.mark.xdist_group("embedded")
+
+
+class Silent:
+    """Somebody who keeps what is said."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+
+    def begin(self, number: int, n_acts: int, act: Act) -> None:
+        self.begun.append(act.title)
+
+    def say(self, text: str) -> None:
+        """Not kept."""
+
+    def checked(self, check: Check) -> None:
+        """The outcome has it."""
+
+    def look(self, view: View) -> None:
+        """Not looked at."""
+
+
+def started(folder: Path) -> subprocess.Popen[str]:
+    """The command, in an empty directory, with an empty one for temporary files."""
+    for name in ("here", "temporary"):
+        (folder / name).mkdir()
+    return subprocess.Popen(
+        [sys.executable, "-m", "stowplan", "demo", "--fast"],
+        cwd=folder / "here",
+        # A proxy that nobody is at: the way from here to here does not lead through it.
+        env=os.environ
+        | {"TMPDIR": str(folder / "temporary"), "PYTHONUNBUFFERED": "1"}
+        | {"HTTPS_PROXY": "http://127.0.0.1:9", "NO_PROXY": ""},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def left_behind(folder: Path) -> list[Path]:
+    return [path for name in ("here", "temporary") for path in (folder / name).iterdir()]
+
+
+@whole
+@together
+def test_all_acts_go_as_they_say_and_nothing_is_left(tmp_path: Path) -> None:
+    process = started(tmp_path)
+    text, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, text
+    for act in ACTS:
+        assert f"{act.title}. {act.teaches}" in text
+    assert "checks held" in text
+    rows = [line.split() for line in text.splitlines()]
+    assert ["product", "3", "36", "22"] in [row[:4] for row in rows]
+    assert ["research", "1", "12", "12"] in [row[:4] for row in rows]
+    assert ["survey", "batch", "0", "of", "24"] in [row[:5] for row in rows]
+    assert ["web", "default-scheduler", "12", "of", "12"] in [row[:5] for row in rows]
+    assert "stowplan up" in text
+    assert "Traceback" not in text
+    assert left_behind(tmp_path) == []
+
+
+@whole
+@together
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_can_be_stopped_and_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    process = started(tmp_path)
+    assert process.stdout is not None
+    seen = []
+    for line in process.stdout:
+        seen.append(line)
+        if "Deployment web" in line:
+            break
+    process.send_signal(number)
+    text, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, "".join(seen) + text
+    assert "Traceback" not in text
+    assert left_behind(tmp_path) == []
+
+
+@whole
+@together
+def test_an_act_fails_where_the_scheduler_does_not_do_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    without = CONFIGURATION.replace("reclaim, ", "")
+    assert without != CONFIGURATION
+    monkeypatch.setattr(demo_stage, "CONFIGURATION", without)
+    gangs, reclaim = (act for act in ACTS if act.title in ("Gangs", "A reclaim"))
+    outcome = show(Silent(), fast=True, acts=(gangs, impatient(reclaim, monkeypatch)))
+    failed = [check for check in outcome.checks if not check.held]
+    assert [check.expected.partition(":")[0] for check in failed] == [
+        "sweep is cut down to 6 pods",
+        "serve has the room",
+    ]
+    assert "0 evicted" in failed[0].seen
+    assert not outcome.is_as_expected
+
+
+def impatient(act: Act, monkeypatch: pytest.MonkeyPatch) -> Act:
+    async def play(stage: demo_stage.Stage) -> None:
+        monkeypatch.setattr(demo_stage, "PATIENCE_S", 8.0)
+        await act.play(stage)
+
+    return act._replace(play=play)
+
+
+def outcome(held: bool) -> Outcome:
+    check = Check("two on each", "three on n1", held)
+    return Outcome([check], [], [], Found(), 1.0, ["bad luck"])
+
+
+@pytest.mark.parametrize(("held", "code"), [(True, 0), (False, 1)])
+def test_the_exit_code_says_whether_all_was_as_expected(
+    monkeypatch: pytest.MonkeyPatch, held: bool, code: int
+) -> None:
+    def played(audience: Theatre, *, fast: bool = False, acts: Sequence[Act] = ACTS) -> Outcome:
+        return outcome(held)
+
+    monkeypatch.setattr(cli, "show", played)
+    result = CliRunner().invoke(cli.command, ["--fast"])
+    assert result.exit_code == code, result.output
+    told = "  expected: two on each\n  seen:     three on n1\n  bad luck\n"
+    assert (told in result.output) == (not held)
+
+
+def test_a_view_keeps_when_pods_came_got_a_node_and_went() -> None:
+    view = View()
+    waiting = pod("web", cpu="500m", labels={"app": "web"})
+    placed = pod("web", cpu="500m", labels={"app": "web"}, on="n1")
+    view.tell([PodAdded(waiting)])
+    assert [one.app for one in view.waiting("web")] == ["web"]
+    assert view.waits_s(batch=False) == []
+    view.tell([PodUpdated(placed)])
+    assert view.per_node("web") == {"n1": 1}
+    assert view.cores_used("n1") == 0.5
+    (wait_s,) = view.waits_s(batch=False)
+    assert 0 <= wait_s < 60
+    view.tell([PodDeleted(placed)])
+    assert list(view.live()) == []
+    assert view.cores_used("n1") == 0.0
+    assert view.waits_s(batch=False) == [wait_s]
+    assert view.waits_s(batch=True) == []
+
+
+def test_a_hurried_clock_neither_jumps_nor_counts_what_was_slept_through() -> None:
+    wall = [1000.0]
+    clock = Clock(lambda: wall[0])
+    wall[0] += 30
+    assert clock() == 1030
+    clock.run(20.0)
+    assert clock() == 1030
+    wall[0] += 0.5
+    assert clock() == 1040
+    wall[0] += 60
+    assert clock() == 1060
+    clock.run(1.0)
+    wall[0] += 3
+    assert clock() == 1063
+    wall[0] -= 10
+    assert clock() == 1063
+
+
+@pytest.mark.parametrize(("part", "wanted"), [(0.5, 51), (0.99, 100), (0.0, 1), (1.0, 100)])
+def test_quantiles_are_values_that_were_seen(part: float, wanted: float) -> None:
+    assert quantile([float(n) for n in range(1, 101)], part) == wanted
+    assert quantile([], part) == 0.0

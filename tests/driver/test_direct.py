@@ -1,0 +1,181 @@
+"""The short way for plain writes: what is taken, what is not, and that both ways say the same."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stowplan.cluster.wire import Request, Response
+from stowplan.driver import direct
+from stowplan.driver.direct import Plain, plain
+from stowplan.driver.http_server import Bounds
+from tests.driver.stub_face import JSON, Client, StubFace, served
+from tests.property.wrong import assert_caught
+from tests.soak import examples
+
+HEAD = b"POST /api/v1/pods?x=%20a HTTP/1.1\r\nHost: x\r\nAccept:  a, b \r\n"
+GOOD = HEAD + b"Content-Length: 2\r\n\r\n{}"
+
+
+def test_a_plain_request_is_read() -> None:
+    request = plain(GOOD)
+    assert request is not None
+    assert (request.method, request.target, request.body) == ("POST", "/api/v1/pods?x=%20a", b"{}")
+    assert request.headers == [("host", "x"), ("accept", "a, b"), ("content-length", "2")]
+    assert plain(HEAD + b"\r\n") is not None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        GOOD[:-1],
+        GOOD + b"x",
+        GOOD + GOOD,
+        GOOD.replace(b"POST", b"GET"),
+        GOOD.replace(b"POST", b"post"),
+        GOOD.replace(b"/1.1", b"/1.0"),
+        GOOD.replace(b" /api", b"  /api"),
+        GOOD.replace(b" /api", b" http://x/api"),
+        GOOD.replace(b"pods?", b"pods?watch=1&"),
+        GOOD.replace(b"\r\n", b"\n"),
+        GOOD.replace(b"Host:", b"Host :"),
+        GOOD.replace(b"Host: x", b"Host: x\r\n folded"),
+        GOOD.replace(b"Host: x", b"Host: \x01"),
+        GOOD.replace(b"Host: x", b"Host: a\nb"),
+        GOOD.replace(b"Host: x", b"Content-Length: 2"),
+        GOOD.replace(b"Length: 2", b"Length: +2"),
+        GOOD.replace(b"Length: 2", b"Length: 2, 2"),
+        GOOD.replace(b"Length: 2", "Length: \u00b2".encode()),
+        GOOD.replace(b"Host: x", b"Transfer-Encoding: chunked"),
+        GOOD.replace(b"Host: x", b"Expect: 100-continue"),
+        GOOD.replace(b"Host: x", b"Upgrade: websocket"),
+        GOOD.replace(b"Host: x", b"Connection: close"),
+        GOOD.replace(b"Host: x", b"Host: " + b"x" * 20_000),
+        HEAD + b"Content-Length: 100000\r\n\r\n" + b"x" * 100_000,
+    ],
+)
+def test_anything_else_goes_the_general_way(data: bytes) -> None:
+    assert plain(data) is None
+
+
+def test_a_connection_in_use_is_not_idle() -> None:
+    async def scene() -> None:
+        face = StubFace(lambda _: Response(201, JSON, b"{}"))
+        async with served(face, Bounds(idle_s=0.5)) as (_, port):
+            client = await Client.to(port)
+            for _ in range(5):
+                client.send(GOOD)
+                assert (await client.whole())[0] == 201
+                await asyncio.sleep(0.2)
+            assert await client.rest() == b""
+        assert len(face.requests) == 5
+
+    asyncio.run(scene())
+
+
+def test_requests_that_come_while_one_waits_are_kept() -> None:
+    async def scene() -> None:
+        face = StubFace(lambda request: Response(201, JSON, request.body, after=0.1))
+        async with served(face) as (_, port):
+            client = await Client.to(port)
+            client.send(HEAD + b"Content-Length: 1\r\n\r\n1")
+            await asyncio.sleep(0.05)
+            client.send(HEAD + b"Content-Length: 1\r\n\r\n2")
+            client.send(HEAD + b"Content-Length: 1\r\n\r\n3")
+            bodies = [(await client.whole())[2] for _ in range(3)]
+        assert bodies == [b"1", b"2", b"3"]
+
+    asyncio.run(scene())
+
+
+def test_a_long_answer_is_not_kept_for_a_client_that_does_not_read() -> None:
+    async def scene() -> None:
+        face = StubFace(lambda _: Response(200, JSON, b"x" * (64 << 20)))
+        async with served(face, Bounds(send_s=-63.5)) as (server, port):
+            client = await Client.to(port, limit=1 << 10)
+            client.send(GOOD)
+            await client.reader.readexactly(100)
+            await asyncio.sleep(1.0)
+            assert server._server is not None
+            assert server._server.connections == []
+
+    asyncio.run(scene())
+
+
+# Both ways read the same: what is plain is sent to a server that knows the short way and to one
+# that does not.
+
+PIECES = st.sampled_from(
+    [
+        b"a",
+        b"\x00",
+        b"\r\n",
+        b"\n",
+        b" ",
+        b":",
+        b"\t",
+        b"\xff",
+        b"%",
+        b"?",
+        b"X: y\r\n",
+        b"\r\nX: 1",
+    ]
+)
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> bytes:
+    """Nearly plain: a byte or a piece changed here and there."""
+    data = draw(st.sampled_from([GOOD, HEAD + b"\r\n"]))
+    for _ in range(draw(st.integers(0, 2))):
+        at = draw(st.integers(0, len(data)))
+        cut = draw(st.integers(0, 2))
+        data = data[:at] + draw(PIECES) + data[at + cut :]
+    return data
+
+
+async def _both(data: bytes, read: Callable[[bytes], Plain | None]) -> list[list[Request]]:
+    seen = []
+    original = direct.plain
+    for reading in (read, lambda _: None):
+        direct.plain = reading
+        try:
+            face = StubFace(lambda _: Response(201, JSON, b"{}"))
+            async with served(face) as (_, port):
+                client = await Client.to(port)
+                client.send(data)
+                await asyncio.wait_for(client.reader.read(20), 5)
+                told = [(r.method, r.path, r.query, r.headers, r.body) for r in face.requests]
+                seen.append(told)
+        finally:
+            direct.plain = original
+    return seen  # type: ignore[return-value]
+
+
+def alike(data: bytes, read: Callable[[bytes], Plain | None]) -> None:
+    if read(data) is not None:
+        short, general = asyncio.run(_both(data, read))
+        assert short == general
+
+
+@pytest.mark.slow
+def test_both_ways_read_the_same() -> None:
+    @settings(max_examples=examples(150))
+    @given(requests())
+    def look(data: bytes) -> None:
+        alike(data, plain)
+
+    look()
+
+
+@pytest.mark.slow
+def test_a_reader_that_keeps_blanks_is_caught() -> None:
+    def careless(data: bytes) -> Plain | None:
+        """Keeps blanks around values, which are no part of them."""
+        found = plain(data)
+        return found and found._replace(headers=[(n, f" {v}") for n, v in found.headers])
+
+    assert_caught(lambda data: alike(data, careless), requests())

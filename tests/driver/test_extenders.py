@@ -1,0 +1,409 @@
+"""Extenders over real HTTP: our client against recorded answers, our server against recorded
+questions, and the two against each other."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from stowplan.assembly.extenders import extenders_of
+from stowplan.client.kubeconfig import Connection
+from stowplan.config.model import Configuration
+from stowplan.config.model import Extender as Configured
+from stowplan.driver.calling import Calling
+from stowplan.driver.extender_service import ExtenderService
+from stowplan.driver.scheduling import read_files
+from stowplan.driver.serving import Address
+from stowplan.messages.effects import CallExtender
+from stowplan.messages.events import ExtenderFailed, ExtenderReplied
+from stowplan.objects.extender import (
+    Extender,
+    ExtenderArgs,
+    Question,
+    Reply,
+    Verb,
+    filtered,
+    preempted,
+    prioritized,
+)
+from stowplan.objects.go_json import Fault
+from stowplan.testing import pod
+from tests.driver.small_api import SmallApi
+from tests.driver.test_live import scheduler
+
+DATA = Path(__file__).parent.parent / "contract" / "data" / "extender.jsonl.gz"
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Tree = dict[str, Any]
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(story, 60))
+
+
+@asynccontextmanager
+async def listening(handler: Handler) -> AsyncIterator[str]:
+    app = web.Application()
+    app.router.add_post("/{path:.*}", handler)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+def configured(url: str, **settings: Any) -> tuple[Configured, Extender]:
+    one = Configured(url, "filter", "preempt", "prioritize", 1, "bind", **settings)
+    (known,) = extenders_of(Configuration("test", {}, extenders=(one,)))
+    return one, known
+
+
+def effect(extender: Extender, timeout_s: float = 5.0) -> CallExtender:
+    body = ExtenderArgs(pod("web"), node_names=("n1", "n2"))
+    return CallExtender(7, 1, "uid", Question(extender, Verb.FILTER, body), timeout_s)
+
+
+async def asked(handler: Handler, timeout_s: float = 5.0, times: int = 1, **settings: Any) -> Any:
+    async with listening(handler) as url:
+        one, known = configured(url, **settings)
+        calling = Calling([one])
+        try:
+            for _ in range(times):
+                outcome = await calling.ask(effect(known, timeout_s))
+        finally:
+            await calling.stop()
+        return outcome, url
+
+
+# The caller.
+
+
+def test_a_call_is_what_the_original_sends_and_connections_are_kept() -> None:
+    seen: list[Tree] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        assert request.transport is not None
+        peer = request.transport.get_extra_info("peername")
+        seen.append({"path": request.path, "peer": peer, "body": await request.json()})
+        seen[-1] |= dict(request.headers)
+        return web.json_response({"NodeNames": ["n1"]})
+
+    async def story() -> None:
+        outcome, _ = await asked(handler, times=3)
+        assert outcome == ExtenderReplied(7, "uid", 200, b'{"NodeNames": ["n1"]}')
+
+    run(story())
+    assert [one["path"] for one in seen] == ["/filter"] * 3
+    assert len({one["peer"] for one in seen}) == 1
+    first = seen[0]
+    assert first["Content-Type"] == "application/json"
+    assert first["Accept-Encoding"] == "gzip"
+    assert first["body"]["NodeNames"] == ["n1", "n2"]
+    assert first["body"]["Nodes"] is None
+    assert "Authorization" not in first
+
+
+def test_user_and_password_of_the_address_are_told_to_the_extender_only() -> None:
+    seen: list[str] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        seen.append(request.headers.get("Authorization", ""))
+        return web.Response(status=500)
+
+    async def story() -> None:
+        async with listening(handler) as url:
+            one, known = configured(url.replace("//", "//me:secret@"))
+            calling = Calling([one])
+            outcome = await calling.ask(effect(known))
+            await calling.stop()
+            assert isinstance(outcome, ExtenderReplied)
+            fault = filtered(effect(known).question, Reply(outcome.code, outcome.body))
+            assert isinstance(fault, Fault)
+            assert "secret" not in fault.text
+
+    run(story())
+    assert seen == ["Basic bWU6c2VjcmV0"]
+
+
+def test_failures_are_told_in_the_words_of_the_original() -> None:
+    async def slow(request: web.Request) -> web.Response:
+        await asyncio.sleep(5)
+        return web.Response()
+
+    async def stalls(request: web.Request) -> web.StreamResponse:
+        answer = web.StreamResponse(headers={"Content-Length": "100"})
+        await answer.prepare(request)
+        await answer.write(b"{")
+        await asyncio.sleep(5)
+        return answer
+
+    async def hangs_up(request: web.Request) -> web.Response:
+        assert request.transport is not None
+        request.transport.close()
+        return web.Response()
+
+    async def story() -> None:
+        outcome, url = await asked(slow, 0.2)
+        late = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
+        assert outcome == ExtenderFailed(7, "uid", f'Post "{url}/filter": {late}')
+        outcome, url = await asked(stalls, 0.2)
+        assert outcome.reason == (
+            "context deadline exceeded (Client.Timeout or context cancellation while reading body)"
+        )
+        outcome, url = await asked(hangs_up)
+        assert outcome.reason == f'Post "{url}/filter": EOF'
+        one, known = configured("http://127.0.0.1:1")
+        calling = Calling([one])
+        outcome = await calling.ask(effect(known))
+        await calling.stop()
+        refused = "dial tcp 127.0.0.1:1: connect: connection refused"
+        assert outcome.reason == f'Post "http://127.0.0.1:1/filter": {refused}'
+
+    run(story())
+
+
+# The server.
+
+
+@cache
+def questions() -> tuple[tuple[str, Tree], ...]:
+    """(verb, body) of every call that was recorded."""
+    found = []
+    with gzip.open(DATA, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            for exchange in json.loads(line).get("exchanges", ()):
+                if exchange["from"] == "scheduler" and exchange["to"] != "apiserver":
+                    request = exchange.get("request")
+                    body = request and request.get("body")
+                    if isinstance(body, dict) and "$text" not in body:
+                        verb = request["path"].rstrip("/").rpartition("/")[2]
+                        found.append((verb, body))
+    return tuple(found)
+
+
+def kind_of(body: Tree) -> str:
+    if "PodName" in body:
+        return "bind"
+    return "preempt" if "NodeNameToVictims" in body else "filter"
+
+
+@asynccontextmanager
+async def service(connection: Connection | None = None, **files: Any) -> AsyncIterator[str]:
+    deciders, _ = read_files(**files)
+    one = ExtenderService(deciders, Address("127.0.0.1", 0), connection)
+    await one.start()
+    try:
+        yield f"http://127.0.0.1:{one.port}"
+    finally:
+        await one.stop()
+
+
+async def post(session: aiohttp.ClientSession, url: str, body: Any) -> tuple[int, Any]:
+    async with session.post(url, data=json.dumps(body)) as response:
+        text = await response.read()
+        is_json = response.content_type == "application/json"
+        return response.status, json.loads(text) if is_json else text
+
+
+def readable(body: Tree) -> Tree:
+    """A recorded question with times in place of symbols."""
+    text = json.dumps(body)
+    for symbol in ("<time>", "<time-micro>", "<time+30s>"):
+        text = text.replace(symbol, "2026-11-21T10:00:00Z")
+    tree: Tree = json.loads(text)
+    return tree
+
+
+def test_every_recorded_question_with_whole_nodes_gets_an_answer_that_the_caller_reads() -> None:
+    async def story() -> None:
+        n_asked = 0
+        async with service() as url, aiohttp.ClientSession() as session:
+            for _, recorded in questions():
+                body = readable(recorded)
+                if kind_of(body) != "filter" or body["Nodes"] is None:
+                    continue
+                names = {node["metadata"]["name"] for node in body["Nodes"]["items"]}
+                _, known = configured(url)
+                question = Question(known, Verb.FILTER, ExtenderArgs(pod("x")))
+                code, answer = await post(session, f"{url}/filter", body)
+                said = filtered(question, Reply(code, json.dumps(answer).encode()))
+                assert not isinstance(said, Fault), said
+                kept = {node["metadata"]["name"] for node in said.nodes or ()}
+                assert kept | said.failed.keys() | said.unresolvable.keys() == names
+                items = {n["metadata"]["name"]: n for n in body["Nodes"]["items"]}
+                assert all(items[n["metadata"]["name"]] == n for n in said.nodes or ())
+                code, answer = await post(session, f"{url}/prioritize", body)
+                scores = prioritized(question, Reply(code, json.dumps(answer).encode()))
+                assert not isinstance(scores, Fault)
+                assert {one.host for one in scores} == names
+                assert all(0 <= one.score <= 10 for one in scores)
+                n_asked += 1
+        assert n_asked == 13
+
+    run(story())
+
+
+def test_every_recorded_question_about_names_gets_an_answer_that_the_caller_reads() -> None:
+    async def story() -> None:
+        counts = {"filter": 0, "preempt": 0}
+        async with SmallApi() as api:
+            for name in sorted({name for _, body in questions() for name in named(body)}):
+                api.node(name)
+            connection = Connection(api.url, "test")
+            async with service(connection) as url, aiohttp.ClientSession() as session:
+                _, known = configured(url)
+                question = Question(known, Verb.FILTER, ExtenderArgs(pod("x")))
+                for _, recorded in questions():
+                    body, kind = readable(recorded), kind_of(recorded)
+                    names = named(body)
+                    if not names:
+                        continue
+                    counts[kind] += 1
+                    code, answer = await post(session, f"{url}/{kind}", body)
+                    reply = Reply(code, json.dumps(answer).encode())
+                    if kind == "preempt":
+                        found = preempted(question, reply)
+                        assert not isinstance(found, Fault)
+                        assert found.keys() <= names
+                        continue
+                    said = filtered(question, reply)
+                    assert not isinstance(said, Fault), said
+                    kept = set(said.node_names or ())
+                    assert kept | said.failed.keys() | said.unresolvable.keys() == names
+        assert counts == {"filter": 184, "preempt": 30}
+
+    run(story())
+
+
+def named(body: Tree) -> set[str]:
+    victims = body.get("NodeNameToVictims") or body.get("NodeNameToMetaVictims") or {}
+    return set(body.get("NodeNames") or ()) | set(victims)
+
+
+def test_names_are_judged_by_the_cluster_with_the_pods_that_run_there() -> None:
+    async def story() -> None:
+        async with SmallApi() as api:
+            api.node("empty", cpu="2")
+            api.node("full", cpu="2")
+            api.node("tainted", cpu="2")
+            tainted = api.objects["nodes", "", "tainted"]
+            api.put("nodes", tainted | {"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}})
+            api.pod("there", cpu="1500m", nodeName="full")
+            api.pod("new", cpu="1")
+            asked_pod = api.objects["pods", "default", "new"]
+            connection = Connection(api.url, "test")
+            async with service(connection) as url, aiohttp.ClientSession() as session:
+                names = ["empty", "full", "tainted", "elsewhere"]
+                body = {"Pod": asked_pod, "Nodes": None, "NodeNames": names}
+                _, answer = await post(session, f"{url}/filter", body)
+                assert answer["NodeNames"] == ["empty"]
+                assert answer["FailedNodes"] == {
+                    "full": "Insufficient cpu",
+                    "elsewhere": "node is not known to the extender",
+                }
+                assert "untolerated taint" in answer["FailedAndUnresolvableNodes"]["tainted"]
+                # What goes makes room.
+                uid = api.objects["pods", "default", "there"]["metadata"]["uid"]
+                victims = {name: {"Pods": [{"UID": uid}]} for name in ("full", "tainted")}
+                body = {"Pod": asked_pod, "NodeNameToVictims": None}
+                body["NodeNameToMetaVictims"] = victims
+                code, answer = await post(session, f"{url}/preempt", body)
+                _, known = configured(url)
+                question = Question(known, Verb.PREEMPT, ExtenderArgs(pod("x")))
+                said = preempted(question, Reply(code, json.dumps(answer).encode()))
+                assert not isinstance(said, Fault)
+                assert {node: one.uids for node, one in said.items()} == {"full": (uid,)}
+                # It binds, and counts what it has bound.
+                target = {"PodName": "new", "PodNamespace": "default", "Node": "empty"}
+                uid = asked_pod["metadata"]["uid"]
+                _, answer = await post(session, f"{url}/bind", target | {"PodUID": uid})
+                assert answer == {"Error": ""}
+                assert api.binds == [("new", "empty")]
+                api.pod("next", cpu="1500m")
+                later = api.objects["pods", "default", "next"]
+                body = {"Pod": later, "Nodes": None, "NodeNames": ["empty"]}
+                _, answer = await post(session, f"{url}/filter", body)
+                assert answer["FailedNodes"] == {"empty": "Insufficient cpu"}
+                _, answer = await post(session, f"{url}/bind", target | {"PodUID": "other"})
+                assert "already assigned" in answer["Error"]
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("verb", "body", "text"),
+    [
+        ("filter", {}, "Pod: got nothing, wanted a pod"),
+        ("filter", [], "got list, wanted an object with Pod"),
+        ("filter", {"Pod": {}}, "got neither NodeNames nor Nodes"),
+        ("filter", {"Pod": {"spec": 3}, "NodeNames": []}, "Pod: $.spec"),
+        ("filter", {"Pod": {}, "NodeNames": [3]}, "NodeNames: got something else"),
+        ("filter", {"Pod": {}, "NodeNames": ["n"]}, "NodeNames: got names of nodes"),
+        ("bind", {"PodName": "x"}, "wanted a cluster to bind it in"),
+    ],
+)
+def test_questions_that_are_none_are_told_so(verb: str, body: Any, text: str) -> None:
+    async def story() -> None:
+        async with service() as url, aiohttp.ClientSession() as session:
+            code, answer = await post(session, f"{url}/{verb}", body)
+            assert code == 200
+            assert text in answer["Error"]
+            code, _ = await post(session, f"{url}/nonsense", body)
+            assert code == 404
+
+    run(story())
+
+
+def test_timeouts_of_a_configuration_reach_the_caller() -> None:
+    _, known = configured("http://x", http_timeout=timedelta(seconds=3))
+    assert known.timeout_s == 3
+
+
+def test_a_scheduler_shows_its_extender_all_that_the_server_knows_of_nodes_and_pods(
+    tmp_path: Path,
+) -> None:
+    seen: list[Tree] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        body = await request.json()
+        seen.append(body)
+        kept = [node for node in body["Nodes"]["items"] if node["metadata"]["name"] == "b"]
+        return web.json_response({"Nodes": {"items": kept}, "FailedNodes": {"a": "no"}})
+
+    async def story() -> None:
+        async with listening(handler) as url, SmallApi() as api:
+            config = tmp_path / "c.json"
+            head = {"apiVersion": "kubescheduler.config.k8s.io/v1"}
+            head |= {"kind": "KubeSchedulerConfiguration"}
+            profiles = [{"schedulerName": "stowplan"}]
+            extender = {"urlPrefix": url, "filterVerb": "filter", "httpTimeout": "3s"}
+            tree = head | {"profiles": profiles, "extenders": [extender]}
+            config.write_text(json.dumps(tree))
+            found, _ = read_files([str(config)])
+            for name in ("a", "b"):
+                api.node(name)
+                node = api.objects["nodes", "", name]
+                info = {"machineID": f"id-of-{name}"}
+                api.put("nodes", node | {"status": node["status"] | {"nodeInfo": info}})
+            api.pod("web", terminationGracePeriodSeconds=7)
+            async with scheduler(api, decider=found):
+                await api.until(lambda: api.placed() == {"web": "b"})
+
+    run(story())
+    (body,) = seen
+    assert body["Pod"]["spec"]["terminationGracePeriodSeconds"] == 7
+    ids = {node["status"]["nodeInfo"]["machineID"] for node in body["Nodes"]["items"]}
+    assert ids == {"id-of-a", "id-of-b"}

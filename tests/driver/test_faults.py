@@ -1,0 +1,151 @@
+"""A scheduler whose API server misbehaves: nothing is lost, nothing is bound twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Coroutine
+from typing import Any
+
+import numpy as np
+import pytest
+from aiohttp import web
+
+from tests.driver.small_api import SmallApi, status
+from tests.driver.test_live import scheduler
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(story, 90))
+
+
+class Trouble:
+    """What goes wrong, drawn for each request. seen: how often what did."""
+
+    def __init__(self, api: SmallApi, share: float, kinds: list[str], seed: int = 1) -> None:
+        self.seen: Counter[str] = Counter()
+        self._api = api
+        self._share = share
+        self._kinds = kinds
+        self._dice = np.random.default_rng(seed)
+
+    async def __call__(self, request: web.Request) -> web.StreamResponse | None:
+        if request.query.get("watch") or self._dice.random() > self._share:
+            return None
+        kind = self._kinds[int(self._dice.integers(len(self._kinds)))]
+        self.seen[kind] += 1
+        if kind == "500":
+            return status(500, "InternalError", "etcdserver: leader changed")
+        if kind == "429":
+            answer = status(429, "TooManyRequests", "too many requests")
+            if self._dice.random() < 0.5:
+                answer.headers["Retry-After"] = "0.1"
+            return answer
+        if kind == "stall":
+            await asyncio.sleep(0.5)
+            return None
+        if kind == "lost reply":
+            self._api.fault = None
+            await self._api._serve(request)
+            self._api.fault = self
+        assert request.transport is not None
+        request.transport.close()
+        raise ConnectionResetError
+
+
+KINDS = ["500", "429", "reset", "lost reply", "stall"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_of_trouble_is_got_over(kind: str) -> None:
+    async def story() -> None:
+        async with SmallApi() as api:
+            trouble = Trouble(api, 0.15, [kind])
+            await placed_in_trouble(api, trouble, 60)
+            assert trouble.seen[kind] >= 5
+
+    run(story())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_all_kinds_at_once_with_watches_that_break_and_versions_that_expire(seed: int) -> None:
+    async def story() -> None:
+        async with SmallApi() as api:
+            trouble = Trouble(api, 0.2, KINDS, seed)
+            breaking = asyncio.create_task(breaks(api))
+            try:
+                await placed_in_trouble(api, trouble, 200)
+            finally:
+                breaking.cancel()
+
+    run(story())
+
+
+async def breaks(api: SmallApi) -> None:
+    while True:
+        await asyncio.sleep(0.4)
+        api.forget_history()
+        api.cut_watches()
+
+
+async def placed_in_trouble(api: SmallApi, trouble: Trouble, n_pods: int) -> None:
+    for i in range(10):
+        api.node(f"n{i}", cpu="8")
+    async with scheduler(api) as live:
+        await api.until(lambda: live.is_synced)
+        api.fault = trouble
+        for i in range(n_pods):
+            api.pod(f"p{i}")
+            if i % 20 == 19:
+                await asyncio.sleep(0.1)
+        await api.until(lambda: all(api.placed().values()), 60)
+        api.fault = None
+        await api.until(lambda: not live.machine.cache.assumed(), 30)
+        live.machine.validate()
+    pods = Counter(pod for pod, _ in api.binds)
+    assert len(pods) == n_pods
+    assert set(pods.values()) == {1}
+    assert dict(api.binds) == api.placed()
+
+
+def test_a_watch_that_is_cut_in_the_middle_of_an_object_goes_on() -> None:
+    async def story() -> None:
+        async with SmallApi() as api:
+            api.node("n1")
+            async with scheduler(api) as live:
+                for i in range(5):
+                    api.pod(f"p{i}")
+                    await api.until(lambda: all(api.placed().values()))
+                    api.cut_watches()
+                following = live.following
+                assert following is not None
+                assert all(one.n_lists == 1 for one in following.informers if one.is_served)
+
+    run(story())
+
+
+def test_what_has_gone_while_the_version_expired_is_noticed() -> None:
+    async def story() -> None:
+        async with SmallApi() as api:
+            api.node("n1", cpu="1")
+            api.pod("first", cpu="900m")
+            async with scheduler(api) as live:
+                await api.until(lambda: all(api.placed().values()))
+                await api.until(lambda: not live.machine.cache.assumed())
+
+                async def refuses(request: web.Request) -> web.Response | None:
+                    is_watch = request.query.get("watch") == "true"
+                    return status(503, "ServiceUnavailable", "later") if is_watch else None
+
+                api.fault = refuses
+                api.cut_watches()
+                await api.until(lambda: api.n_watchers == 0)
+                api.drop("pods", "default", "first")
+                api.forget_history()
+                api.pod("second", cpu="900m")
+                api.fault = None
+                await api.until(lambda: api.placed() == {"second": "n1"}, 20)
+
+    run(story())

@@ -1,0 +1,225 @@
+"""A whole scheduler over real HTTP, against a small API server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stowplan.assembly.deciders import Deciders
+from stowplan.client.election import Terms
+from stowplan.client.kubeconfig import Connection
+from stowplan.driver.companion import Companion
+from stowplan.driver.live import Beside, Live, LiveOptions
+from stowplan.driver.scheduling import deciders_named, read_files
+from stowplan.driver.standing import dump
+from tests.driver.small_api import SmallApi
+
+QUICK = {"duration_s": 1.5, "renew_s": 1.0, "retry_s": 0.2}
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(story, 60))
+
+
+def deciders() -> Deciders:
+    return deciders_named("stowplan")
+
+
+@asynccontextmanager
+async def scheduler(
+    api: SmallApi,
+    identity: str = "",
+    beside: Beside | None = None,
+    decider: Deciders | None = None,
+    **options: Any,
+) -> AsyncIterator[Live]:
+    terms = Terms("kube-system", "stowplan", identity, **QUICK) if identity else None
+    connection = Connection(api.url, "test")
+    live = Live(
+        decider or deciders(),
+        LiveOptions(connection, terms, seed=1, engine="walk", **options),
+        beside,
+    )
+    task = asyncio.create_task(live.run())
+    try:
+        yield live
+    finally:
+        live.stop()
+        await task
+
+
+def test_pods_that_are_there_and_pods_that_come_are_bound_once() -> None:
+    async def story() -> None:
+        async with SmallApi() as api:
+            for i in range(5):
+                api.node(f"n{i}")
+            for i in range(20):
+                api.pod(f"p{i}")
+            async with scheduler(api):
+                await api.until(lambda: all(api.placed().values()))
+                for i in range(20, 40):
+                    api.pod(f"p{i}")
+                await api.until(lambda: all(api.placed().values()))
+            assert len(api.binds) == 40
+            scheduled = [w for w in api.writes if w[1].endswith("/events")]
+            assert len(scheduled) == 40
+
+    run(story())
+
+
+def test_what_fits_nowhere_is_told_and_tried_again_when_there_is_room() -> None:
+    async def story() -> None:
+        async with SmallApi() as api:
+            api.node("n1", cpu="1")
+            api.pod("huge", cpu="2")
+            async with scheduler(api):
+                await api.until(lambda: any(w[0] == "PATCH" for w in api.writes))
+                (condition,) = api.objects["pods", "default", "huge"]["status"]["conditions"]
+                assert condition["type"] == "PodScheduled"
+                assert condition["status"] == "False"
+                assert condition["reason"] == "Unschedulable"
+                assert condition["message"].startswith("0/1 nodes are available: 1 Insufficient")
+                api.node("n2", cpu="4")
+                await api.until(lambda: api.placed()["huge"] == "n2")
+
+    run(story())
+
+
+def test_a_pod_of_higher_priority_has_others_marked_then_deleted_and_takes_their_place() -> None:
+    async def story() -> None:
+        async with SmallApi() as api:
+            api.node("n1", cpu="1")
+            for name in ("a", "b"):
+                api.pod(name, cpu="400m")
+            async with scheduler(api):
+                await api.until(lambda: all(api.placed().values()))
+                api.pod("vip", cpu="900m", priority=1000)
+                await api.until(lambda: api.placed() == {"vip": "n1"})
+            about = [(w[0], w[1], w[2]) for w in api.writes if "/pods/a" in w[1]]
+            assert [method for method, *_ in about] == ["POST", "PATCH", "DELETE"]
+            _, (_, path, body), (_, _, deletion) = about
+            assert path.endswith("/status")
+            (condition,) = body["status"]["conditions"]
+            assert condition["type"] == "DisruptionTarget"
+            assert condition["reason"] == "PreemptionByScheduler"
+            assert deletion["preconditions"] == {"uid": body["metadata"]["uid"]}
+
+    run(story())
+
+
+def test_a_dry_run_writes_nothing_and_says_where_it_differs() -> None:
+    async def story() -> None:
+        async with SmallApi() as api:
+            api.node("small", cpu="1")
+            api.node("large", cpu="4")
+            api.pod("one", cpu="3")
+            api.pod("two", cpu="800m")
+            api.pod("vip", cpu="40", priority=10)
+            async with scheduler(api, dry_run=True) as live:
+                shadow = live.shadow
+                assert shadow is not None
+                await api.until(lambda: len(shadow.ours_only()) == 2)
+                ours = {one.key.partition("/")[2]: one.node for one in shadow.ours_only()}
+                other = "small" if ours["two"] == "large" else "large"
+                for name, node in (("one", "large"), ("two", other)):
+                    tree = api.objects["pods", "default", name]
+                    api.put("pods", tree | {"spec": tree["spec"] | {"nodeName": node}})
+                await api.until(lambda: sum(shadow.counts.values()) == 2)
+                assert shadow.counts["same"] == 1
+                (difference,) = shadow.differences
+                assert (difference.ours, difference.theirs) == (ours["two"], other)
+            assert api.writes == []
+
+    run(story())
+
+
+GANGS = """\
+actions: "allocate, backfill"
+tiers:
+- plugins: [{name: priority}, {name: gang}]
+- plugins: [{name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}]
+"""
+
+
+@pytest.mark.slow
+def test_gangs_are_placed_whole_as_soon_as_their_kinds_are_served(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with SmallApi() as api:
+            config = tmp_path / "gangs.yaml"
+            config.write_text(GANGS)
+            found, _ = read_files([str(config)])
+            api.node("n1", cpu="2")
+            for i in range(3):
+                gang_member(api, i)
+            async with scheduler(api, decider=found) as live:
+                await api.until(lambda: live.is_synced)
+                api.served |= {"podgroups", "queues", "priorityclasses"}
+                version = "scheduling.sigs.dev/v1alpha2"
+                api.put(
+                    "queues",
+                    {"apiVersion": version, "metadata": {"name": "default"}, "spec": {"weight": 1}},
+                )
+                meta = {"name": "g", "namespace": "default"}
+                spec = {"minMember": 3, "queue": "default"}
+                tree = {"apiVersion": version, "metadata": meta, "spec": spec, "status": {}}
+                api.put("podgroups", tree)
+                await api.until(lambda: bool(live.following and served(live, "podgroups")), 30)
+                await asyncio.sleep(1.5)
+                assert api.binds == []
+                api.node("n2", cpu="4")
+                await api.until(lambda: all(api.placed().values()), 20)
+                assert sorted(pod for pod, _ in api.binds) == ["m0", "m1", "m2"]
+
+    run(story())
+
+
+def served(live: Live, plural: str) -> bool:
+    assert live.following is not None
+    return any(len(one) for one in live.following.informers if one.resource.plural == plural)
+
+
+def gang_member(api: SmallApi, i: int) -> None:
+    api.pod(f"m{i}", cpu="1", scheduler="kube-batch")
+    tree = api.objects["pods", "default", f"m{i}"]
+    tree["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "g"}
+
+
+def test_the_state_is_dumped(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with SmallApi() as api:
+            api.node("n1", cpu="1")
+            api.pod("fits")
+            api.pod("huge", cpu="40")
+            async with scheduler(api) as live:
+                await api.until(lambda: live.measures.n_refused > 0 and len(api.binds) == 1)
+                await api.until(lambda: live.machine.cache.nodes.info(0).pods != [])
+                path = dump(live)
+            assert path.stat().st_mode & 0o077 == 0
+            tree = json.loads(path.read_text())
+            path.unlink()
+            assert tree["cache"] == {"n1": ["default/fits"]}
+            assert tree["queue"][0]["refusedBy"] == ["NodeResourcesFit"]
+
+    run(story())
+
+
+def test_a_scheduler_runs_in_a_thread_of_another_program() -> None:
+    async def story() -> None:
+        async with SmallApi() as api:
+            api.node("n1")
+            options = LiveOptions(Connection(api.url, "test"), engine="walk")
+            companion = Companion(deciders(), options)
+            companion.start()
+            api.pod("web")
+            await api.until(lambda: all(api.placed().values()))
+            await asyncio.to_thread(companion.stop)
+            assert not companion.is_running
+            assert companion.fault is None
+
+    run(story())

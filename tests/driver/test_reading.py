@@ -1,0 +1,118 @@
+"""What rules read is what is followed."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stowplan.assembly.in_tree import IN_TREE
+from stowplan.assembly.reading import READ_UNSAID, SESSIONS_READ, kinds_of, kinds_read
+from stowplan.client.resources import RESOURCES
+from stowplan.driver.scheduling import read_files
+from stowplan.framework.world import World
+from stowplan.objects.meta import Object
+from stowplan.sim.evaluate import evaluate
+
+DATA = Path(__file__).parent.parent / "conformance" / "data"
+DEPTH = 25
+
+
+def test_every_kind_that_rules_read_can_be_followed() -> None:
+    served = {resource.kind for resource in RESOURCES}
+    for kinds in READ_UNSAID.values():
+        assert set(kinds) <= served
+    assert set(kinds_read(read_files()[0])) <= served
+
+
+def test_only_rules_that_there_are_have_an_entry() -> None:
+    assert READ_UNSAID.keys() <= IN_TREE.keys()
+
+
+def test_a_profile_follows_what_its_rules_read_and_nothing_else(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\n"
+        "kind: KubeSchedulerConfiguration\n"
+        "profiles:\n"
+        "- schedulerName: plain\n"
+        "  plugins: {multiPoint: {disabled: [{name: '*'}], enabled: [{name: PrioritySort},"
+        " {name: NodeName}, {name: DefaultBinder}]}}\n"
+    )
+    assert kinds_read(read_files([str(file)])[0]) == ()
+    file.write_text(file.read_text().replace("NodeName", "InterPodAffinity"))
+    assert [kind.__name__ for kind in kinds_read(read_files([str(file)])[0])] == ["Namespace"]
+
+
+class Seen:
+    """Which rule has asked a world for which kinds: the one nearest on the stack."""
+
+    def __init__(self) -> None:
+        self.kinds: dict[Any, set[type[Object]]] = {}
+
+    def note(self, kind: type[Object]) -> None:
+        frame: Any = sys._getframe(2)
+        for _ in range(DEPTH):
+            owner = frame.f_locals.get("self")
+            if type(owner) in RULES:
+                self.kinds.setdefault(owner, set()).add(kind)
+                return
+            frame = frame.f_back
+            if frame is None:
+                return
+
+
+RULES = set(IN_TREE.values())
+
+
+def lines(folder: str, step: int) -> Iterable[bytes]:
+    for path in sorted((DATA / folder).glob("*.jsonl.gz")):
+        with gzip.open(path) as file:
+            yield from (line for i, line in enumerate(file) if i % step == 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("folder", "form"), [("attempts", "attempt"), ("legacy", "legacy")])
+def test_no_rule_reads_what_would_not_be_followed(
+    folder: str, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While recorded questions are answered each rule asks for the kinds that are followed for it,
+    and no others."""
+    seen = Seen()
+    for name in ("find", "all", "observed"):
+        asked = getattr(World, name)
+
+        def noted(self: World, kind: type[Object], *rest: Any, asked: Any = asked) -> Any:
+            seen.note(kind)
+            return asked(self, kind, *rest)
+
+        monkeypatch.setattr(World, name, noted)
+    for _ in evaluate(lines(folder, 20), form=form):
+        pass
+    assert len(seen.kinds) >= 8
+    unfollowed = {
+        f"{rule.name} reads {kind.__name__}"
+        for rule, kinds in seen.kinds.items()
+        # Of groups rules want to know where sessions place some, and there they are followed.
+        for kind in kinds - set(kinds_of(rule)) - set(SESSIONS_READ)
+    }
+    assert not unfollowed
+
+
+def test_a_rule_that_reads_in_secret_is_caught() -> None:
+    seen, rule = Seen(), IN_TREE["NodeName"]()
+
+    def reads(self: Any) -> None:
+        World.find(World(), RESOURCES[0].kind, "x")
+        hidden(seen)
+
+    reads(rule)
+    assert seen.kinds[rule] - set(kinds_of(rule))
+
+
+def hidden(seen: Seen) -> None:
+    seen.note(RESOURCES[5].kind)

@@ -1,0 +1,176 @@
+"""Replicas of `stowplan run` that are killed, stopped, and asked to go."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.driver.processes import CONFIG, kubeconfig, replica
+from tests.driver.real_server import free_port
+from tests.driver.small_api import SmallApi
+from tests.driver.test_live import GANGS
+
+pytestmark = pytest.mark.slow
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(story, 90))
+
+
+def arguments(tmp_path: Path, api: SmallApi) -> list[str]:
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(CONFIG))
+    file = kubeconfig(tmp_path / "kubeconfig", api.url)
+    return ["--config", str(config), "--kubeconfig", file, "--listen", "0"]
+
+
+def filled(api: SmallApi, n_nodes: int = 10) -> None:
+    for i in range(n_nodes):
+        api.node(f"n{i}")
+
+
+def test_a_leader_that_is_killed_is_followed_by_the_other(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with SmallApi() as api:
+            filled(api)
+            args = arguments(tmp_path, api)
+            async with replica(*args) as first:
+                await api.until(lambda: first.said("leading"), 20)
+                async with replica(*args) as second:
+                    await api.until(lambda: second.said("synced"), 20)
+                    for i in range(50):
+                        api.pod(f"a{i}")
+                    await api.until(lambda: len(api.binds) >= 20)
+                    first.signal(signal.SIGKILL)
+                    await first.ended()
+                    for i in range(20):
+                        api.pod(f"b{i}")
+                    await api.until(lambda: second.said("leading"), 12)
+                    await api.until(lambda: all(api.placed().values()), 12)
+                    pods = [pod for pod, _ in api.binds]
+                    assert len(pods) == len(set(pods)) == 70
+                    second.signal(signal.SIGTERM)
+                    assert await second.ended() == 0
+            lease = api.objects["leases", "kube-system", "stowplan"]
+            assert lease["spec"]["holderIdentity"] == ""
+
+    run(story())
+
+
+def test_a_leader_that_stood_still_past_its_lease_writes_nothing_more(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with SmallApi() as api:
+            filled(api)
+            args = arguments(tmp_path, api)
+            async with replica(*args) as first:
+                await api.until(lambda: first.said("leading"), 20)
+                holder = api.objects["leases", "kube-system", "stowplan"]["spec"]["holderIdentity"]
+                await api.until(lambda: first.said("synced"), 20)
+                api.pod("before")
+                await api.until(lambda: all(api.placed().values()))
+                # The more is under way when it is stopped, the better.
+                for i in range(300):
+                    api.pod(f"p{i}")
+                await api.until(lambda: len(api.binds) > 5)
+                first.signal(signal.SIGSTOP)
+                await asyncio.sleep(5)
+                # Nobody else is there: whatever is written now is written by the one that stood.
+                api.node("late")
+                n_writes = len(api.writes)
+                first.signal(signal.SIGCONT)
+                assert await first.ended() == 1
+                after = [w for w in api.writes[n_writes:] if "/leases" not in w[1]]
+                assert after == []
+                lease = api.objects["leases", "kube-system", "stowplan"]
+                assert lease["spec"]["holderIdentity"] == holder
+            assert any("the lease is lost" in text for text in first.raw)
+
+    run(story())
+
+
+def test_a_scheduler_name_that_is_taken_is_refused(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with SmallApi() as api:
+            spec = {"holderIdentity": "host_1234", "leaseDurationSeconds": 15, "renewTime": "0"}
+            meta = {"name": "kube-scheduler", "namespace": "kube-system"}
+            api.put("leases", {"metadata": meta, "spec": spec})
+
+            async def renews() -> None:
+                for i in range(100):
+                    await asyncio.sleep(0.3)
+                    tree = {"metadata": meta, "spec": spec | {"renewTime": str(i)}}
+                    api.put("leases", tree)
+
+            renewing = asyncio.create_task(renews())
+            config = tmp_path / "config.json"
+            config.write_text(json.dumps({k: CONFIG[k] for k in ("apiVersion", "kind")}))
+            file = kubeconfig(tmp_path / "kubeconfig", api.url)
+            args = ["--config", str(config), "--kubeconfig", file, "--listen", "0"]
+            async with replica(*args) as one:
+                assert await one.ended() == 1
+                assert "host_1234" in one.raw[-1]
+                assert "--take-over" in one.raw[-1]
+            renewing.cancel()
+            assert not [w for w in api.writes if w[0] != "GET"]
+
+    run(story())
+
+
+def test_sessions_are_read_again_when_their_file_changes_and_the_state_is_written_down(
+    tmp_path: Path,
+) -> None:
+    async def story() -> None:
+        async with SmallApi() as api:
+            filled(api)
+            gangs = tmp_path / "gangs.yaml"
+            gangs.write_text(GANGS)
+            args = [*arguments(tmp_path, api), "--config", str(gangs)]
+            async with replica(*args) as one:
+                await api.until(lambda: one.said("synced"), 20)
+                gangs.write_text(GANGS.replace("allocate", "allcate"))
+                await api.until(lambda: one.said("configuration: "), 10)
+                told = next(line for line in one.lines if "configuration: " in line["msg"])
+                assert told["level"] == "error"
+                assert "did you mean 'allocate'?" in told["msg"]
+                one.signal(signal.SIGUSR2)
+                await api.until(lambda: one.said("state written to"), 10)
+                told = next(line for line in one.lines if "state written to" in line["msg"])
+                file = Path(told["msg"].rpartition(" ")[2])
+                assert json.loads(file.read_text())["nodes"] == 10
+                file.unlink()
+                one.signal(signal.SIGTERM)
+                assert await one.ended() == 0
+
+    run(story())
+
+
+def test_an_extender_answers_as_a_program(tmp_path: Path) -> None:
+    async def story() -> None:
+        port = free_port()
+        command = (sys.executable, "-m", "stowplan", "extender", "--alone", "--listen")
+        process = await asyncio.create_subprocess_exec(*command, f"127.0.0.1:{port}")
+        try:
+            async with asyncio.timeout(30), aiohttp.ClientSession() as session:
+                while True:
+                    try:
+                        body = {"Pod": {}, "Nodes": {"items": [{"metadata": {"name": "n"}}]}}
+                        url = f"http://127.0.0.1:{port}/filter"
+                        async with session.post(url, json=body) as response:
+                            tree = await response.json()
+                            break
+                    except aiohttp.ClientConnectorError:
+                        await asyncio.sleep(0.1)
+            assert tree["FailedNodes"] == {"n": "Too many pods"}
+        finally:
+            process.send_signal(signal.SIGTERM)
+            assert await process.wait() == 0
+
+    run(story())

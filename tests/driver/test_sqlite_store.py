@@ -1,0 +1,219 @@
+"""The store keeps what it has acknowledged, and refuses a file that it cannot trust."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stowplan.driver import sqlite_store
+from stowplan.driver.sqlite_store import COMMITTED, FILE, SqliteStore, StoreError
+from tests.soak import examples
+
+Found = dict[str, tuple[int, bytes]]
+
+
+def contents(store: SqliteStore) -> Found:
+    *records, (key, version, value) = store.records()
+    assert (key, version, value) == ("", store.version, None)
+    return {key: (at, data) for key, at, data in records if data is not None}
+
+
+def filled(directory: Path, count: int = 40) -> Found:
+    """A store of `count` objects that was closed; what it holds."""
+    store = SqliteStore(directory)
+    store.save([(f"pods/ns/p{i}", i + 1, b"{%d}" % i * 50) for i in range(count)])
+    found = contents(store)
+    store.close()
+    return found
+
+
+def test_begins_empty_and_goes_on(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "data")
+    assert contents(store) == {}
+    store.save([("a", 3, b"1"), ("b", 4, b"2"), ("a", 5, b"3"), ("b", 6, None)])
+    assert contents(store) == {"a": (5, b"3")}
+    store.close()
+    again = SqliteStore(tmp_path / "data")
+    assert (again.version, contents(again)) == (6, {"a": (5, b"3")})
+    again.save([("b", 7, b"4")])
+    assert contents(again) == {"a": (5, b"3"), "b": (7, b"4")}
+    again.close()
+
+
+def test_only_the_owner_can_read(tmp_path: Path) -> None:
+    filled(tmp_path / "data")
+    store = SqliteStore(tmp_path / "data")
+    store.save([("b", 70, b"4")])
+    assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
+    for file in (tmp_path / "data").iterdir():
+        assert file.stat().st_mode & 0o077 == 0, file
+    store.close()
+
+
+def test_a_second_process_is_refused(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from stowplan.driver.sqlite_store import SqliteStore, StoreError\n"
+        "try: SqliteStore(Path(sys.argv[1]))\n"
+        "except StoreError as e: print(e); sys.exit(7)\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ran.returncode == 7, ran.stderr
+    assert f"in use by another process (number {os.getpid()})" in ran.stdout
+    store.close()
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def refusal(directory: Path) -> str:
+    with pytest.raises(StoreError) as refused:
+        contents(SqliteStore(directory))
+    return str(refused.value)
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_bytes(b"not a database" * 1000)
+    assert "damaged: file is not a database" in refusal(tmp_path)
+    assert (tmp_path / FILE).read_bytes().startswith(b"not a database")
+
+
+def test_a_database_of_somebody_else(tmp_path: Path) -> None:
+    file = sqlite3.connect(tmp_path / FILE)
+    file.execute("CREATE TABLE objects (key)")
+    file.commit()
+    file.close()
+    assert "not one of Stowplan" in refusal(tmp_path)
+
+
+def test_another_format(tmp_path: Path) -> None:
+    filled(tmp_path)
+    file = sqlite3.connect(tmp_path / FILE)
+    file.execute("PRAGMA user_version=9")
+    file.close()
+    assert "got format 9, wanted 1" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize("left", [0, 100, 4096, 8000])
+def test_a_file_cut_short(tmp_path: Path, left: int) -> None:
+    filled(tmp_path)
+    with (tmp_path / FILE).open("r+b") as file:
+        file.truncate(left)
+    assert "damaged" in refusal(tmp_path)
+    assert (tmp_path / FILE).stat().st_size == left
+
+
+def test_a_file_that_is_gone(tmp_path: Path) -> None:
+    filled(tmp_path)
+    (tmp_path / FILE).unlink()
+    assert "writes were acknowledged here before" in refusal(tmp_path)
+
+
+def copied_while_open(source: Path, target: Path) -> None:
+    """What a kill -9 leaves: the files as they are, the journal not folded in."""
+    store = SqliteStore(source)
+    for i in range(5):
+        store.save([(f"late/{i}", 1000 + i, b"x" * 300)])
+    shutil.copytree(source, target)
+    store.close()
+
+
+def test_the_journal_is_read_and_missed(tmp_path: Path) -> None:
+    filled(tmp_path / "a")
+    copied_while_open(tmp_path / "a", tmp_path / "b")
+    shutil.copytree(tmp_path / "b", tmp_path / "c")
+    store = SqliteStore(tmp_path / "b")
+    assert (store.version, len(contents(store))) == (1004, 45)
+    store.close()
+    (tmp_path / "c" / f"{FILE}-wal").unlink()
+    text = refusal(tmp_path / "c")
+    assert "it ends with version 40, but version 1004 was acknowledged" in text
+    assert f"{FILE}-wal" in text
+
+
+def test_what_is_refused_is_left_as_it_is(tmp_path: Path) -> None:
+    filled(tmp_path / "a")
+    copied_while_open(tmp_path / "a", tmp_path / "b")
+    (tmp_path / "b" / COMMITTED).write_bytes((9999).to_bytes(8, "big"))
+    before = {name: (tmp_path / "b" / name).read_bytes() for name in (FILE, f"{FILE}-wal")}
+    assert "version 9999 was acknowledged" in refusal(tmp_path / "b")
+    assert before == {name: (tmp_path / "b" / name).read_bytes() for name in before}
+
+
+def test_a_failing_disk_acknowledges_nothing(tmp_path: Path) -> None:
+    filled(tmp_path)
+    store = SqliteStore(tmp_path)
+    store.save([("a", 41, b"1")])
+    assert store._file is not None
+    store._file.execute("PRAGMA query_only=1")
+    with pytest.raises(StoreError, match="could not save version 99"):
+        store.save([("a", 99, b"1")])
+    store._file.execute("PRAGMA query_only=0")
+    assert store.version == 41
+    assert len(contents(store)) == 41
+    store.close()
+
+
+# Any one bit of the file, its journal or the note of the last version may be wrong. Then the store
+# is refused, or what it holds is what was saved: never anything else.
+
+
+def flipped_bit_never_lies(directory: Path, before: Found, name: str, place: float) -> None:
+    path = directory / name
+    data = bytearray(path.read_bytes())
+    at = min(int(place * len(data)), len(data) - 1)
+    data[at] ^= 1 << int(place * 7919) % 8
+    path.write_bytes(bytes(data))
+    try:
+        store = SqliteStore(directory)
+    except StoreError:
+        return
+    try:
+        assert contents(store) == before
+    except StoreError:
+        pass
+    finally:
+        store.close()
+
+
+# Spread over the whole file, as Hypothesis likes small numbers.
+PLACES = st.integers(0, 999_999).map(lambda n: n * 618_033 % 1_000_000 / 1_000_000)
+
+
+def tried(check: Callable[[Path, Found, str, float], None], tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    filled(tmp_path / "live", 300)
+    copied_while_open(tmp_path / "live", source)
+    shutil.copytree(source, tmp_path / "look")
+    store = SqliteStore(tmp_path / "look")
+    before = contents(store)
+    store.close()
+
+    @settings(max_examples=examples(60))
+    @given(st.sampled_from([FILE, f"{FILE}-wal", COMMITTED]), PLACES)
+    def look(name: str, place: float) -> None:
+        copy = tmp_path / "copy"
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(source, copy)
+        check(copy, before, name, place)
+
+    look()
+
+
+@pytest.mark.slow
+def test_a_flipped_bit_never_lies(tmp_path: Path) -> None:
+    tried(flipped_bit_never_lies, tmp_path)
+
+
+@pytest.mark.slow
+def test_rows_without_checksums_are_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_store, "_checksum", lambda *_: 0)
+    with pytest.raises(AssertionError):
+        tried(flipped_bit_never_lies, tmp_path)

@@ -1,0 +1,96 @@
+"""`stowplan up` with the scheduler it comes with, and what happens when that ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stowplan.client.requests import JSON, Request
+from stowplan.driver import up_scheduler
+from stowplan.driver.api import ApiClient
+from stowplan.driver.connecting import connection_to
+from stowplan.driver.live import Live
+from stowplan.driver.local_cluster import Settings, running
+from tests.driver.embedded import Tree, pod
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("embedded")]
+PODS = "/api/v1/namespaces/default/pods"
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(story, 60))
+
+
+async def create(api: ApiClient, tree: Tree) -> None:
+    answer = await api.send(Request("POST", PODS, (), json.dumps(tree).encode(), JSON))
+    assert answer.status == 201, answer.body
+
+
+async def nodes_of(api: ApiClient) -> dict[str, str]:
+    answer = await api.send(Request("GET", PODS))
+    items = json.loads(answer.body)["items"]
+    return {one["metadata"]["name"]: one["spec"].get("nodeName", "") for one in items}
+
+
+def test_pods_that_name_no_scheduler_or_this_one_are_placed_and_no_others(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "stowplan", "up", "--port", "0", "--node-count", "2"]
+    process = subprocess.Popen(
+        [*command, "--kubeconfig", str(tmp_path / "k")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None
+    said = []
+    for line in process.stdout:
+        said.append(line)
+        if line.startswith("kubectl "):
+            break
+
+    async def story() -> None:
+        async with ApiClient(connection_to(str(tmp_path / "k"))) as api:
+            plain = pod("plain")
+            del plain["spec"]["schedulerName"]
+            for tree in (pod("foreign", scheduler="somebody"), plain, pod("ours")):
+                await create(api, tree)
+            nodes = await nodes_of(api)
+            while not (nodes["plain"] and nodes["ours"]):
+                await asyncio.sleep(0.1)
+                nodes = await nodes_of(api)
+            assert nodes["foreign"] == ""
+
+    try:
+        run(story())
+        process.send_signal(signal.SIGTERM)
+        rest, _ = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    assert process.returncode == 0
+    assert "".join(said) + rest == "".join(said) + "Stopped.\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cluster_whose_scheduler_has_ended_does_not_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(self: Live) -> int:
+        raise ValueError("no more")
+
+    async def story() -> None:
+        settings = Settings(kubeconfig=tmp_path / "k")
+        async with running(settings) as cluster, up_scheduler.scheduling(cluster):
+            text = await cluster.failed
+            assert text == "the scheduler has ended: ValueError('no more')"
+
+    monkeypatch.setattr(Live, "run", broken)
+    run(story())

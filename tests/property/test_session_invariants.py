@@ -1,0 +1,196 @@
+"""What sessions promise, on drawn clusters, through the machine; each promise once broken.
+
+The wrong variants are what kube-batch does.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stowplan.batch import Compat
+from stowplan.batch.jobs import Job, Task
+from stowplan.batch.policies.proportion import Proportion
+from stowplan.testing.auditor import Violation
+from stowplan.testing.session_judge import judge
+from tests.scenarios.town import Town
+from tests.soak import examples
+
+SESSIONS_MAX = 50
+PRIORITIES = ("", "low", "high")
+
+
+class DrawnJob(NamedTuple):
+    """A job: its pods, alike, and how many of them are there when the scheduler starts."""
+
+    size: int
+    least: int
+    cpu: int
+    queue: int
+    priority: str
+    comes_s: int
+    runs_s: int = 0
+
+    def command(self, number: int) -> str:
+        priority = f" priority={self.priority}" if self.priority else ""
+        runs = f" runs={self.runs_s}" if self.runs_s else ""
+        head = f"job j{number} min={min(self.least, self.size)} queue=q{self.queue}{priority}"
+        pod_priority = f" priority={self.priority}" if self.priority else ""
+        return f"{head} : p*{self.size} cpu={self.cpu}{pod_priority}{runs}"
+
+
+class Drawn(NamedTuple):
+    """A cluster, its queues by weight, and its jobs."""
+
+    nodes: int
+    cpu: int
+    weights: list[int]
+    jobs: list[DrawnJob]
+
+
+def worlds(runs: bool = False) -> st.SearchStrategy[Drawn]:
+    job = st.builds(
+        DrawnJob,
+        size=st.integers(1, 5),
+        least=st.integers(0, 5),
+        cpu=st.integers(1, 3),
+        queue=st.integers(0, 2),
+        priority=st.sampled_from(PRIORITIES),
+        comes_s=st.sampled_from((0, 0, 3, 5)),
+        runs_s=st.sampled_from((0, 4)) if runs else st.just(0),
+    )
+    return st.builds(
+        Drawn,
+        nodes=st.integers(1, 3),
+        cpu=st.integers(2, 6),
+        weights=st.lists(st.integers(1, 3), min_size=3, max_size=3),
+        jobs=st.lists(job, min_size=1, max_size=6),
+    )
+
+
+def town_of(drawn: Drawn, compat: Compat | None = None) -> Town:
+    """The town as all jobs have come, with every session judged."""
+    town = Town()
+    town.compat = compat or Compat()
+    town.judge = judge
+    setup = [f"nodes {drawn.nodes} cpu={drawn.cpu} memory=64Gi", "class low 1", "class high 100"]
+    setup += [f"queue q{number} weight={weight}" for number, weight in enumerate(drawn.weights)]
+    town.play(setup)
+    at = 0
+    for number, job in sorted(enumerate(drawn.jobs), key=lambda one: one[1].comes_s):
+        if job.comes_s > at:
+            town.play([f"wait {job.comes_s - at}s"])
+            at = job.comes_s
+        town.play([job.command(number)])
+    return town
+
+
+def come_to_rest(town: Town) -> None:
+    """Time passes until nothing happens: within fifty sessions."""
+    started = town.n_sessions
+    while True:
+        before = town.n_sessions
+        town.play(["wait 8s"])
+        evicted = sum(town.evictions.values())
+        if town.n_sessions == before or (not evicted and town.n_sessions - before <= 1):
+            return
+        if town.n_sessions - started > SESSIONS_MAX:
+            raise Violation(f"no rest after {town.n_sessions - started} sessions")
+
+
+@given(worlds())
+@settings(max_examples=examples(60), deadline=None)
+def test_sessions_keep_their_promises_and_come_to_rest(drawn: Drawn) -> None:
+    come_to_rest(town_of(drawn))
+
+
+@given(worlds(runs=True))
+@settings(max_examples=examples(30), deadline=None)
+def test_they_do_while_pods_come_to_their_end(drawn: Drawn) -> None:
+    town_of(drawn).play(["wait 40s"])
+
+
+# Each promise, broken.
+
+
+def job(size: int, least: int = 0, cpu: int = 1, queue: int = 0, **more: Any) -> DrawnJob:
+    settings_ = {"priority": "", "comes_s": 0} | more
+    return DrawnJob(size, least, cpu, queue, **settings_)
+
+
+def drawn(*jobs: DrawnJob, nodes: int = 1, cpu: int = 4) -> Drawn:
+    return Drawn(nodes, cpu, [1, 1, 1], list(jobs))
+
+
+GANG_TOO_LARGE = drawn(job(5, 5))
+BLOCKED = drawn(job(3, 3, cpu=2), job(2, 1, priority="low"))
+EQUALS = drawn(job(4), job(2, comes_s=3))
+OTHER_QUEUE_AT_ITS_PART = drawn(
+    job(2, queue=0), job(2, queue=1), job(2, queue=1, comes_s=3, priority="high")
+)
+ROOM_BESIDE = drawn(job(6), job(1, cpu=3, priority="high", comes_s=3), cpu=8)
+TWO_QUEUES = drawn(job(4, queue=0), job(4, queue=1, comes_s=3))
+
+
+def ready(self: Job) -> bool:
+    return True
+
+
+def everybody(self: Proportion, task: Task, candidates: list[Task]) -> list[Task]:
+    return list(candidates)
+
+
+STARVED = drawn(job(2, 1, cpu=2), job(2, 1, cpu=4), nodes=2)
+
+
+def test_wrong_a_job_that_has_no_turn_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: a queue is left when one of its jobs cannot be served, and the others with it."""
+    come_to_rest(town_of(STARVED))
+    monkeypatch.setattr("stowplan.batch.actions.allocate._serve", lambda *given: False)
+    with pytest.raises(Violation, match="waits, and"):
+        come_to_rest(town_of(STARVED))
+
+
+@pytest.mark.parametrize(
+    ("world", "wrong", "said"),
+    [
+        (BLOCKED, Compat(keeps_unready=True), "in vain"),
+        (EQUALS, Compat(ignores_priority=True), "of no higher rank"),
+        (ROOM_BESIDE, Compat(ignores_free_room=True), "would fit"),
+        (TWO_QUEUES, Compat(reclaims_at_once=True), "goes for nobody"),
+    ],
+)
+def test_a_defect_of_the_original_is_noticed(world: Drawn, wrong: Compat, said: str) -> None:
+    come_to_rest(town_of(world))
+    with pytest.raises(Violation, match=said):
+        come_to_rest(town_of(world, wrong))
+
+
+def test_wrong_a_gang_that_starts_in_part_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    come_to_rest(town_of(GANG_TOO_LARGE))
+    monkeypatch.setattr(Job, "is_ready", property(ready))
+    with pytest.raises(Violation, match="starts with"):
+        come_to_rest(town_of(GANG_TOO_LARGE))
+
+
+def test_wrong_a_queue_below_its_part_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    come_to_rest(town_of(OTHER_QUEUE_AT_ITS_PART))
+    monkeypatch.setattr(Proportion, "victims", everybody)
+    monkeypatch.setattr(Proportion, "overused", lambda self, queue: False)
+    monkeypatch.setattr(Proportion, "spares", lambda self, job: False)
+    with pytest.raises(Violation, match="is left"):
+        come_to_rest(town_of(OTHER_QUEUE_AT_ITS_PART))
+
+
+def test_wrong_evictions_without_end_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queues that are never satisfied reclaim from each other, as kube-batch's do."""
+    monkeypatch.setattr(Proportion, "victims", everybody)
+    monkeypatch.setattr(Proportion, "overused", lambda self, queue: False)
+    monkeypatch.setattr(Proportion, "spares", lambda self, job: False)
+    town = town_of(TWO_QUEUES)
+    town.judge = lambda session: None
+    with pytest.raises(Violation, match="no rest"):
+        come_to_rest(town)
