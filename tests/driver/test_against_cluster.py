@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from stowplan.objects.quantity import value
+from stowplan.objects.quantity import milli_value
 from tests.driver.embedded import TOKEN, Cluster, Tree, cluster, gang, pod
 from tests.driver.processes import CONFIG, Replica, kubeconfig, replica
 from tests.driver.proxy import KINDS, proxy
@@ -87,9 +87,9 @@ def check_placement(nodes: list[Tree], pods: list[Tree], n_nodes: int) -> None:
         node = one["spec"].get("nodeName")
         if node:
             request = one["spec"]["containers"][0]["resources"]["requests"]["cpu"]
-            used[node] += round(value(request) * 1000)
+            used[node] += milli_value(request)
             apart[node] += one["metadata"].get("labels", {}).get("app") == "apart"
-    assert all(milli <= value(room[node]) * 1000 for node, milli in used.items())
+    assert all(milli <= milli_value(room[node]) for node, milli in used.items())
     assert max(apart.values()) <= 1
     gangs: Counter[str] = Counter()
     for one in pods:
@@ -186,8 +186,8 @@ def test_conditions_events_and_evictions_come_with_the_rights_that_are_shipped(
         async with cluster(tmp_path, 2, server) as made, replica(*arguments(tmp_path, made)) as one:
             await leading(one)
             nodes = (await made.get("/api/v1/nodes"))["items"]
-            cpu = value(nodes[0]["status"]["allocatable"]["cpu"])
-            half = f"{round(cpu * 600)}m"
+            cpu = milli_value(nodes[0]["status"]["allocatable"]["cpu"])
+            half = f"{cpu * 6 // 10}m"
             await made.create_all([pod("low0", half), pod("low1", half), pod("huge", "4k")])
             await made.until_placed(2, 60)
             await condition(made, "huge", "0/2 nodes are available: 2 Insufficient cpu.")

@@ -228,8 +228,8 @@ WRONG_KERNELS: dict[str, Wrong] = {
     "of a class asked for once ties go to the last row": (
         replace(NARROW, wishes=()),
         (
-            "if chosen < 0 or its < smallest:\n                chosen, smallest = np.int64(row), its",
-            "if True:\n                chosen, smallest = np.int64(row), its",
+            "if leaves[row] == best:\n            its =",
+            "if leaves[row] == best:\n            chosen = np.int64(NOWHERE)\n            its =",
         ),
     ),
     "the first of a company may go anywhere": (

@@ -16,8 +16,9 @@ import fcntl
 import os
 import sqlite3
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 FILE = "cluster.sqlite"
 COMMITTED = "committed"
@@ -33,7 +34,10 @@ CREATE TABLE facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID
 INSERT INTO facts VALUES ('version', 0);
 """
 
+_BUNDLES = (512, 128, 32, 8, 4, 2, 1)
+
 Record = tuple[str, int, bytes | None]
+T = TypeVar("T")
 
 
 class StoreError(Exception):
@@ -88,14 +92,19 @@ class SqliteStore:
             for key, (at, value) in latest.items()
             if value is not None
         ]
-        gone = [(key,) for key, (_, value) in latest.items() if value is None]
+        gone = [key for key, (_, value) in latest.items() if value is None]
         if self._file is None:
             self._file = _connected(self.directory / FILE)
         try:
             with self._file as file:
                 file.execute("BEGIN IMMEDIATE")
-                file.executemany("DELETE FROM objects WHERE key = ?", gone)
-                file.executemany("REPLACE INTO objects VALUES (?, ?, ?, ?)", rows)
+                for some in _bundles(gone):
+                    marks = ", ".join("?" * len(some))
+                    file.execute(f"DELETE FROM objects WHERE key IN ({marks})", some)
+                for each in _bundles(rows):
+                    marks = ", ".join(("(?, ?, ?, ?)",) * len(each))
+                    flat = [value for row in each for value in row]
+                    file.execute(f"REPLACE INTO objects VALUES {marks}", flat)
                 file.execute("UPDATE facts SET value = ? WHERE name = 'version'", (version,))
         except sqlite3.Error as problem:
             where = self.directory / FILE
@@ -117,6 +126,19 @@ class SqliteStore:
             if self._committed is not None:
                 os.close(self._committed)
             os.close(self._lock)
+
+
+def _bundles(rows: Sequence[T]) -> Iterator[Sequence[T]]:
+    """The rows in few pieces of few different lengths.
+
+    A statement takes a piece at once: between two statements this thread has to wait until the one
+    of the event loop gives way to it, and a statement of a length met before is prepared already.
+    """
+    at = 0
+    for length in _BUNDLES:
+        while len(rows) - at >= length:
+            yield rows[at : at + length]
+            at += length
 
 
 def _locked(directory: Path) -> int:
