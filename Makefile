@@ -3,7 +3,9 @@
 BIN := .venv/bin
 # Name one to insist on it: make PYTHON=/path/to/python3.12
 PYTHON ?=
-PYTEST := $(BIN)/python -m pytest -q -n auto --maxprocesses 8 --dist loadgroup
+# One worker more than processors: tests of live clusters wait for the clock.
+WORKERS := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --maxprocesses 8 --dist loadgroup
 
 .DELETE_ON_ERROR:
 .PHONY: help check test soak bench bench-live bench-plots demo dist golden lock clean lint format types floors quick whole
@@ -28,6 +30,7 @@ bench: .venv/.stamp ## pods/s by shape; no figure is asserted (SHAPES='basic ant
 
 bench-live: .venv/.stamp ## requests/s, watch events/s and memory of the API server (PARTS='writes memory')
 	$(BIN)/python bench/live.py $(PARTS)
+	$(BIN)/python bench/live_rate.py 2000 500
 
 bench-plots: .venv/.stamp ## measure growth and stages, and draw them into docs/plots
 	$(BIN)/python bench/plots.py

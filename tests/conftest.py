@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.soak import examples, factor
 
-SLOW_FOLDERS = {"conformance", "property", "packages"}
+SLOW_FOLDERS = {"conformance", "contract", "driver", "packages", "property"}
 """What these hold is thorough rather than quick: `make check` leaves it to `make test`."""
 
 settings.register_profile(

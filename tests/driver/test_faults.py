@@ -69,7 +69,7 @@ def test_each_kind_of_trouble_is_got_over(kind: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=pytest.mark.soak) for n in (2, 3))])
 def test_all_kinds_at_once_with_watches_that_break_and_versions_that_expire(seed: int) -> None:
     async def story() -> None:
         async with SmallApi() as api:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 
@@ -83,7 +84,7 @@ def wanted(lines: list[str]) -> Iterator[str]:
     """Names of the requirements in `lines` that apply here without any extra."""
     for requirement in map(Requirement, lines):
         if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
-            yield requirement.name
+            yield canonicalize_name(requirement.name)
 
 
 def closure(names: list[str]) -> set[str]:

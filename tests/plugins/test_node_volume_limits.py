@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan.columns import NodeTable
@@ -40,6 +40,7 @@ from tests.plugins.volume_cases import (
     storage_class,
     volume,
 )
+from tests.soak import examples
 
 FULL = f"Unschedulable: {NodeVolumeLimits.EXCEEDED.message}"
 N1 = node("n1")
@@ -299,6 +300,7 @@ def follow(data: st.DataObject) -> None:
         assert agree(NodeVolumeLimits, asked_for)
 
 
+@settings(max_examples=examples(40))
 @given(st.data())
 def test_kept_columns_follow_every_event(data: st.DataObject) -> None:
     follow(data)

@@ -133,7 +133,10 @@ def ratio(shape: str, fast: str | None, slow: str | None) -> float:
     return rates[fast] / rates[slow]
 
 
-@pytest.mark.parametrize("shape", ["basic", "spread", "anti", "preferred"])
+@pytest.mark.parametrize(
+    "shape",
+    ["basic", "anti", *(pytest.param(s, marks=pytest.mark.soak) for s in ("spread", "preferred"))],
+)
 def test_the_first_engine_is_several_times_faster_than_the_last(shape: str) -> None:
     assert ratio(shape, ENGINES[0], ENGINES[-1]) >= FASTER
 

@@ -19,7 +19,7 @@ FOUND_WITHIN = range(120)
 
 
 def part(number: int, first: int = 0) -> range:
-    size = examples(40)
+    size = examples(20)
     return range(first + number * size, first + (number + 1) * size)
 
 
@@ -31,7 +31,7 @@ def test_storms_with_gangs(number: int) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("number", range(25))
+@pytest.mark.parametrize("number", range(50))
 def test_a_thousand_storms_with_gangs(number: int) -> None:
     failure = first_failure(part(number, 1_000_000), KIT)
     assert failure is None, str(failure)

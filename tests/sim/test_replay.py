@@ -282,7 +282,7 @@ def test_the_real_trace_filled_and_replayed() -> None:
     assert [p.node for p in result.placements] == [p.node for p in filled.placements]
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_real_trace_compressed() -> None:
     folder = trace.real()
     if folder is None:
@@ -293,7 +293,7 @@ def test_the_real_trace_compressed() -> None:
     assert summary["makespan_s"] > 140 * 86_400
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_the_real_trace_in_its_own_time(tmp_path: Path) -> None:
     """149 days on ten nodes of 8 GPUs."""
     folder = trace.real()
