@@ -9,6 +9,17 @@ from tests.soak import examples, factor
 
 SLOW_FOLDERS = {"conformance", "contract", "driver", "packages", "property"}
 """What these hold is thorough rather than quick: `make check` leaves it to `make test`."""
+SLOW_FILES = {
+    "test_bench.py",
+    "test_bench_measure.py",
+    "test_node_volume_limits.py",
+    "test_pod_topology_spread_scan.py",
+    "test_preemption_kept.py",
+    "test_up.py",
+    "test_volume_binding.py",
+    "test_volume_zone.py",
+}
+"""So do these, which draw or measure much."""
 
 settings.register_profile(
     "stowplan",
@@ -24,7 +35,8 @@ settings.load_profile("stowplan")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what stands in a slow folder."""
+    """Mark what stands in a slow folder, or a slow file."""
     for item in items:
-        if SLOW_FOLDERS & set(Path(item.path).parts):
+        path = Path(item.path)
+        if SLOW_FOLDERS & set(path.parts) or path.name in SLOW_FILES:
             item.add_marker(pytest.mark.slow)
