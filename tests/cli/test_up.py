@@ -53,6 +53,25 @@ def test_starts_answers_and_stops(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_files_of_others_stay(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.write_text("precious")
+    assert "got a file of somebody else's" in refused("--kubeconfig", str(own), "--port", "0")
+    assert own.read_text() == "precious"
+    assert [path.name for path in tmp_path.iterdir()] == ["own"]
+
+
+def test_objects_that_make_no_sense_are_told_of(tmp_path: Path) -> None:
+    manifest = tmp_path / "odd.yaml"
+    manifest.write_text(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {debug: true}\n"
+        "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}\ndata: {b: c}\n"
+    )
+    with up(tmp_path, "--cluster", str(manifest)) as cluster:
+        assert ask(cluster, "GET", "/api/v1/namespaces/default/configmaps/b")[0] == 200
+        assert ask(cluster, "GET", "/api/v1/namespaces/default/configmaps/a")[0] == 404
+
+
 def test_data_stays_and_so_do_tokens(tmp_path: Path) -> None:
     manifest = tmp_path / "web.yaml"
     manifest.write_text(

@@ -161,6 +161,30 @@ def test_a_failing_disk_acknowledges_nothing(tmp_path: Path) -> None:
     store.close()
 
 
+def test_a_note_that_cannot_be_written_acknowledges_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(tmp_path)
+    store = SqliteStore(tmp_path)
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(sqlite_store.os, "pwrite", full)
+        with pytest.raises(StoreError, match="could not save version 99"):
+            store.save([("a", 99, b"1")])
+    assert store.version == 40
+    store.close()
+
+
+def test_without_the_note_nothing_is_begun_anew(tmp_path: Path) -> None:
+    filled(tmp_path)
+    (tmp_path / COMMITTED).unlink()
+    assert f"{COMMITTED} beside it is missing" in refusal(tmp_path)
+    assert not (tmp_path / COMMITTED).exists()
+
+
 # Any one bit of the file, its journal or the note of the last version may be wrong. Then the store
 # is refused, or what it holds is what was saved: never anything else.
 

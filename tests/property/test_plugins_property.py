@@ -16,7 +16,7 @@ from tests.soak import examples
 
 # `make soak` runs what bears this mark, and here it makes for more seeds.
 pytestmark = pytest.mark.hypothesis
-SEEDS = range(examples(10))
+SEEDS = range(examples(5))
 
 EVENTS, WHAT_IF = "changes_that_help_are_heard", "what_if_is_as_what_is"
 INHERITED = {

@@ -61,7 +61,7 @@ def _where(function: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "--cluster",
     "clusters",
-    metavar="PATH...",
+    metavar="PATH",
     multiple=True,
     help="What to begin with: manifests, directories, dumps, - for standard input. Repeatable.",
 )
@@ -92,6 +92,8 @@ def command(
     It answers kubectl and other clients until Ctrl-C. --cluster names manifests to begin with;
     what is there already stays as it is. Pods that name no scheduler, or `stowplan`, are decided.
     """
+    if not bind:
+        raise click.BadParameter("got nothing, wanted an address", param_hint="--bind")
     settings = Settings(
         data=data,
         host=bind,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from stowplan.cluster.errors import ApiError
+from stowplan.cluster.errors import ApiError, DecodeError
 from stowplan.cluster.resource import Resource, Tree
 from stowplan.cluster.server import ApiServer
 
@@ -35,6 +35,8 @@ def load(server: ApiServer, documents: Iterable[tuple[str, Any]], now: float) ->
                 kept += 1
         except ApiError as refused:
             problems.append((place, refused.message))
+        except DecodeError as wrong:
+            problems.append((place, str(wrong)))
     return Loading(created, kept, tuple(problems))
 
 

@@ -37,6 +37,15 @@ def write_secret(path: Path, text: str) -> None:
     draft.replace(path)
 
 
-def write_kubeconfig(path: Path, content: dict[str, Any]) -> None:
-    """Write it as JSON, which is YAML too. Raises OSError."""
-    write_secret(path, json.dumps(content, indent=2) + "\n")
+def as_text(content: dict[str, Any]) -> str:
+    """As JSON, which is YAML too."""
+    return json.dumps(content, indent=2) + "\n"
+
+
+def is_of_a_cluster(text: str) -> bool:
+    """True for the text of a file that was written here, whatever cluster it leads to."""
+    try:
+        content = json.loads(text)
+    except ValueError:
+        return False
+    return isinstance(content, dict) and content.get("current-context") == "stowplan"

@@ -40,7 +40,7 @@ from stowplan.driver.keys import (
     encryption,
     tokens,
 )
-from stowplan.driver.kubeconfig import kubeconfig, write_kubeconfig
+from stowplan.driver.kubeconfig import as_text, is_of_a_cluster, kubeconfig, write_secret
 from stowplan.driver.pump import Pump
 from stowplan.driver.sqlite_store import SqliteStore, StoreError
 
@@ -187,22 +187,33 @@ def _kubeconfigs(
 ) -> Iterator[tuple[Path, Path]]:
     """The files of the administrator and of the scheduler, written. Raises UpError.
 
-    Those of a cluster in memory are removed at the end: they lead to what is gone.
+    Those of a cluster in memory are removed at the end: they lead to what is gone. Files that
+    hold anything else are left alone, and so are those that somebody has changed meanwhile.
     """
     first = settings.kubeconfig or (settings.data / KUBECONFIG if settings.data else Path(ALONE))
     second = first.with_name(f"scheduler.{first.name}")
+    texts: dict[Path, str] = {}
     for path, user in ((first, ADMIN), (second, SCHEDULER)):
         token = next(token for token, other in known if other.name == user.name)
-        try:
-            write_kubeconfig(path, kubeconfig(url, keys.certificate, user.name, token))
-        except OSError as problem:
-            raise UpError(f"{path}: cannot be written: {problem.strerror}") from None
+        texts[path] = as_text(kubeconfig(url, keys.certificate, user.name, token))
+    try:
+        for path in texts:
+            if path.exists() and not is_of_a_cluster(path.read_text("utf-8", "replace")):
+                raise UpError(
+                    f"{path}: got a file of somebody else's, wanted a new one; name another "
+                    "with --kubeconfig"
+                )
+        for path, text in texts.items():
+            write_secret(path, text)
+    except OSError as problem:
+        raise UpError(f"{first}: cannot be written: {problem.strerror}") from None
     try:
         yield first, second
     finally:
         if settings.data is None:
-            for path in (first, second):
-                path.unlink(missing_ok=True)
+            for path, text in texts.items():
+                if path.exists() and path.read_text("utf-8", "replace") == text:
+                    path.unlink()
 
 
 def run(

@@ -191,6 +191,9 @@ class Pump:
                 following = self.face.unsaved()
         except StoreError as problem:
             self._give_up(problem)
+        # Whatever it is, nothing is saved any more: those who wait have to hear of it.
+        except Exception as fault:  # noqa: BLE001
+            self._give_up(StoreError(f"cannot save: {fault!r}"))
         else:
             self._commit = None
 

@@ -56,9 +56,14 @@ class SqliteStore:
         self._committed: int | None = None
         self._file: sqlite3.Connection | None = None
         try:
-            self._committed = _opened(directory / COMMITTED)
+            path, note = directory / FILE, directory / COMMITTED
+            if not note.exists() and path.exists() and path.stat().st_size > 0:
+                _checked(path, 0)
+                # It is made first: without it nobody can tell what has been acknowledged.
+                raise _damaged(path, f"{COMMITTED} beside it is missing")
+            self._committed = _opened(note)
             acknowledged = int.from_bytes(os.pread(self._committed, 8, 0), "big")
-            self.version = _checked(directory / FILE, acknowledged)
+            self.version = _checked(path, acknowledged)
         except BaseException:
             self.close()
             raise
@@ -93,9 +98,9 @@ class SqliteStore:
             if value is not None
         ]
         gone = [key for key, (_, value) in latest.items() if value is None]
-        if self._file is None:
-            self._file = _connected(self.directory / FILE)
         try:
+            if self._file is None:
+                self._file = _connected(self.directory / FILE)
             with self._file as file:
                 file.execute("BEGIN IMMEDIATE")
                 for some in _bundles(gone):
@@ -106,14 +111,14 @@ class SqliteStore:
                     flat = [value for row in each for value in row]
                     file.execute(f"REPLACE INTO objects VALUES {marks}", flat)
                 file.execute("UPDATE facts SET value = ? WHERE name = 'version'", (version,))
-        except sqlite3.Error as problem:
+            assert self._committed is not None
+            os.pwrite(self._committed, version.to_bytes(8, "big"), 0)
+        except (sqlite3.Error, OSError) as problem:
             where = self.directory / FILE
             raise StoreError(
                 f"{where}: could not save version {version}: {problem}; "
                 "what was acknowledged before is kept"
             ) from None
-        assert self._committed is not None
-        os.pwrite(self._committed, version.to_bytes(8, "big"), 0)
         self.version = version
 
     def close(self) -> None:
@@ -247,7 +252,9 @@ def _looked_through(file: sqlite3.Connection, path: Path) -> int:
     version = file.execute("SELECT value FROM facts WHERE name = 'version'").fetchone()
     if version is None:
         raise _damaged(path, "it does not say which version it holds")
-    return int(version[0])
+    if not isinstance(version[0], int):
+        raise _damaged(path, f"it says that it holds version {version[0]!r}")
+    return version[0]
 
 
 def _damaged(path: Path, what: str) -> StoreError:

@@ -14,10 +14,11 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from stowplan.framework import ContractError
 from stowplan.messages import effects as to_do
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
-from stowplan.objects.pod import Pod
+from stowplan.objects.pod import Pod, PodStatus
 from stowplan.scheduler.machine import Machine
 from stowplan.sim.agenda import SECOND, Agenda
 from stowplan.sim.churn import Absences, Churn
@@ -96,6 +97,7 @@ class Replay:
         self.world = World(self.agenda, options.pace)
         self.stays: dict[str, Stay] = {}
         self.evicted = 0
+        self.fault = ""
         self.disrupted = 0
         self.preemptors: set[str] = set()
         self.binds = 0
@@ -149,11 +151,13 @@ class Replay:
         self.still_to_come -= 1
         stay.restarts += 1
         stay.node, stay.bound, stay.started, stay.ended = "", None, None, None
-        meta = replace(stay.pod.metadata, uid=f"{stay.pod.uid}#{stay.restarts}")
+        uid = f"{stay.pod.uid}#{stay.restarts}"
+        meta = replace(stay.pod.metadata, uid=uid, deletion_timestamp=None)
         spec = stay.pod.spec
         if spec.node_name:
             spec = replace(spec, node_name="")
-        self.world.put_pod(replace(stay.pod, metadata=meta, spec=spec))
+        # What it had come to on its node is over, too.
+        self.world.put_pod(replace(stay.pod, metadata=meta, spec=spec, status=PodStatus()))
 
     # What happens to pods.
 
@@ -200,21 +204,28 @@ class Replay:
                 if stay is not None:
                     stay.refusals += 1
                     stay.note = effect.note
+            elif isinstance(effect, to_do.Report) and effect.is_fault:
+                self.fault = self.fault or effect.text
         self.world.compact(instance.streams[0].version)
 
     def _taken(self, effect: Effect, code: int) -> None:
         if isinstance(effect, to_do.Evict) and code == OK:
             self.evicted += 1
-            self.preemptors.add(effect.preemptor)
+            # Nobody's, where a policy just wants the pod to go.
+            if effect.preemptor:
+                self.preemptors.add(effect.preemptor)
 
     # The whole.
 
     def run(self, on_sample: Callable[[int], None], every: int) -> None:
-        """Let everything happen, and call `on_sample` with the time every so many nanoseconds."""
+        """Let everything happen, and call `on_sample` with the time every so many nanoseconds.
+
+        Raises ContractError when a policy or an action has failed in a session.
+        """
         agenda = self.agenda
         limit = None if self.options.until_s is None else round(self.options.until_s * SECOND)
         sample = 0
-        while not self._is_over():
+        while not (self.fault or self._is_over()):
             at = agenda.next()
             if at is None or (limit is not None and at > limit):
                 break
@@ -223,9 +234,11 @@ class Replay:
                 on_sample(sample)
                 sample += every
             agenda.run(at)
-        if limit is not None and not self._is_over():
+        if limit is not None and not (self.fault or self._is_over()):
             agenda.run(limit)
         on_sample(agenda.now)
+        if self.fault:
+            raise ContractError(self.fault)
 
     def _is_over(self) -> bool:
         """True when nobody comes or leaves any more, and whoever waits has waited in vain."""

@@ -36,14 +36,22 @@ def normal(text: str) -> str:
     """Two outputs with the same normal form say the same."""
     for pattern, word in _RULES:
         text = re.sub(pattern, word, text)
-    return "\n".join(_once(text.strip().split("\n")))
+    lines = list(_once(text.strip().split("\n")))
+    # kubectl drains a node's pods side by side, so whose line comes first is up to the machine.
+    places = [i for i, line in enumerate(lines) if line.startswith(_EVICTING)]
+    for place, line in zip(places, sorted(lines[i] for i in places), strict=True):
+        lines[place] = line
+    return "\n".join(lines)
+
+
+_EVICTING = ("evicting pod ", "error when evicting pods")
 
 
 def _once(lines: list[str]) -> Iterator[str]:
     """How often kubectl tries to evict a pod in some seconds is up to the machine."""
     seen = set()
     for line in lines:
-        if line.startswith(("evicting pod ", "error when evicting pods")):
+        if line.startswith(_EVICTING):
             if line in seen:
                 continue
             seen.add(line)
