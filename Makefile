@@ -7,30 +7,35 @@ PYTHON ?=
 WORKERS := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --maxprocesses 8 --dist loadgroup
 
+# Workers of the tests, and the programs that they start, read what another has compiled: some
+# environments forbid to keep it, and then each takes ten seconds to begin.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DELETE_ON_ERROR:
-.PHONY: help check test soak bench bench-live bench-plots demo dist golden lock clean lint format types floors quick whole
+.PHONY: help check test ready soak bench bench-live bench-plots demo dist golden lock clean lint format types floors quick whole
 
 help:
 	@echo 'Targets:'
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r name what; do \
 	  printf '%-17s %s\n' "$$name" "$$what"; done
 
-check: lint quick  ## format, types, floors, tidy and quick tests: under a minute
+check: ready quick ## format, types, floors, tidy and quick tests: under a minute
 
-test: lint whole   ## everything but the long loops
+test: ready whole  ## everything but the long loops
 
-soak: .venv/.stamp ## the long loops in full (STOWPLAN_SOAK=N: N times the examples, 20 by default)
+soak: .venv/.kernels ## the long loops in full (STOWPLAN_SOAK=N: N times the examples, 20 by default)
 	STOWPLAN_SOAK="$${STOWPLAN_SOAK:-20}" $(PYTEST) -m 'soak or hypothesis'
 
-golden: .venv/.stamp ## write the answers of tests/scenarios anew: the diff is the review
-	STOWPLAN_GOLDEN=1 $(PYTEST) tests/scenarios tests/plugins/test_yoda_scenarios.py
+golden: .venv/.stamp ## write scenarios and parity-api.md anew: the diff is the review
+	STOWPLAN_GOLDEN=1 $(PYTEST) tests/scenarios tests/plugins/test_yoda_scenarios.py tests/contract/apiserver/test_parity.py
 
 bench: .venv/.stamp ## pods/s by shape; no figure is asserted (SHAPES='basic anti')
 	$(BIN)/stowplan bench --stages $(SHAPES) $(BENCH)
 
-bench-live: .venv/.stamp ## requests/s, watch events/s and memory of the API server (PARTS='writes memory')
+bench-live: .venv/.stamp ## rates and memory of API server and scheduler (PARTS='writes memory', STEADY=600 seconds)
 	$(BIN)/python bench/live.py $(PARTS)
-	$(BIN)/python bench/live_rate.py 2000 500
+	$(BIN)/python bench/live_rate.py 3000 500
+	$(BIN)/python bench/live_steady.py $(STEADY)
 
 bench-plots: .venv/.stamp ## measure growth and stages, and draw them into docs/plots
 	$(BIN)/python bench/plots.py
@@ -50,6 +55,10 @@ clean:             ## remove the environment, caches and builds
 	rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
 	find src tests bench -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
+# What is checked by reading and what is compiled have a processor each.
+ready: .venv/.stamp
+	@$(MAKE) --no-print-directory -j2 lint .venv/.kernels
+
 lint: format types floors
 
 format: .venv/.stamp
@@ -62,11 +71,16 @@ types: .venv/.stamp
 floors: .venv/.stamp
 	$(BIN)/lint-imports --no-logo
 
-quick: .venv/.stamp
+quick: .venv/.kernels
 	$(PYTEST) -m 'not slow and not soak'
 
-whole: .venv/.stamp
+whole: .venv/.kernels
 	$(PYTEST) -m 'not soak'
+
+# Kernels are compiled once here, not by each worker of the tests at the same time.
+.venv/.kernels: .venv/.stamp src/stowplan/columns/engine/kernels.py
+	@$(BIN)/python -c 'from stowplan.driver.warming import warm; warm()'
+	@touch $@
 
 # The environment: made once, brought up to date when the lock or the package's metadata changes.
 # The first Python that is new enough and can make an environment serves; if there is none, one

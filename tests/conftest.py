@@ -1,25 +1,43 @@
-"""Settings of every property test: the same examples each time, fresh ones in a soak."""
+"""Settings of every property test, the same examples each time and fresh ones in a soak; and what
+`make check` leaves out."""
 
+import gc
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 from tests.soak import examples, factor
 
 SLOW_FOLDERS = {"conformance", "contract", "driver", "packages", "property"}
 """What these hold is thorough rather than quick: `make check` leaves it to `make test`."""
 SLOW_FILES = {
+    "test_batch_page.py",
     "test_bench.py",
     "test_bench_measure.py",
+    "test_bench_plots.py",
+    "test_bench_sessions.py",
+    "test_fuzz.py",
+    "test_inter_pod_affinity_scan.py",
     "test_node_volume_limits.py",
     "test_pod_topology_spread_scan.py",
     "test_preemption_kept.py",
     "test_up.py",
     "test_volume_binding.py",
     "test_volume_zone.py",
+    "test_watch_model.py",
 }
 """So do these, which draw or measure much."""
+
+WAITING_FILES = {
+    "test_asking.py",
+    "test_faults.py",
+    "test_kubectl.py",
+    "test_python_client.py",
+    "test_replicas.py",
+}
+"""What these run, live clusters, waits for the clock: one worker has them all, from the start, so
+that the others are left with the processors to themselves."""
 
 settings.register_profile(
     "stowplan",
@@ -34,9 +52,33 @@ settings.register_profile(
 settings.load_profile("stowplan")
 
 
+def is_slow(path: Path) -> bool:
+    """True for what stands in a slow folder, and for a slow file."""
+    here = path.relative_to(Path(__file__).parent)
+    return not SLOW_FOLDERS.isdisjoint(here.parts) or path.name in SLOW_FILES
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Where slow tests are left out leave their files unread, which each worker would read."""
+    leaves_out = str(config.option.markexpr).startswith("not slow")
+    return True if leaves_out and is_slow(collection_path) else None
+
+
+# First, for pytest-xdist looks at groups when its turn comes.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what stands in a slow folder, or a slow file."""
+    """Mark what is slow by its place, what Hypothesis draws, and what waits."""
     for item in items:
-        path = Path(item.path)
-        if SLOW_FOLDERS & set(path.parts) or path.name in SLOW_FILES:
+        is_drawn = item.get_closest_marker("hypothesis") or is_hypothesis_test(
+            getattr(item, "obj", None)
+        )
+        if is_drawn or is_slow(Path(item.path)):
             item.add_marker(pytest.mark.slow)
+        if Path(item.path).name in WAITING_FILES:
+            item.add_marker(pytest.mark.xdist_group("embedded"))
+
+
+def pytest_collection_finish() -> None:
+    """Tests stay to the end, so the collector of garbage need not look at them again and again."""
+    gc.collect()
+    gc.freeze()

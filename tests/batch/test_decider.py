@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
 from stowplan.assembly.deciders import Deciders, Text, deciders_of
 from stowplan.batch import Action, Compat, Policy, Session
-from stowplan.batch.decider import BatchDecider
+from stowplan.batch.decider import BatchDecider, own_modules, place_outside
 from stowplan.batch.policies.gang import Gang
 from stowplan.batch.upkeep import RELEASE, Upkeep
+from stowplan.batch.working import Handlers
 from stowplan.columns.audit import InvariantBroken
+from stowplan.framework import ContractError
 from stowplan.framework.metrics import Metrics
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
-from stowplan.objects.pod import Pod
+from stowplan.objects.node import NodeCondition
+from stowplan.objects.pod import Pod, PodSchedulingGate
 from stowplan.scheduler import Machine
 from stowplan.sim.agenda import SECOND
 from stowplan.testing import node, pod
@@ -122,6 +127,93 @@ def test_room_that_has_come_free_is_for_whom_it_was_made() -> None:
     yard.machine.validate()
 
 
+def waits_beside_idle_room(compat: Compat) -> Yard:
+    """Of a gang of two, one has idle room and the other waits for a victim to go; another comes."""
+    yard = Yard("1", compat=compat)
+    old = happened.PodAdded(member("old-0", "old", on="n1"))
+    group = happened.ObjectAdded(gangs.group("old", "1", {"min": "1"}))
+    yard.told(happened.NodeAdded(node("n2", cpu="1")), group, old)
+    yard.told(happened.ObjectAdded(gangs.priority("high", "1", {"value": "9"})))
+    asked = yard.told(*yard.gang("vip", 2, priority="high"))
+    assert [one.name for one in asked if isinstance(one, to_do.Evict)] == ["old-0"]
+    return yard
+
+
+def test_room_that_a_gang_has_found_is_kept_while_it_waits_for_more() -> None:
+    gone = happened.PodDeleted(member("old-0", "old", on="n1"))
+    higher = happened.ObjectAdded(gangs.priority("higher", "1", {"value": "99"}))
+    yard = waits_beside_idle_room(Compat())
+    assert binds(yard.told(higher, *yard.gang("late", 1, priority="higher"))) == {}
+    yard.machine.validate()
+    assert binds(yard.told(gone)) == {"vip-0": "n2", "vip-1": "n1"}
+    yard = waits_beside_idle_room(Compat(forgets_promises=True))
+    late = yard.told(higher, *yard.gang("late", 1, priority="higher"))
+    assert binds(late) == {"late-0": "n2"}
+
+
+def test_a_gang_that_can_run_without_it_goes_first_too_when_a_member_is_refused() -> None:
+    yard = Yard("2")
+    first = yard.told(
+        happened.ObjectAdded(gangs.group("g", "1", {"min": "1"})),
+        *(happened.PodAdded(member(f"g-{i}", "g")) for i in range(2)),
+    )
+    asked = {one.name: one for one in first if isinstance(one, to_do.Bind)}
+    yard.told(
+        happened.BindDone(asked["g-0"].effect, asked["g-0"].uid),
+        happened.BindFailed(asked["g-1"].effect, asked["g-1"].uid, 409, "no"),
+    )
+    (read,) = [one for one in yard.told() if isinstance(one, to_do.ReadPod)]
+    rival = yard.gang("rival", 1)
+    rival += [happened.ObjectAdded(gangs.priority("high", "1", {"value": "9"}))]
+    yard.now -= SECOND
+    back = yard.told(happened.PodRead(read.effect, read.uid, member("g-1", "g")), *rival)
+    assert binds([*back, *yard.told()]) == {"g-1": "n1"}
+
+
+# Gates.
+
+
+def gated(name: str, group: str, *gates: str) -> Pod:
+    made = member(name, group)
+    names = tuple(PodSchedulingGate(gate) for gate in gates)
+    return replace(made, spec=replace(made.spec, scheduling_gates=names))
+
+
+def with_a_gate(compat: Compat) -> tuple[Yard, list[Effect]]:
+    """A gang comes for which others would have to go, and one of its pods has a gate."""
+    yard = Yard("2", compat=compat)
+    yard.told(
+        happened.ObjectAdded(gangs.priority("high", "1", {"value": "9"})),
+        happened.ObjectAdded(gangs.group("old", "1", {"min": "1"})),
+        *(happened.PodAdded(member(f"old-{i}", "old", on="n1")) for i in range(2)),
+    )
+    vip = happened.ObjectAdded(gangs.group("vip", "1", {"min": "2", "priority": "high"}))
+    pods = (gated("vip-0", "vip", "quota"), member("vip-1", "vip"))
+    return yard, yard.told(vip, *map(happened.PodAdded, pods))
+
+
+def test_nobody_goes_for_a_gang_before_its_gates_are_open() -> None:
+    yard, said = with_a_gate(Compat())
+    assert not [one for one in said if isinstance(one, to_do.Evict)]
+    (told,) = [one for one in said if isinstance(one, to_do.PatchStatus)]
+    assert told.name == "vip-1"
+    assert told.message.endswith("valid: 1, min: 2, waiting for their scheduling gates: 1")
+    yard.machine.validate()
+    opened = yard.told(happened.PodUpdated(member("vip-0", "vip")))
+    assert len([one for one in opened if isinstance(one, to_do.Evict)]) == 2
+    _, said = with_a_gate(Compat(rules_of_1_13=True))
+    assert len([one for one in said if isinstance(one, to_do.Evict)]) == 2
+
+
+def test_a_pod_is_not_bound_before_its_gates_are_open() -> None:
+    yard = Yard("2")
+    group = happened.ObjectAdded(gangs.group("g", "1", {"min": "1"}))
+    pods = (gated("g-0", "g", "quota"), member("g-1", "g"))
+    assert binds(yard.told(group, *map(happened.PodAdded, pods))) == {"g-1": "n1"}
+    assert binds(yard.told()) == {}
+    assert binds(yard.told(happened.PodUpdated(member("g-0", "g")))) == {"g-0": "n1"}
+
+
 # Configuration.
 
 
@@ -152,6 +244,36 @@ def test_a_period_is_what_the_configuration_says() -> None:
     assert binds(yard.told(*yard.gang("a", 1))) == {}
     yard.now += 9 * SECOND
     assert binds(yard.told()) == {"a-0": "n1"}
+
+
+# Nodes.
+
+
+def test_a_session_is_held_when_a_node_turns_ready() -> None:
+    yard = Yard("2")
+    there = node("n1", cpu="2")
+    down, up = (
+        replace(there, status=replace(there.status, conditions=(NodeCondition("Ready", said),)))
+        for said in ("False", "True")
+    )
+    yard.told(happened.NodeUpdated(down))
+    assert binds(yard.told(*yard.gang("a", 2))) == {}
+    assert binds(yard.told()) == {}
+    assert binds(yard.told(happened.NodeUpdated(up))) == {"a-0": "n1", "a-1": "n1"}
+
+
+def test_that_a_node_is_cordoned_is_known_to_actions() -> None:
+    yard = Yard("2")
+    yard.told()
+    held = yard.machine.sessions.number if yard.machine.sessions is not None else 0
+    there = node("n1", cpu="2", cordoned=True)
+    yard.told(happened.NodeUpdated(there))
+    (seen,) = yard.decider.inventory.nodes.nodes
+    assert seen is not None
+    assert seen.spec.unschedulable
+    # It helps nobody, so it is no reason for a session.
+    assert yard.machine.sessions is not None
+    assert yard.machine.sessions.number == held
 
 
 # Faults of others.
@@ -207,11 +329,164 @@ def test_a_fault_of_our_own_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> No
     def fails(self: Gang, session: Session) -> None:
         raise AssertionError("our own")
 
-    monkeypatch.setattr("stowplan.batch.decider.place_outside", lambda fault: "")
     monkeypatch.setattr(Gang, "on_close", fails)
     yard = Yard.__new__(Yard)
     with pytest.raises(AssertionError, match="our own"):
         Yard.__init__(yard)
+
+
+def answering(kind: Any, said: Any, **more: Any) -> type[Policy]:
+    """A policy that answers this to all questions of a kind."""
+
+    class Answers(Policy):
+        name = "answers"
+
+        def on_open(self, session: Session) -> None:
+            session.hooks.register(kind, self.name, lambda *asked: said, **more)
+
+    return Answers
+
+
+EVERYTHING = """
+actions: "reclaim, allocate, backfill, preempt"
+tiers:
+- plugins: [{name: answers}, {name: gang}, {name: predicates}, {name: proportion}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        (answering("preemptable", None), "preemptable: got None, wanted some of the candidates"),
+        (answering("reclaimable", ["x"]), "reclaimable: got ['x'], wanted some of the candidates"),
+        (answering("job_valid", True), "job_valid: got True, wanted None or Invalid"),
+        (answering("job_order", None), "job_order: got None, wanted a number below"),
+        (answering("queue_order", True), "queue_order: got True, wanted a number"),
+        (answering("predicate", True), "predicate: got True, wanted an array of bool"),
+        (answering("predicate", np.ones(9)), "got an array of float64 (9,), wanted an array of"),
+        (answering("node_order", [1.0]), "node_order: got [1.0], wanted an array of finite"),
+        (
+            answering("node_order", np.array([np.nan])),
+            "node_order: got an array of float64 (1,), w",
+        ),
+        (answering("overused", None), "overused: got None, wanted True or False"),
+        (answering("job_ready", 1), "job_ready: got 1, wanted True or False"),
+        (answering("predicate", np.ones(1) > 0, row_kind=lambda t: []), "row_kind: got [], wanted"),
+        (
+            answering("task_order", 0, key=lambda t: None),
+            "key: got None, wanted something that can",
+        ),
+        (
+            answering("job_ordr", 0),
+            "registers for 'job_ordr'; wanted one of job_order, queue_order",
+        ),
+        (answering("job_order", 0, spares=3), "spares: got 3, wanted a function"),
+    ],
+)
+def test_a_wrong_answer_is_told_of_in_one_line(policy: type[Policy], said: str) -> None:
+    yard = Yard("2", text=EVERYTHING, plugins=(policy,))
+    events = [
+        happened.ObjectAdded(gangs.queue("other", "1", {})),
+        happened.ObjectAdded(gangs.priority("high", "1", {"value": "9"})),
+        happened.ObjectAdded(gangs.group("runs", "1", {"min": "1"})),
+        *(happened.PodAdded(member(f"runs-{i}", "runs", on="n1")) for i in range(2)),
+        *yard.gang("waits", 1, priority="high"),
+        *yard.gang("elsewhere", 1, queue="other"),
+    ]
+    told = reports(yard.told(*events)) + reports(yard.told())
+    assert told
+    assert told[0].is_fault
+    assert said in told[0].text
+    assert "policy 'answers'" in told[0].text
+    assert "test_decider.py:" in told[0].text
+    assert "\n" not in told[0].text
+
+
+class Elsewhere(Policy):
+    """Registers under a name that no tier has."""
+
+    name = "answers"
+
+    def on_open(self, session: Session) -> None:
+        session.hooks.register("job_order", "answer", lambda first, second: 0)
+
+
+class Short(Policy):
+    """Registers what cannot be asked."""
+
+    name = "answers"
+
+    def on_open(self, session: Session) -> None:
+        session.hooks.register("job_order", self.name, lambda job: 0)
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        (
+            Elsewhere,
+            "registers job_order under 'answer', wanted its own name, one of answers, gang",
+        ),
+        (Short, "policy 'answers', job_order: cannot be called with (first, second)"),
+    ],
+)
+def test_what_would_never_be_asked_is_refused(policy: type[Policy], said: str) -> None:
+    yard = Yard.__new__(Yard)
+    yard.__init__("2", text=EVERYTHING, plugins=(policy,))  # type: ignore[misc]
+    assert said in reports(yard.told(*yard.gang("a", 1)))[0].text
+
+
+@pytest.mark.parametrize("wrong", [None, 3, lambda: None])
+def test_handlers_that_cannot_be_called_are_refused(wrong: Any) -> None:
+    with pytest.raises(ContractError, match=r"Handlers\.deallocated: got .*, wanted a function of"):
+        Handlers(lambda task: None, wrong)
+
+
+class NoRun(Action):
+    name = "no-run"
+
+
+class Needy(Policy):
+    name = "needy"
+
+    def __init__(self) -> None:
+        super().__init__({})
+
+
+class Deaf(Policy):
+    name = "deaf"
+
+    def on_open(self) -> None:  # type: ignore[override]
+        pass
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        (NoRun, "NoRun: defines no run; wanted `def run(self, session)`"),
+        (Needy, "Needy: cannot be made; wanted a class that is given its arguments"),
+        (Deaf, "Deaf: on_open() cannot be called with (session)"),
+    ],
+)
+def test_what_cannot_be_called_is_refused_at_start(part: Any, said: str) -> None:
+    with pytest.raises(ContractError) as refused:
+        deciders_of([Text(gangs.configured(()), "batch.yaml")], plugins=(part,))
+    assert said in str(refused.value)
+
+
+def test_a_fault_below_a_library_is_whose_code_called_it() -> None:
+    """Wrong: whatever is not ours or NumPy's is somebody's own, libraries that we call included."""
+
+    def fails() -> None:
+        json.loads("{")
+
+    yard = Yard(text='actions: "half"\ntiers:\n- plugins: [{name: gang}]', plugins=(Half,))
+    modules = own_modules(yard.decider.plan.options)
+    assert modules == {"tests"} or "test_decider" in next(iter(modules))
+    with pytest.raises(ValueError, match="Expecting") as raised:
+        fails()
+    assert place_outside(raised.value, {"nobody"}) == ""
+    assert place_outside(raised.value, {__name__.partition(".")[0]}).endswith("fails()")
 
 
 # What it counts.
@@ -224,6 +499,8 @@ def test_metrics_have_the_names_of_the_original() -> None:
     names = {
         name for series in (found.counters, found.levels, found.distributions) for name, _ in series
     }
+    # The machine around it counts by the names of its own original.
+    names = {name for name in names if not name.startswith("scheduler_")}
     assert names == {
         "volcano_e2e_scheduling_latency_milliseconds",
         "volcano_plugin_scheduling_latency_microseconds",

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+import pytest
 from msgspec.structs import replace
 
-from stowplan.batch import Compat
+from stowplan.batch import Compat, Inventory
 from stowplan.batch.jobs import TaskStatus
+from stowplan.objects.meta import ObjectMeta, OwnerReference
 from stowplan.objects.pod import Pod
+from stowplan.objects.podgroup import Queue, QueueSpec
+from stowplan.objects.workload import (
+    PodDisruptionBudget,
+    PodDisruptionBudgetSpec,
+    PriorityClass,
+)
+from stowplan.testing import pod
 from tests.batch.worlds import START, BatchWorld
 
 
@@ -87,3 +98,26 @@ def test_what_was_bound_is_not_bound_again_while_the_watch_is_silent() -> None:
     assert world.run()[0] == {"g-0": "n1"}
     assert world.run()[0] == {}
     assert TaskStatus.BINDING in world.inventory.jobs["ns/g"].by_status
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_pods_and_their_budget_come_in_any_order(is_first: bool) -> None:
+    inventory = Inventory("kube-batch", "default")
+    inventory.queue_seen(Queue(metadata=ObjectMeta(name="default"), spec=QueueSpec(weight=1)))
+    inventory.class_seen(PriorityClass(metadata=ObjectMeta(name="high"), value=9))
+    owner = OwnerReference("apps/v1", "Crew", "crew", "uid-crew", controller=True)
+    made = pod("p", cpu="1", scheduler="kube-batch")
+    meta = replace(made.metadata, owner_references=(owner,))
+    spec = replace(made.spec, priority_class_name="high")
+    status = replace(made.status, phase="Pending")
+    made = replace(made, metadata=meta, spec=spec, status=status)
+    budget = PodDisruptionBudget(
+        metadata=ObjectMeta(name="b", namespace="default", owner_references=(owner,)),
+        spec=PodDisruptionBudgetSpec(min_available=3),
+    )
+    seen = [partial(inventory.budget_seen, budget), partial(inventory.pod_seen, made)]
+    for see in seen if is_first else reversed(seen):
+        see()
+    (job,) = inventory.open().jobs.values()
+    assert (job.uid, job.min_available, job.priority, job.queue) == ("uid-crew", 3, 9, "default")
+    assert job.is_solo

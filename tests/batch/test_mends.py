@@ -168,6 +168,20 @@ def pod_of_a_job_under_drf_alone(compat: Compat) -> Seen:
     return world.run()
 
 
+def gang_of_more_than_half(compat: Compat) -> Seen:
+    """A gang of high priority needs three of four CPUs, and single pods have them all."""
+    tiers = (
+        "\ntiers:\n- plugins: [{name: priority}, {name: drf}, {name: predicates}, {name: gang}]\n"
+    )
+    world = BatchWorld("preempt", compat, tiers)
+    world.priority("high", 10)
+    world.node("n1", cpu=4)
+    for number in range(4):
+        world.gang(f"old{number}", 1, node="n1")
+    world.gang("new", 3, priority="high")
+    return world.run()
+
+
 def node_that_comes_back(compat: Compat) -> Seen:
     """A node goes with a pod on it, and comes back before anybody has removed the pod."""
     tiers = "\ntiers:\n- plugins: [{name: gang}, {name: predicates}]\n"
@@ -220,6 +234,12 @@ def test_drf_lets_a_pod_take_the_place_of_another_of_its_job() -> None:
     scene = pod_of_a_job_under_drf_alone
     assert seen_with(scene) == ({}, ["other"])
     assert seen_with(scene, drf_spares_own_job=True) == ({}, [])
+
+
+def test_drf_keeps_no_gang_from_what_is_less_important() -> None:
+    scene = gang_of_more_than_half
+    assert seen_with(scene) == ({}, ["old3-0", "old2-0", "old1-0"])
+    assert seen_with(scene, drf_over_priority=True) == ({}, [])
 
 
 def test_pods_of_a_node_that_comes_back_still_count() -> None:

@@ -9,13 +9,14 @@ from stowplan.assembly.batch import batch_configuration, rules_for, session_opti
 from stowplan.batch import Compat, Inventory, Session
 from stowplan.batch.closing import GroupWrite, PodNote
 from stowplan.objects.meta import ObjectMeta
-from stowplan.objects.node import Node, NodeCondition, NodeStatus
+from stowplan.objects.node import Node, NodeCondition, NodeSpec, NodeStatus
 from stowplan.objects.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
-from stowplan.objects.podgroup import PodGroup, PodGroupSpec, Queue, QueueSpec
+from stowplan.objects.podgroup import PodGroup, PodGroupSpec, Queue, QueueSpec, QueueStatus
 from stowplan.objects.quantity import Quantity
 from stowplan.objects.workload import PriorityClass
 
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+GPU = "nvidia.com/gpu"
 ALL = "reclaim, allocate, backfill, preempt"
 TIERS = """
 tiers:
@@ -42,19 +43,38 @@ class BatchWorld:
         self._sessions = 0
         self.queue("default")
 
-    def node(self, name: str, cpu: Quantity, memory: Quantity = "64Gi", pods: int = 110) -> None:
+    def node(
+        self,
+        name: str,
+        cpu: Quantity,
+        memory: Quantity = "64Gi",
+        pods: int = 110,
+        *,
+        gpus: int = 0,
+        ready: str = "True",
+        cordoned: bool = False,
+    ) -> None:
         offer: dict[str, Quantity] = {"cpu": cpu, "memory": memory, "pods": pods}
-        status = NodeStatus(
-            allocatable=offer, capacity=offer, conditions=(NodeCondition("Ready", "True"),)
-        )
+        if gpus:
+            offer[GPU] = gpus
+        conditions = (NodeCondition("Ready", ready),) if ready else ()
+        status = NodeStatus(allocatable=offer, capacity=offer, conditions=conditions)
         meta = ObjectMeta(name=name, labels={"kubernetes.io/hostname": name})
-        self.inventory.node_seen(Node(metadata=meta, status=status))
+        spec = NodeSpec(unschedulable=cordoned)
+        self.inventory.node_seen(Node(metadata=meta, spec=spec, status=status))
 
     def queue(
-        self, name: str, weight: int = 1, capability: Mapping[str, Quantity] | None = None
+        self,
+        name: str,
+        weight: int = 1,
+        capability: Mapping[str, Quantity] | None = None,
+        *,
+        reclaimable: bool | None = None,
+        state: str = "",
     ) -> None:
-        spec = QueueSpec(weight=weight, capability=dict(capability or {}))
-        self.inventory.queue_seen(Queue(metadata=ObjectMeta(name=name), spec=spec))
+        spec = QueueSpec(weight, dict(capability or {}), reclaimable)
+        meta = ObjectMeta(name=name)
+        self.inventory.queue_seen(Queue(metadata=meta, spec=spec, status=QueueStatus(state)))
 
     def priority(self, name: str, value: int) -> None:
         self.inventory.class_seen(PriorityClass(metadata=ObjectMeta(name=name), value=value))
@@ -74,9 +94,12 @@ class BatchWorld:
         node: str = "",
         priority: int | None = None,
         init_cpu: Quantity | None = None,
+        gpus: int = 0,
     ) -> Pod:
         """A pod, pending, or running on a node."""
         asked: dict[str, Quantity] = {} if cpu is None else {"cpu": cpu}
+        if gpus:
+            asked[GPU] = gpus
         initial = ResourceRequirements(requests={} if init_cpu is None else {"cpu": init_cpu})
         spec = PodSpec(
             containers=(Container(resources=ResourceRequirements(requests=asked)),),
@@ -108,11 +131,12 @@ class BatchWorld:
         queue: str = "default",
         priority: str = "",
         node: str = "",
+        gpus: int = 0,
     ) -> None:
         """A pod group and its pods NAME-0, NAME-1 and so on."""
         self.group(name, size if least is None else least, queue, priority)
         for number in range(size):
-            self.pod(f"{name}-{number}", name, cpu, node=node)
+            self.pod(f"{name}-{number}", name, cpu, node=node, gpus=gpus)
 
     def run(self) -> tuple[dict[str, str], list[str]]:
         """Hold a session; pod -> node of those bound, and those evicted, by name."""

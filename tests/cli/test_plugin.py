@@ -86,6 +86,7 @@ def halves(nodes):
 """
 
 
+@pytest.mark.slow
 def test_a_check_says_what_is_wrong(here: Path) -> None:
     (here / "mine.py").write_text(WRONG)
     ran = run("plugin", "check", "mine.py")

@@ -8,21 +8,32 @@ import pytest
 
 from stowplan.plugins import default_preemption
 from tests.conformance import test_attempts, test_sequences
+from tests.conformance.compare import ONE_IN
 
 ALL_BY_ARITHMETIC, NONE_BY_ARITHMETIC = 1, 10**9
 
 
-@pytest.fixture(params=[ALL_BY_ARITHMETIC, NONE_BY_ARITHMETIC], ids=["many", "few"], autouse=True)
-def from_rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(default_preemption, "MANY", request.param)
+WAYS = [
+    pytest.param((ALL_BY_ARITHMETIC, 1), id="many"),
+    pytest.param((NONE_BY_ARITHMETIC, ONE_IN), id="few-sample"),
+    pytest.param((NONE_BY_ARITHMETIC, 1), id="few", marks=pytest.mark.soak),
+]
+
+
+@pytest.fixture(params=WAYS)
+def one_in(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """A way of doing dry runs, and of how many recorded lines it answers one."""
+    many, one_in = request.param
+    monkeypatch.setattr(default_preemption, "MANY", many)
+    return int(one_in)
 
 
 @pytest.mark.parametrize("family", ["preemption", "nominated", "mixed"])
-def test_every_answer_is_the_originals(family: str) -> None:
-    test_attempts.test_every_answer_is_the_originals(family, columns=True)
+def test_every_answer_is_the_originals(family: str, one_in: int) -> None:
+    test_attempts.test_every_answer_is_the_originals(family, columns=True, one_in=one_in)
 
 
 @pytest.mark.parametrize("family", ["preemption", "mixed"])
-def test_every_step_is_the_originals(family: str) -> None:
-    wrong = test_sequences.wrong_in(family, columns=True)
+def test_every_step_is_the_originals(family: str, one_in: int) -> None:
+    wrong = test_sequences.wrong_in(family, columns=True, one_in=one_in)
     assert not wrong, json.dumps(wrong, indent=1)[:4000]

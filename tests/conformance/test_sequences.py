@@ -10,7 +10,7 @@ import pytest
 
 from stowplan.framework import member
 from stowplan.sim import sequences
-from tests.conformance.compare import differences, recorded
+from tests.conformance.compare import WALKS, differences, recorded
 
 DATA = Path(__file__).parent / "data" / "sequences"
 FAMILIES = sorted(path.name.removesuffix(".jsonl.gz") for path in DATA.glob("*.jsonl.gz"))
@@ -28,10 +28,10 @@ def comparable(result: dict[str, Any]) -> dict[str, Any]:
     return {**rest, "steps": steps, "final": final}
 
 
-def wrong_in(family: str, *, columns: bool) -> dict[str, list[str]]:
+def wrong_in(family: str, *, columns: bool, one_in: int = 1) -> dict[str, list[str]]:
     """Case id -> the first differences, for the cases that differ."""
     wrong = {}
-    for line, want in recorded(DATA / f"{family}.jsonl.gz"):
+    for line, want in recorded(DATA / f"{family}.jsonl.gz", one_in):
         case = sequences.read_case(line)
         got = sequences.answer(case, columns=columns)
         wanted, given = comparable(want), comparable(got)
@@ -46,17 +46,22 @@ def wrong_in(family: str, *, columns: bool) -> dict[str, list[str]]:
     return wrong
 
 
-@pytest.mark.parametrize(
-    ("columns", "kept_from"),
-    [(True, NEVER), (True, ALWAYS), (False, NEVER)],
-    ids=["columns", "kept", "scalar"],
-)
+@WALKS
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_step_is_the_originals(
-    family: str, columns: bool, kept_from: int, monkeypatch: pytest.MonkeyPatch
+    family: str, columns: bool, one_in: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(member, "KEPT_NODES_MIN", kept_from)
-    wrong = wrong_in(family, columns=columns)
+    monkeypatch.setattr(member, "KEPT_NODES_MIN", NEVER)
+    wrong = wrong_in(family, columns=columns, one_in=one_in)
+    assert not wrong, json.dumps(wrong, indent=1)[:4000]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_columns_that_are_kept_give_every_step_too(
+    family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(member, "KEPT_NODES_MIN", ALWAYS)
+    wrong = wrong_in(family, columns=True)
     assert not wrong, json.dumps(wrong, indent=1)[:4000]
 
 

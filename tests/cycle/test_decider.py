@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from stowplan.columns.nodetable import table_of
 from stowplan.cycle import CycleDecider, decider
+from stowplan.cycle.attempt import Attempt
 from stowplan.cycle.engine.start import Mode
 from stowplan.framework import OK, NodeInfo, Snapshot, unschedulable
 from stowplan.framework.decider import Decision
@@ -51,13 +52,13 @@ class Asked:
         self.decider = CycleDecider(Mode.COMPILED)
         assert self.decider.engine() is not None
         self.snapshot = Snapshot(table_of([node("n1", cpu="2")]))
-        right = decider.decide
+        right = decider.filter_pod
 
-        def counting(*given: Any) -> Decision:
+        def counting(*given: Any) -> Attempt:
             self.n_walks += 1
             return right(*given)
 
-        monkeypatch.setattr(decider, "decide", counting)
+        monkeypatch.setattr(decider, "filter_pod", counting)
 
     def decide(self, asked: Pod) -> Decision:
         return self.decider.decide(asked, self.snapshot, self.framework, None)

@@ -20,6 +20,7 @@ from stowplan.framework import (
     Status,
     unschedulable,
 )
+from stowplan.framework.binding import parameters_of
 from stowplan.framework.runtime import frameworks
 from stowplan.objects.pod import Pod
 from tests.framework.stage import POD, Sort, framework_of, plugin, snapshot
@@ -183,6 +184,33 @@ def test_a_constructor_gets_what_it_names() -> None:
 
 def constructor(function: Any) -> type[Any]:
     return type("A", (), {"name": "A", "filter": lambda self: OK, "__init__": function})
+
+
+def test_a_method_that_is_replaced_is_read_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What functions ask for is remembered by function, not by class or name."""
+
+    class Plain:
+        name = "Plain"
+
+        def filter(self, pod: Any) -> Status:
+            return OK
+
+    def init(self: Any, args: Any, *, handle: Any) -> None:
+        pass
+
+    def by_node(self: Any, *, node: Any) -> Status:
+        return OK
+
+    def asked_for() -> tuple[tuple[str, ...], ...]:
+        return parameters_of(Plain), parameters_of(Plain().filter), parameters_of(Plain.filter)
+
+    assert asked_for() == ((), ("pod",), ("self", "pod"))
+    monkeypatch.setattr(Plain, "filter", by_node)
+    assert asked_for() == ((), ("node",), ("self", "node"))
+    monkeypatch.setattr(Plain, "__init__", init)
+    assert parameters_of(Plain) == ("args", "handle")
+    monkeypatch.setattr(Plain, "__new__", lambda kind, only: object.__new__(kind))
+    assert parameters_of(Plain) == ("only",)
 
 
 def test_a_constructor_that_cannot_be_called() -> None:

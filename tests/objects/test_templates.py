@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from stowplan.objects.codec import decode, encode
 from stowplan.objects.pod import Pod
 from stowplan.objects.templates import Templates, on_node, template_of
+from stowplan.objects.volume import ImageVolume, Volume
 from stowplan.testing import make
 from stowplan.testing.strategies import pods
 from tests.property.wrong import assert_caught
@@ -34,6 +35,27 @@ def test_pods_of_a_template_share_spec_and_labels() -> None:
     assert second.labels is first.labels
     assert second.name == "web-1"
     assert len(templates) == 1
+
+
+def test_volumes_that_no_rule_reads_may_have_any_name() -> None:
+    templates = Templates()
+    shared = [
+        templates.intern(with_volumes(Volume(name=f"kube-api-access-{text}"), image("data")))
+        for text in ("x7k2p", "9q4zt")
+    ]
+    assert shared[0].spec is shared[1].spec
+    assert shared[0].spec.volumes == (Volume(), image("data"))
+    other = templates.intern(with_volumes(Volume(name="kube-api-access-x7k2p"), image("more")))
+    assert other.spec is not shared[0].spec
+
+
+def with_volumes(*volumes: Volume) -> Pod:
+    made = make.pod("a", cpu="1")
+    return replace(made, spec=replace(made.spec, volumes=volumes))
+
+
+def image(name: str) -> Volume:
+    return Volume(name=name, image=ImageVolume(reference=f"{name}:1"))
 
 
 def test_labels_in_another_order_are_the_same() -> None:

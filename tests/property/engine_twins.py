@@ -202,7 +202,7 @@ class Twins:
             self.fast.nodes.refresh()
             if len(self.fast.nominations):
                 self.counted["while pods are nominated"] += 1
-            elif classes[start].is_refused(self.fast):
+            elif classes[start].refusal_in(self.fast) is not None:
                 self.counted["refused as before"] += 1
             else:
                 rows = run.place(start, self.fast)

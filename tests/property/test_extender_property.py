@@ -67,7 +67,7 @@ def nothing_is_lost(seed: int, n_steps: int) -> None:
     assert not len(voyage.machine._calls), "calls are under way that nobody waits for"
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(30))
 @given(SEEDS, STEPS)
 def test_no_pod_is_lost_while_extenders_fail(seed: int, n_steps: int) -> None:
     nothing_is_lost(seed, n_steps)
@@ -131,7 +131,7 @@ def no_node_is_crowded(seed: int, n_steps: int) -> None:
         voyage.check_truth()
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(20))
 @given(SEEDS, LONG)
 def test_no_node_is_over_committed_by_who_binds(seed: int, n_steps: int) -> None:
     no_node_is_crowded(seed, n_steps)
@@ -178,7 +178,7 @@ def agreement_changes_nothing(seed: int) -> None:
     assert decisions(seed, "fit:filter:preempt:names,more:filter:names") == decisions(seed, "")
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(30))
 @given(SEEDS)
 def test_extenders_that_agree_change_nothing(seed: int) -> None:
     agreement_changes_nothing(seed)

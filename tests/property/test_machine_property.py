@@ -58,7 +58,7 @@ def nothing_is_lost(seed: int, n_steps: int) -> None:
     voyage.check_rest()
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(25))
 @given(SEEDS, STEPS)
 def test_no_pod_is_lost(seed: int, n_steps: int) -> None:
     nothing_is_lost(seed, n_steps)

@@ -5,13 +5,17 @@ The wrong variants are what kube-batch does.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan.batch import Compat
+from stowplan.batch import Compat, Session
+from stowplan.batch.actions.preempt import Preempt
+from stowplan.batch.actions.victims import Candidates, running
 from stowplan.batch.jobs import Job, Task
 from stowplan.batch.policies.proportion import Proportion
 from stowplan.testing.auditor import Violation
@@ -33,22 +37,25 @@ class DrawnJob(NamedTuple):
     priority: str
     comes_s: int
     runs_s: int = 0
+    gpus: int = 0
 
     def command(self, number: int) -> str:
         priority = f" priority={self.priority}" if self.priority else ""
         runs = f" runs={self.runs_s}" if self.runs_s else ""
+        gpus = f" gpus={self.gpus}" if self.gpus else ""
         head = f"job j{number} min={min(self.least, self.size)} queue=q{self.queue}{priority}"
         pod_priority = f" priority={self.priority}" if self.priority else ""
-        return f"{head} : p*{self.size} cpu={self.cpu}{pod_priority}{runs}"
+        return f"{head} : p*{self.size} cpu={self.cpu}{gpus}{pod_priority}{runs}"
 
 
 class Drawn(NamedTuple):
-    """A cluster, its queues by weight, and its jobs."""
+    """A cluster, its queues by weight, and its jobs. cpu, gpus: of each node."""
 
     nodes: int
     cpu: int
     weights: list[int]
     jobs: list[DrawnJob]
+    gpus: int = 0
 
 
 def worlds(runs: bool = False) -> st.SearchStrategy[Drawn]:
@@ -61,11 +68,14 @@ def worlds(runs: bool = False) -> st.SearchStrategy[Drawn]:
         priority=st.sampled_from(PRIORITIES),
         comes_s=st.sampled_from((0, 0, 3, 5)),
         runs_s=st.sampled_from((0, 4)) if runs else st.just(0),
+        gpus=st.sampled_from((0, 0, 1, 2)),
     )
     return st.builds(
         Drawn,
         nodes=st.integers(1, 3),
-        cpu=st.integers(2, 6),
+        # Where there is plenty of CPU it is the cards that are scarce.
+        cpu=st.sampled_from((2, 3, 4, 5, 6, 64)),
+        gpus=st.sampled_from((0, 2, 4)),
         weights=st.lists(st.integers(1, 3), min_size=3, max_size=3),
         jobs=st.lists(job, min_size=1, max_size=6),
     )
@@ -76,7 +86,11 @@ def town_of(drawn: Drawn, compat: Compat | None = None) -> Town:
     town = Town()
     town.compat = compat or Compat()
     town.judge = judge
-    setup = [f"nodes {drawn.nodes} cpu={drawn.cpu} memory=64Gi", "class low 1", "class high 100"]
+    setup = [
+        f"nodes {drawn.nodes} cpu={drawn.cpu} memory=64Gi gpus={drawn.gpus}",
+        "class low 1",
+        "class high 100",
+    ]
     setup += [f"queue q{number} weight={weight}" for number, weight in enumerate(drawn.weights)]
     town.play(setup)
     at = 0
@@ -121,8 +135,8 @@ def job(size: int, least: int = 0, cpu: int = 1, queue: int = 0, **more: Any) ->
     return DrawnJob(size, least, cpu, queue, **settings_)
 
 
-def drawn(*jobs: DrawnJob, nodes: int = 1, cpu: int = 4) -> Drawn:
-    return Drawn(nodes, cpu, [1, 1, 1], list(jobs))
+def drawn(*jobs: DrawnJob, nodes: int = 1, cpu: int = 4, gpus: int = 0) -> Drawn:
+    return Drawn(nodes, cpu, [1, 1, 1], list(jobs), gpus)
 
 
 GANG_TOO_LARGE = drawn(job(5, 5))
@@ -133,6 +147,14 @@ OTHER_QUEUE_AT_ITS_PART = drawn(
 )
 ROOM_BESIDE = drawn(job(6), job(1, cpu=3, priority="high", comes_s=3), cpu=8)
 TWO_QUEUES = drawn(job(4, queue=0), job(4, queue=1, comes_s=3))
+HIGH_AND_LOW = drawn(
+    job(2, priority="low"), job(2, priority="high"), job(2, queue=1, comes_s=3, priority="high")
+)
+LOW_RECLAIMS = drawn(job(4, priority="high"), job(2, queue=1, comes_s=3, priority="low"))
+LESS_ELSEWHERE = drawn(
+    job(2, queue=0), job(2, queue=1, priority="low"), job(1, queue=1, priority="high", comes_s=3)
+)
+CARDS = drawn(job(4, gpus=1), job(4, gpus=1, queue=1, comes_s=3), cpu=64, gpus=4)
 
 
 def ready(self: Job) -> bool:
@@ -183,6 +205,65 @@ def test_wrong_a_queue_below_its_part_is_noticed(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(Proportion, "spares", lambda self, job: False)
     with pytest.raises(Violation, match="is left"):
         come_to_rest(town_of(OTHER_QUEUE_AT_ITS_PART))
+
+
+def test_wrong_victims_of_another_queue_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: preempt takes what is less important wherever it runs."""
+    come_to_rest(town_of(LESS_ELSEWHERE))
+
+    def anywhere(self: Preempt, session: Session, *given: Any, within: bool) -> bool:
+        statement, task, job = given
+
+        def rivals() -> Iterator[Task]:
+            theirs = running(j for j in self._givers() if j.priority < job.priority)
+            return (other for other in theirs if other.job != job.uid)
+
+        key = (job.uid, within)
+        victims = partial(session.hooks.victims, "preemptable")
+        candidates = self._search.candidates(key, rivals)
+        return self._search.place(statement, task, candidates, key, victims, "preempt")
+
+    monkeypatch.setattr(Preempt, "_make_room", anywhere)
+    with pytest.raises(Violation, match="of another queue is preempted"):
+        come_to_rest(town_of(LESS_ELSEWHERE))
+
+
+def test_wrong_what_is_more_important_goes_first_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Wrong: reclaim takes the most important pods of the other queue."""
+    come_to_rest(town_of(HIGH_AND_LOW))
+    right = Candidates.on
+    monkeypatch.setattr(Candidates, "on", lambda self, row: right(self, row)[::-1])
+    with pytest.raises(Violation, match="of less rank, stays"):
+        come_to_rest(town_of(HIGH_AND_LOW))
+
+
+def test_wrong_a_queue_that_gives_to_its_betters_only_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Wrong: reclaim takes from jobs of lower priority alone."""
+    come_to_rest(town_of(LOW_RECLAIMS))
+    right = Proportion.victims
+
+    def lower(self: Proportion, task: Task, candidates: list[Task]) -> list[Task]:
+        jobs = self._session.jobs
+        found = right(self, task, candidates)
+        return [one for one in found if jobs[one.job].priority < jobs[task.job].priority]
+
+    monkeypatch.setattr(Proportion, "victims", lower)
+    with pytest.raises(Violation, match=r"waits, and .* might go"):
+        come_to_rest(town_of(LOW_RECLAIMS))
+
+
+def test_wrong_cards_that_are_kept_while_cpu_is_plentiful_are_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Wrong: a queue gives nothing up as long as it has less than it wants of anything."""
+    come_to_rest(town_of(CARDS))
+    monkeypatch.setattr(Proportion, "_is_scarce", lambda *given: False)
+    with pytest.raises(Violation, match=r"waits, and .* might go"):
+        come_to_rest(town_of(CARDS))
 
 
 def test_wrong_evictions_without_end_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,24 +1,52 @@
-"""Wrong variants: each property is shown to notice a realistic mistake."""
+"""Wrong variants: a property is shown to catch them."""
 
-from collections.abc import Callable
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from hypothesis import given
+import pytest
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from tests.soak import examples
+
+settings.register_profile(
+    "wrong",
+    parent=settings.get_profile("stowplan"),
+    max_examples=examples(400),
+    phases=(Phase.generate,),
+    report_multiple_bugs=False,
+)
+
+
+@contextmanager
+def caught_at_once() -> Iterator[None]:
+    """Expect that a property made in here fails; nobody looks for the plainest example."""
+    settings.load_profile("wrong")
+    try:
+        with pytest.raises(AssertionError):
+            yield
+    finally:
+        settings.load_profile("stowplan")
+
+
+class Caught(BaseException):
+    """Not an Exception: Hypothesis lets it through at once, and neither tries nor prints again."""
+
 
 def assert_caught(check: Callable[..., None], *strategies: SearchStrategy[Any]) -> None:
-    """Assert that `check` fails on one of as many examples as a property is tried on."""
-    caught: list[AssertionError] = []
+    """Assert that `check` fails on one of some examples."""
 
+    @settings(settings.get_profile("wrong"))
     @given(st.tuples(*strategies))
     def look(example: tuple[Any, ...]) -> None:
-        if not caught:
-            try:
-                check(*example)
-            except AssertionError as failure:
-                caught.append(failure)
+        try:
+            check(*example)
+        except AssertionError as failure:
+            raise Caught from failure
 
-    look()
-    assert caught, "no example showed the mistake"
+    with pytest.raises(Caught):
+        look()

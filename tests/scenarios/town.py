@@ -3,7 +3,7 @@
 A script is a text of blocks: commands, `----`, and what is to be seen then. Time is virtual.
 
     machine compat=kube-batch-0.5              sessions as kube-batch has them, or without: mended
-    nodes 3 cpu=4 memory=8Gi                   n1, n2, n3
+    nodes 3 cpu=4 memory=8Gi gpus=2            n1, n2, n3; gpus may be left out
     taint test=yes:NoSchedule                  on all nodes; `taint` takes it away
     queue q1 weight=1                          class high 100
     job train min=2 queue=q1 priority=high : nginx*6 cpu=1 + master*1 cpu=1 priority=high
@@ -47,6 +47,7 @@ from stowplan.objects.duration import parse
 from stowplan.objects.meta import ObjectMeta, OwnerReference
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup, PodGroupSpec, Queue, QueueSpec
+from stowplan.objects.quantity import Quantity
 from stowplan.objects.workload import PriorityClass
 from stowplan.sim.agenda import SECOND, Agenda
 from stowplan.sim.instance import Instance
@@ -189,9 +190,11 @@ class Town:
 
     def _do_nodes(self, words: list[str]) -> None:
         settings: dict[str, Any] = dict(word.split("=", 1) for word in words[1:])
+        more = _gpus(settings.pop("gpus", "0"))
         for number in range(1, int(words[0]) + 1):
             name = f"n{number}"
-            self.world.put_node(node(name, labels={HOSTNAME: name}, **settings))
+            made = node(name, labels={HOSTNAME: name}, resources=more, **settings)
+            self.world.put_node(made)
         self.world.put_object(_queue("default"))
 
     def _do_taint(self, words: list[str]) -> None:
@@ -253,6 +256,7 @@ class Town:
             name,
             cpu=said.get("cpu"),
             memory=said.get("memory"),
+            resources=_gpus(said.get("gpus", "0")),
             priority=self.classes.get(said.get("priority", "")),
             labels=labels,
             ports=[int(said["port"])] if "port" in said else (),
@@ -325,6 +329,10 @@ class Town:
 
 def _queue(name: str, weight: int = 1) -> Queue:
     return Queue(metadata=ObjectMeta(name=name, uid=name), spec=QueueSpec(weight=weight))
+
+
+def _gpus(count: str) -> dict[str, Quantity]:
+    return {"nvidia.com/gpu": count} if int(count) else {}
 
 
 def _tiers(text: str) -> str:

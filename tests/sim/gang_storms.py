@@ -125,10 +125,11 @@ def _gang(dice: Dice, name: str, until: int) -> Iterator[Happening]:
     spec = PodGroupSpec(least, pick(dice, QUEUES), priority)
     meta = ObjectMeta(name=name, namespace="default", uid=name)
     yield Happening(at, partial(_put, value=PodGroup(metadata=meta, spec=spec)))
-    cpu = str(number(dice, 0, 2))
+    # Now one is scarce, now the other.
+    cpu, memory = str(number(dice, 0, 2)), f"{pick(dice, (0, 1, 3))}Gi"
     runs = {RUN_ANNOTATION: str(number(dice, 1, 40))} if chance(dice, 4) else {}
     for index in range(size):
-        made = pod(f"{name}-{index}", cpu=cpu, memory="1Gi", priority=CLASSES[priority])
+        made = pod(f"{name}-{index}", cpu=cpu, memory=memory, priority=CLASSES[priority])
         annotations = {"scheduling.k8s.io/group-name": name, **runs}
         spec_ = replace(made.spec, scheduler_name=BATCH)
         one = replace(made, metadata=replace(made.metadata, annotations=annotations), spec=spec_)

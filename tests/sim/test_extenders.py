@@ -301,6 +301,7 @@ def test_what_is_neither_class_nor_file() -> None:
 # Determinism.
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_files(tmp_path: Path) -> None:
     asked = {"urlPrefix": "http://fit", "filterVerb": "f", "prioritizeVerb": "p", "weight": 1}
     file = config(tmp_path, asked | NAMES | {"bindVerb": "b"})

@@ -241,6 +241,7 @@ N_PODS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workload", N_PODS)
 @pytest.mark.parametrize("nodes", N_NODES)
 def test_the_real_trace(nodes: str, workload: str) -> None:

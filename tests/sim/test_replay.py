@@ -259,6 +259,7 @@ def test_nobody_leaves_a_fill() -> None:
     assert [place.node for place in filled.placements] == ["n0", ""]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("speedup", [1, 95, 10_000])
 def test_a_replay_in_which_nobody_leaves_is_a_fill(tmp_path: Path, speedup: float) -> None:
     """However often those that are refused are tried again meanwhile."""

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from stowplan.assembly.deciders import Deciders, Text, deciders_of
 from stowplan.batch import KUBE_BATCH_0_5, Compat
+from stowplan.cli.jobs_table import _headline
 from stowplan.objects.podgroup import GROUP_API_VERSIONS
 from stowplan.sim.cluster import Cluster, read_cluster
+from stowplan.sim.deciders import read_deciders
 from stowplan.sim.explain_job import amount_text, explain_job
 from stowplan.sim.input_error import InputError
 from stowplan.sim.queue_shares import Shares, shares_of
@@ -142,7 +144,82 @@ def test_what_is_named_and_not_there(tmp_path: Path) -> None:
     held = first_round(world)
     assert job(held, "default/g").reason == "QueueNotFound"
     assert job(held, "default/unknown").reason == "PodGroupNotFound"
-    assert shares_of(Rounds(world, deciders())).strays == {"nowhere": 1, "": 1}
+    # Of a group that is not there nobody knows how many pods it needs.
+    assert job(held, "default/unknown").min_member == 0
+    assert not job(held, "default/unknown").is_ready
+    assert simulate_jobs(world, config=deciders()).summary["jobs_ready"] == 0
+    found = shares_of(Rounds(world, deciders()))
+    assert (found.strays, found.ungrouped) == ({"nowhere": 1}, {"default/unknown": 1})
+    lines = _headline(explain_job("default/b", world, config=deciders()))
+    assert lines.endswith("pending; no PodGroup default/unknown")
+    lines = _headline(explain_job("default/a", world, config=deciders()))
+    assert lines.endswith("pending; no queue 'nowhere', which default/g is in")
+
+
+def test_a_group_that_needs_less_than_nobody_is_told_so(tmp_path: Path) -> None:
+    world = cluster(tmp_path, node("n1"), queue("default"), group("g", -1), pod("a", "g"))
+    held = first_round(world)
+    found = job(held, "default/g")
+    assert held.bound == {}
+    assert (found.reason, found.message) == (
+        "InvalidPodGroup",
+        "minMember is -1, wanted 0 or more",
+    )
+    assert (found.phase, found.is_ready) == ("Pending", False)
+
+
+def test_queues_of_volcano_are_as_they_say(tmp_path: Path) -> None:
+    kept = queue("kept", version=GROUP_API_VERSIONS[2])
+    kept["spec"] = {"weight": 1, "reclaimable": False}
+    shut = queue("shut", version=GROUP_API_VERSIONS[2]) | {"status": {"state": "Closed"}}
+    running = [pod(f"r{i}", "r", node="n1") for i in range(4)]
+    groups = (group("r", 1, "kept"), group("w", 1), group("s", 1, "shut"))
+    world = cluster(
+        tmp_path,
+        *(node("n1"), queue("default"), kept, shut, *groups, *running),
+        *(pod("w", "w"), pod("s", "s")),
+    )
+    held = first_round(world)
+    assert held.evicted == {}
+    assert job(held, "default/s").reason == "QueueClosed"
+    text = (tmp_path / "cluster.yaml").read_text().replace("reclaimable: false", "")
+    (tmp_path / "cluster.yaml").write_text(text.replace("state: Closed", "state: Open"))
+    held = first_round(read_cluster(tmp_path / "cluster.yaml"))
+    assert len(held.evicted) == 2
+
+
+def test_a_queue_is_to_blame_only_where_there_would_be_room(tmp_path: Path) -> None:
+    """Both wait in a queue that has all that it deserves; one of them would fit on no node."""
+    world = cluster(
+        tmp_path,
+        *(node("n1"), node("n2"), queue("a"), queue("b")),
+        *(group("old", 1, "a"), group("more", 1, "a"), group("picky", 1, "a"), group("w", 1, "b")),
+        *(pod(f"old-{i}", "old", node="n1") for i in range(4)),
+        *(pod("more", "more"), pod("picky", "picky", nodeSelector={"disk": "fast"})),
+        pod("w", "w", "5"),
+    )
+    held = first_round(world)
+    assert job(held, "default/more").reason == "QueueOverused"
+    assert job(held, "default/more").message == "queue 'a' has all that it deserves"
+    assert job(held, "default/picky").reason == "NotEnoughResources"
+    assert "node affinity/selector" in job(held, "default/picky").message
+
+
+def test_with_compat_a_file_of_profiles_is_not_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "batch.yaml").write_text(ALL)
+    (tmp_path / "profile.yaml").write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    )
+    batch, profile, gone = (tmp_path / name for name in ("batch.yaml", "profile.yaml", "gone"))
+    compat = "kube-batch-0.5"
+    with pytest.raises(InputError, match="gone"):
+        read_deciders([batch, gone], compat=compat)
+    with pytest.raises(InputError, match="gone"):
+        read_deciders([gone, profile])
+    found = read_deciders([profile, gone], compat=compat)
+    assert found.batch is not None
+    assert found.batch.actions == ("allocate", "backfill")
+    assert found.configuration.profiles
 
 
 def test_a_budget_says_how_many_are_needed(tmp_path: Path) -> None:
@@ -264,6 +341,16 @@ def test_what_is_borrowed_is_what_others_leave(
     tmp_path_factory: pytest.TempPathFactory, queues: list[tuple[int, int, int]]
 ) -> None:
     assert not unbalanced(shares(queues, tmp_path_factory.mktemp("q")))
+
+
+def test_what_a_lender_finds_idle_it_does_not_want_back(tmp_path: Path) -> None:
+    """Of 20 CPUs two queues deserve ten each; one uses 13, and the other has 3 and waits for 5."""
+    found = shares([(1, 13, 0), (1, 3, 5)], tmp_path)
+    (loan,) = (loan for loan in found.loans if loan.resource == "cpu")
+    assert (loan.amount, loan.wanted_back) == (3.0, 1.0)
+    found = shares([(1, 13, 0), (1, 3, 4)], tmp_path)
+    (loan,) = (loan for loan in found.loans if loan.resource == "cpu")
+    assert (loan.amount, loan.wanted_back) == (3.0, 0.0)
 
 
 def test_the_property_sees_a_lender_counted_twice(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_a_hundred_thousand_storms(number: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("number", range(2))
 def test_storms_with_a_crew(number: int) -> None:
     failure = first_failure(part(number), MANNED)
     assert failure is None, str(failure)
@@ -91,7 +91,7 @@ def test_ten_thousand_storms_with_a_crew(number: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("number", range(2))
 def test_storms_with_extenders(number: int) -> None:
     failure = first_failure(part(number), EXTENDED)
     assert failure is None, str(failure)

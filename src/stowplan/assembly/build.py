@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -23,11 +24,14 @@ from stowplan.framework import (
     Registry,
     plugin_of,
 )
+from stowplan.framework.metrics import Metrics
 from stowplan.framework.runtime import frameworks
 from stowplan.framework.sessions import SessionDecider
 from stowplan.framework.shared import Shared
+from stowplan.framework.timed import TimedFramework
 from stowplan.plugins.fit import NodeResourcesFit
 from stowplan.scheduler import Machine, MachineOptions
+from stowplan.scheduler.timed import TimedMachine
 
 
 def configuration_of(
@@ -71,14 +75,21 @@ def _as_text(text: str | bytes | None) -> str:
 
 
 def frameworks_for(
-    configuration: config.Configuration, full: Registry, gates: FeatureGates | None = None
+    configuration: config.Configuration,
+    full: Registry,
+    gates: FeatureGates | None = None,
+    metrics: Metrics | None = None,
 ) -> dict[str, Framework]:
-    """A framework per scheduler name; raises ContractError."""
+    """A framework per scheduler name; raises ContractError. metrics: how long each part takes goes
+    there; None has nothing timed."""
     profiles = {
         name: _leaving_to_extenders(profile, configuration.ignored_resources())
         for name, profile in configuration.profiles.items()
     }
-    return frameworks(profiles, full, gates or FeatureGates())
+    if metrics is None:
+        return frameworks(profiles, full, gates or FeatureGates())
+    timed = partial(TimedFramework, metrics=metrics)
+    return frameworks(profiles, full, gates or FeatureGates(), timed)
 
 
 def _leaving_to_extenders(profile: Profile, ignored: tuple[str, ...]) -> Profile:
@@ -102,8 +113,9 @@ def machine_for(
     options: MachineOptions | None = None,
     engine: str = Mode.AUTO.value,
     sessions: Callable[[Shared], SessionDecider] | None = None,
+    metrics: Metrics | None = None,
 ) -> Machine:
-    """A scheduler for a configuration. dice: breaks ties.
+    """A scheduler for a configuration. dice: breaks ties. metrics: see `frameworks_for`.
 
     engine: "auto" has pods decided by compiled kernels once that pays, "compiled" from the first
     pod on, "walk" never; the answers are the same. options: its durations of backoff, where they
@@ -116,11 +128,12 @@ def machine_for(
         raise ConfigError("machine_for", problems)
     chosen = _filled(chosen, configuration)
     decider = CycleDecider(Mode(engine))
-    built = frameworks_for(configuration, full, gates)
+    built = frameworks_for(configuration, full, gates, metrics)
     held = None
     if sessions is not None:
         held = sessions(next((one.shared for one in built.values()), Shared()))
-    return Machine(built, decider, chosen, dice, extenders_of(configuration), held)
+    made = Machine if metrics is None else partial(TimedMachine, metrics)
+    return made(built, decider, chosen, dice, extenders_of(configuration), held)
 
 
 def _filled(options: MachineOptions, configuration: config.Configuration) -> MachineOptions:

@@ -16,7 +16,7 @@ from stowplan.assembly.plugin_files import batch_parts
 from stowplan.assembly.rules_today import session_framework
 from stowplan.batch import Compat, SessionOptions
 from stowplan.batch.decider import BatchDecider, BatchPlan
-from stowplan.batch.policy import Action, Policy
+from stowplan.batch.policy import Action, Policy, check_part
 from stowplan.batch.rules import Rules
 from stowplan.batch.upkeep import Upkeep
 from stowplan.batch.working import Working
@@ -147,6 +147,7 @@ class Deciders(msgspec.Struct, frozen=True):
             options,
             engine,
             None if self.batch is None else sessions,
+            metrics,
         )
 
 
@@ -167,6 +168,9 @@ def deciders_of(
         own = actions.get(name) or policies[name]
         where = f"class {own.__module__}.{own.__qualname__}"
         raise ContractError(f"{where}: the name {name!r} is taken; wanted one that is free")
+    parts: list[type[Policy] | type[Action]] = [*actions.values(), *policies.values()]
+    for part in parts:
+        check_part(part, f"class {part.__module__}.{part.__qualname__}")
     full, defaults = registered(given, texts)
     if not files:
         return Deciders(config.default(full, defaults), full, actions, policies, compat or Compat())

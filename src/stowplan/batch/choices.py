@@ -27,7 +27,7 @@ ANEW_SHARE = 4
 
 
 class _Kept:
-    """values: float64 (n_nodes,). seen: how much of the ledger's `touched` they know of."""
+    """values: float64 (n_nodes,). seen: how far they know the ledger's `touched`."""
 
     __slots__ = ("seen", "values")
 
@@ -88,12 +88,12 @@ class Choices:
         key = (row_kind, task.ask.wants, later)
         kept = None if row_kind is None else self._kept.get(key)
         if kept is not None:
-            new = set(touched[kept.seen :])
-            if len(new) * ANEW_SHARE <= nodes.n_nodes:
+            new = touched.since(kept.seen)
+            if new is not None and len(new) * ANEW_SHARE <= nodes.n_nodes:
                 if new:
-                    rows = np.fromiter(new, dtype=np.int64, count=len(new))
+                    rows = np.array(new, dtype=np.int64)
                     kept.values[rows] = self._evaluate(task, rows, later=later)
-                    kept.seen = len(touched)
+                    kept.seen = touched.generation
                 return kept.values
         fits = nodes.fits_future(task) if later else nodes.fits_idle(task)
         rows = np.flatnonzero(fits)
@@ -102,7 +102,7 @@ class Choices:
         values = np.full(nodes.n_nodes, NEVER)
         values[rows] = self._scored(task, rows)
         if row_kind is not None:
-            self._kept[key] = _Kept(values, len(touched))
+            self._kept[key] = _Kept(values, touched.generation)
         return values
 
     def _evaluate(self, task: Task, rows: Ints, *, later: bool) -> Floats:

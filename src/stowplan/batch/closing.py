@@ -109,6 +109,8 @@ class Closing:
         taking = job.count(TAKING)
         if self._working.compat.phase_falls_back:
             return RUNNING if taking >= group.min_member else PENDING
+        if unschedulable and not taking + succeeded:
+            return PENDING
         if job.tasks and succeeded >= max(group.min_member, 1) and succeeded == len(job.tasks):
             return COMPLETED
         return RUNNING if taking + succeeded >= group.min_member else PENDING

@@ -45,6 +45,7 @@ class Compat(msgspec.Struct, frozen=True):
     # Victims.
     tiers_stick: bool = False  # tiers after the first one with a say about victims are not heard
     drf_spares_own_job: bool = False  # drf lets no pod of the job itself go for another of it
+    drf_over_priority: bool = False  # drf keeps small jobs from gangs of higher priority
     gang_counts_singly: bool = False  # each victim is judged as if it were the only one
     any_sum_suffices: bool = False  # victims go although they do not free enough
     ignores_free_room: bool = False  # all room must come from victims, even where it is free

@@ -8,12 +8,13 @@ or somebody says that it has failed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
 
 import msgspec
 import numpy as np
 
 from stowplan.batch.amounts import Amount, SessionPanic
+from stowplan.batch.answers import OWN_PACKAGE
 from stowplan.batch.closing import PENDING, UNKNOWN, GroupWrite, PodNote, with_condition
 from stowplan.batch.inventory import Inventory
 from stowplan.batch.jobs import TERMINATED, Job, Task, TaskStatus
@@ -207,14 +208,14 @@ class BatchDecider:
         except SessionPanic:
             raise
         except Exception as fault:
-            place = place_outside(fault)
-            if not place:
+            story = fault_of_others(fault, self.plan.options)
+            if not story:
                 raise
             # A policy or an action of somebody's own: what it left half done is forgotten.
             if session is not None:
                 session.working.rules.close()
             self._start_over()
-            return SessionResult(fault=f"{place} raised {type(fault).__name__}: {fault}")
+            return SessionResult(fault=story)
         result = self._result(session, writes, notes)
         measured(self.metrics, session, (self.metrics.stopwatch() - began) * 1e3)
         self.on_closed(session, result)
@@ -227,15 +228,7 @@ class BatchDecider:
     ) -> SessionResult:
         inventory = self.inventory
         pods = inventory.pod
-        promises = (
-            []
-            if inventory.compat.forgets_promises
-            else [
-                Place(task.pod, task.node)
-                for job in session.jobs.values()
-                for task in job.of(TaskStatus.PIPELINED).values()
-            ]
-        )
+        promises = [] if inventory.compat.forgets_promises else list(_promises(session))
         self._states.clear()
         return SessionResult(
             tuple(self._places(session)),
@@ -343,7 +336,7 @@ class BatchDecider:
         upkeep = self.plan.upkeep
         reports = tuple(self._complaint(job, pod, reason))
         if failures < upkeep.failures_max:
-            inventory.first[job.uid] = None
+            inventory.first[job.uid] = inventory.first.get(job.uid, 0) + 1
             return Retry(reports)
         inventory.first.pop(job.uid, None)
         held = [*job.of(TaskStatus.RUNNING).values(), *job.of(TaskStatus.BOUND).values()]
@@ -490,16 +483,40 @@ def _unattached() -> Snapshot:
     raise ContractError("a session was held before `attach`")
 
 
-def place_outside(fault: Exception) -> str:
-    """Where in somebody's own policy or action something went wrong, "" where it did not."""
+def fault_of_others(fault: Exception, options: SessionOptions) -> str:
+    """What somebody's own plugin, policy or action has done wrong, "" where it was none of them."""
+    if isinstance(fault, ContractError):
+        return str(fault)
+    place = place_outside(fault, own_modules(options))
+    return place and f"{place} raised {type(fault).__name__}: {fault}"
+
+
+def own_modules(options: SessionOptions) -> frozenset[str]:
+    """The modules, or packages, from which policies and actions come that do not ship with us."""
+    made = (*options.policies.values(), *(type(action) for action in options.actions))
+    roots = {str(getattr(one, "__module__", "")).partition(".")[0] for one in made}
+    return frozenset(roots - {OWN_PACKAGE})
+
+
+def place_outside(fault: Exception, modules: Container[str]) -> str:
+    """Where in one of these modules something went wrong, "" where it did not."""
     step, place = fault.__traceback__, ""
     while step is not None:
         code = step.tb_frame.f_code
         module = str(step.tb_frame.f_globals.get("__name__", ""))
-        if module.partition(".")[0] not in ("stowplan", "numpy"):
+        if module.partition(".")[0] in modules:
             place = f"{code.co_filename}:{step.tb_lineno}: {code.co_name}()"
         step = step.tb_next
     return place
+
+
+def _promises(session: Session) -> Iterator[Place]:
+    """Room that is kept for pods until their job can start: what is being freed, and what is free
+    already for others of the same job, which would wait in vain without it."""
+    for job in session.jobs.values():
+        if TaskStatus.PIPELINED in job.by_status:
+            for status in (TaskStatus.ALLOCATED, TaskStatus.PIPELINED):
+                yield from (Place(task.pod, task.node) for task in job.of(status).values())
 
 
 def _reported(write: GroupWrite) -> GroupReport:

@@ -42,8 +42,8 @@ class Inventory:
     """The cluster as batch scheduling keeps it.
 
     scheduler_name: whose pending pods are ours. promised: uid -> node of the pods for which earlier
-    sessions have made room there. first: the jobs that go before all others, since a member could
-    not be bound.
+    sessions have made room there. first: the jobs that go before all others -> how many members
+    could not be bound.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Inventory:
         self._going: set[str] = set()
         self._guests: list[tuple[str, str]] = []
         self.promised: dict[str, str] = {}
-        self.first: dict[str, None] = {}
+        self.first: dict[str, int] = {}
 
     # Sessions.
 
@@ -86,7 +86,7 @@ class Inventory:
         promised: dict[str, dict[str, str]] = {}
         for uid, node in self.promised.items():
             promised.setdefault(self._job_of.get(uid, ""), {})[uid] = node
-        return Opened(jobs, nodes, dict(self.queues), promised, tuple(self.first))
+        return Opened(jobs, nodes, dict(self.queues), promised, dict(self.first))
 
     def host(self, guests: Iterable[tuple[Pod, str]]) -> None:
         """Keep room until `settle` for pods of others that wait for it: (pod, node)."""
@@ -290,6 +290,9 @@ class Inventory:
 
     def _task(self, pod: Pod) -> Task:
         status, node = status_of(pod), pod.node_name
+        if status is TaskStatus.GATED and self.compat.rules_of_1_13:
+            # Nobody knew of gates then.
+            status = TaskStatus.PENDING
         if status is TaskStatus.PENDING and pod.uid in self._binding:
             status, node = TaskStatus.BINDING, self._binding[pod.uid]
         elif pod.uid in self._going and status in (TaskStatus.RUNNING, TaskStatus.BOUND):
@@ -335,6 +338,11 @@ class Inventory:
         if job is None:
             job = self.jobs[task.job] = Job(task.job, self.arithmetic)
             self._found_solo(job, pod)
+        elif job.group is None and job.has_budget and not self.compat.solo_pods_bare:
+            # Whether the pods or their budget came first is no matter.
+            needed, created = job.min_available, job.created
+            self._found_solo(job, pod)
+            job.min_available, job.created = needed, created
         return job
 
     def _found_solo(self, job: Job, pod: Pod) -> None:
@@ -393,8 +401,10 @@ class Inventory:
 
     def group_gone(self, key: str) -> None:
         """A pod group is not there any more."""
-        if key in self.jobs:
-            self.jobs[key].group = None
+        job = self.jobs.get(key)
+        if job is not None:
+            # What it said of its pods is said by nobody now.
+            job.group, job.min_available, job.queue = None, 0, ""
 
     def budget_seen(self, budget: PodDisruptionBudget) -> None:
         """A PodDisruptionBudget is there; without a controller it says nothing of a job."""
@@ -426,7 +436,14 @@ class Inventory:
         """A queue is there, or is as it is now."""
         capability = parsed(queue.spec.capability) if queue.spec.capability else None
         created = queue.metadata.creation_timestamp
-        self.queues[queue.name] = QueueInfo(queue.name, queue.spec.weight, created, capability)
+        self.queues[queue.name] = QueueInfo(
+            queue.name,
+            queue.spec.weight,
+            created,
+            capability,
+            is_reclaimable=queue.spec.reclaimable is not False,
+            state=queue.status.state,
+        )
 
     def queue_gone(self, name: str) -> None:
         """A queue is not there any more."""
@@ -434,9 +451,12 @@ class Inventory:
 
     def class_seen(self, priority_class: PriorityClass) -> None:
         """A priority class is there; of several defaults the last one counts."""
+        before = self._classes.get(priority_class.name)
         self._classes[priority_class.name] = priority_class
         if priority_class.global_default:
             self._default_priority = priority_class.value
+        elif before is not None and before.global_default:
+            self._default_priority = 0
 
     def class_gone(self, priority_class: PriorityClass) -> None:
         """A priority class is not there any more."""

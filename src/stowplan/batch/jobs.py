@@ -24,7 +24,11 @@ _BEGINNING = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 
 
 class TaskStatus(enum.IntEnum):
-    """Where a task stands; Allocated and Pipelined exist within a session only."""
+    """Where a task stands; Allocated and Pipelined exist within a session only.
+
+    Gated: somebody has yet to take the last of the pod's scheduling gates away. Until then nothing
+    is asked for it, and it is not there for its gang.
+    """
 
     PENDING = enum.auto()
     ALLOCATED = enum.auto()
@@ -36,6 +40,7 @@ class TaskStatus(enum.IntEnum):
     SUCCEEDED = enum.auto()
     FAILED = enum.auto()
     UNKNOWN = enum.auto()
+    GATED = enum.auto()
 
     @property
     def title(self) -> str:
@@ -59,7 +64,9 @@ def status_of(pod: Pod) -> TaskStatus:
             return TaskStatus.RELEASING
         if phase == "Running":
             return TaskStatus.RUNNING
-        return TaskStatus.BOUND if pod.node_name else TaskStatus.PENDING
+        if pod.node_name:
+            return TaskStatus.BOUND
+        return TaskStatus.GATED if pod.spec.scheduling_gates else TaskStatus.PENDING
     if phase == "Succeeded":
         return TaskStatus.SUCCEEDED
     return TaskStatus.FAILED if phase == "Failed" else TaskStatus.UNKNOWN

@@ -18,6 +18,7 @@ from stowplan.batch.amounts import Amount, Arithmetic, SessionPanic, offer_of
 from stowplan.batch.compat import Compat
 from stowplan.batch.jobs import Task, TaskStatus
 from stowplan.columns.growing import grown
+from stowplan.columns.journal import Journal
 from stowplan.objects.node import Node
 
 Floats = NDArray[np.float64]
@@ -27,6 +28,13 @@ Rows = slice | NDArray[np.int64]
 ALL = slice(None)
 
 NOT_READY = "Selected node NotReady"
+READY = "Ready"
+"""The type of a node's condition."""
+
+
+def says_ready(node: Node) -> bool:
+    """True unless a condition says that the node is not, or that nobody knows."""
+    return all(c.status == "True" for c in node.status.conditions if c.type == READY)
 
 
 class Held:
@@ -128,8 +136,10 @@ class NodeLedger:
     """Nodes by name and row, and the tasks on them.
 
     nodes[row] is None while only pods of a node have been seen. ready[row] is False for such a row,
-    and, with the switch that forgets tasks over idle, for one that was found to hold too much.
-    touched: the rows on which something was put or taken, in order, since somebody cleared it.
+    and, with the switch that forgets tasks over idle, for one that was found to hold too much. A
+    node whose condition says that it is not ready is there for what runs on it, and offers nothing;
+    with the switch for the rules of 1.13 it is a rule that keeps pods from it.
+    touched: the rows on which something was put or taken, the latest of them, in order.
     freed: grows whenever room may have come free. state: a number of what is on the nodes; whoever
     takes everything back that was done since may set it to what it was then.
     """
@@ -145,14 +155,15 @@ class NodeLedger:
         self.idle = Column()
         self.used = Column()
         self.releasing = Column()
-        self.touched: list[int] = []
+        self.touched = Journal()
         self.freed = 0
         self.version = 0
         self.state = self._n_states = 0
         self._total = -1, Amount()
         self._n_promised = 0
         self._n_releasing = 0
-        self._n_ghosts = 0
+        self._is_there: Bools = np.zeros(8, dtype=np.bool_)
+        self._n_away = 0
         self._row_of: dict[str, int] = {}
         self._pod_count = np.zeros(8, dtype=np.int64)
         self._pod_limit = np.zeros(8, dtype=np.int64)
@@ -182,8 +193,9 @@ class NodeLedger:
         version, total = self._total
         if version != self.version:
             total = Amount()
-            for amount in self.allocatable:
-                total.add(amount)
+            for amount, is_there in zip(self.allocatable, self._is_there, strict=False):
+                if is_there:
+                    total.add(amount)
             self._total = self.version, total
         return total.copy()
 
@@ -237,12 +249,20 @@ class NodeLedger:
         return self._n_releasing > 0
 
     def there(self, rows: Rows = ALL) -> Bools:
-        """bool (n_rows,), the caller's: rows that have a node, and not only pods of one."""
-        if self._n_ghosts:
-            return np.array([node is not None for node in self.nodes], dtype=np.bool_)[rows].copy()
-        return np.ones(
-            self.n_nodes if isinstance(rows, slice) else int(rows.shape[0]), dtype=np.bool_
-        )
+        """bool (n_rows,), the caller's: rows with a node that is ready, not only pods of one."""
+        return self._is_there[: self.n_nodes][rows].copy()
+
+    def is_there(self, row: int) -> bool:
+        """The same of one row, -1 for none."""
+        return row >= 0 and bool(self._is_there[row])
+
+    @property
+    def n_unready(self) -> int:
+        """How many nodes are known and not ready."""
+        if not self._n_away:
+            return 0
+        pairs = zip(self.nodes, self._is_there, strict=False)
+        return sum(node is not None and not is_there for node, is_there in pairs)
 
     # Tasks.
 
@@ -300,7 +320,8 @@ class NodeLedger:
         self._n_releasing += sign * (status is TaskStatus.RELEASING)
         self.freed += sign < 0 or status is TaskStatus.RELEASING
         self._moved()
-        self.touched.append(row)
+        self.touched.touch(row)
+        self.touched.trim(len(self.names))
 
     def _moved(self) -> None:
         self._n_states += 1
@@ -374,19 +395,20 @@ class NodeLedger:
 
     def _leave_ghost(self, row: int) -> None:
         """Keep a row for the tasks of a node that is gone."""
-        self._n_ghosts += self.nodes[row] is not None
+        self._set_there(row, is_there=False)
         self.nodes[row], self.ready[row], self.allocatable[row] = None, False, Amount()
         for column in (self.idle, self.used, self.releasing):
             column.write(row, Amount())
         self._pod_limit[row] = 0
         self.freed += 1
-        self.touched.append(row)
+        self.touched.touch(row)
+        self.touched.trim(len(self.names))
         self.version += 1
 
     def _drop_row(self, row: int) -> None:
         name = self.names[row]
         del self._row_of[name]
-        self._n_ghosts -= self.nodes[row] is None
+        self._n_away -= not self._is_there[row]
         for held in self.held[row].values():
             self._count_held(row, held.status, -1)
         last = self.n_nodes - 1
@@ -394,6 +416,7 @@ class NodeLedger:
             column.move(last, row)
         self._pod_count[row] = self._pod_count[last]
         self._pod_limit[row] = self._pod_limit[last]
+        self._is_there[row] = self._is_there[last]
         if row != last:
             self._row_of[self.names[last]] = row
         for values in (self.names, self.nodes, self.ready, self.allocatable, self.held):
@@ -408,9 +431,11 @@ class NodeLedger:
         self._pod_count = grown(self._pod_count, (row + 1,))
         self._pod_limit = grown(self._pod_limit, (row + 1,))
         self._pod_count[row] = self._pod_limit[row] = 0
+        self._is_there = grown(self._is_there, (row + 1,))
+        self._is_there[row] = False
+        self._n_away += 1
         self.names.append(name)
         self.nodes.append(None)
-        self._n_ghosts += 1
         self.ready.append(False)
         self.allocatable.append(Amount())
         self.held.append({})
@@ -419,7 +444,7 @@ class NodeLedger:
         return row
 
     def _offer(self, row: int, node: Node, offer: Amount) -> None:
-        self._n_ghosts -= self.nodes[row] is None
+        self._set_there(row, is_there=self.compat.rules_of_1_13 or says_ready(node))
         self.nodes[row] = node
         self.allocatable[row] = offer
         self._pod_limit[row] = offer.pods
@@ -427,6 +452,10 @@ class NodeLedger:
         self._moved()
         self.freed += 1
         self.version += 1
+
+    def _set_there(self, row: int, *, is_there: bool) -> None:
+        self._n_away += int(self._is_there[row]) - int(is_there)
+        self._is_there[row] = is_there
 
     def copy(self) -> NodeLedger:
         """The ready nodes with their tasks put on again, one after the other."""

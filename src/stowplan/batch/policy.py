@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from stowplan.batch.answers import takes
+from stowplan.framework.problems import ContractError
+
 if TYPE_CHECKING:
     from stowplan.batch.session import Session
 
@@ -39,4 +42,22 @@ class Action:
 
     def run(self, session: Session) -> None:
         """Act on the session. A job that is gone from `session.jobs` is not to be touched."""
-        raise NotImplementedError
+        where = f"class {type(self).__module__}.{type(self).__qualname__}"
+        raise ContractError(f"{where}: defines no run; wanted `def run(self, session)`")
+
+
+MOMENTS = ("on_open", "on_start", "on_close")
+
+
+def check_part(part: type[Policy] | type[Action], where: str) -> None:
+    """Raise ContractError where sessions could not make or call a policy, or an action."""
+    n_given = 0 if issubclass(part, Action) else 1
+    if not takes(part, n_given):
+        wanted = "nothing" if issubclass(part, Action) else "its arguments"
+        raise ContractError(f"{where}: cannot be made; wanted a class that is given {wanted}")
+    if issubclass(part, Action) and part.run is Action.run:
+        raise ContractError(f"{where}: defines no run; wanted `def run(self, session)`")
+    for name in ("run",) if issubclass(part, Action) else MOMENTS:
+        # Without the instance, which is the first of two.
+        if not takes(getattr(part, name), 2):
+            raise ContractError(f"{where}: {name}() cannot be called with (session)")

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.batch.amounts import Amount
+from stowplan.batch.answers import Invalid
 from stowplan.batch.choices import Choices
 from stowplan.batch.closing import Closing, GroupWrite, PodNote
 from stowplan.batch.compat import Compat
@@ -29,6 +30,8 @@ from stowplan.batch.working import Opened, Outside, Working
 from stowplan.framework.metrics import Metrics
 
 NOT_ENOUGH_TASKS = "NotEnoughTasks"
+QUEUE_CLOSED = "QueueClosed"
+INVALID_GROUP = "InvalidPodGroup"
 ACTION_LATENCY = "volcano_action_scheduling_latency_microseconds"
 POLICY_LATENCY = "volcano_plugin_scheduling_latency_microseconds"
 
@@ -182,12 +185,23 @@ class Session:
         invalid = {
             uid: said
             for uid, job in self.jobs.items()
-            if (said := self.hooks.job_invalid(job)) is not None
+            if (said := self._refused(job) or self.hooks.job_invalid(job)) is not None
         }
         for uid, said in invalid.items():
             job = self.invalid[uid] = self.jobs.pop(uid)
             job.complaint = said.message
             self.closing.set_condition(job, said.reason, said.message)
+
+    def _refused(self, job: Job) -> Invalid | None:
+        """What is wrong with a job whatever policies say of it."""
+        if job.min_available < 0:
+            return Invalid(INVALID_GROUP, f"minMember is {job.min_available}, wanted 0 or more")
+        queue = self.queues[job.queue]
+        # A queue that is not open finishes what it has begun.
+        if queue.is_open or job.ready_count:
+            return None
+        text = f"queue {queue.name!r} is {queue.state} and takes no new jobs"
+        return Invalid(QUEUE_CLOSED, text)
 
 
 def with_watch(

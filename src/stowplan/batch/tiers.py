@@ -20,24 +20,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from stowplan.batch.answers import Invalid, Kind, checked, place_of
 from stowplan.batch.compat import Compat
 from stowplan.batch.heap import Heap, Sorted
 from stowplan.batch.jobs import Job, Task, TaskStatus
 from stowplan.batch.queues import QueueInfo
-
-Kind = Literal[
-    "job_order",
-    "queue_order",
-    "task_order",
-    "predicate",
-    "node_order",
-    "preemptable",
-    "reclaimable",
-    "overused",
-    "job_ready",
-    "job_pipelined",
-    "job_valid",
-]
+from stowplan.framework.problems import ContractError
 
 SWITCH_OF: Mapping[str, str] = {
     "job_order": "enableJobOrder",
@@ -81,13 +69,6 @@ def _never(_: Task) -> Hashable:
     return None
 
 
-class Invalid(msgspec.Struct, frozen=True):
-    """Why a job cannot be scheduled as it is."""
-
-    reason: str
-    message: str
-
-
 class Opinions(msgspec.Struct):
     """What one tier has to say about victims: policies with an opinion, and those with a veto."""
 
@@ -105,10 +86,12 @@ class Hooks:
     def __init__(self, tiers: Tiers, compat: Compat) -> None:
         self.tiers = tiers
         self.compat = compat
+        self._names = {use.name for tier in tiers for use in tier}
         self._given: dict[tuple[str, str], Any] = {}
         self._vetoes: set[tuple[str, str]] = set()
         self._row_kinds: dict[tuple[str, str], Callable[[Task], Hashable]] = {}
         self._spares: dict[tuple[str, str], Callable[[Job], bool] | None] = {}
+        self._whys: dict[tuple[str, str], Callable[[QueueInfo], str] | None] = {}
         self._keys: dict[tuple[str, str], Callable[[Task], Any] | None] = {}
         self._walks: dict[str, list[Any]] = {}
         self._spare_walks: dict[str, list[Callable[[Job], bool]]] = {}
@@ -126,6 +109,7 @@ class Hooks:
         row_kind: Callable[[Task], Hashable] = _never,
         key: Callable[[Task], Any] | None = None,
         spares: Callable[[Job], bool] | None = None,
+        why: Callable[[QueueInfo], str] | None = None,
     ) -> None:
         """Take a policy's function of a kind, in place of an earlier one.
 
@@ -136,15 +120,31 @@ class Hooks:
         depend on other rows. key: for a task_order, a key that does not change in a session, by
         which the smaller goes first. preemptable, reclaimable: (task, candidates) -> those that may
         go; veto: those that are left out stay, whatever others say; spares: (job) -> True when
-        the function would let none of the job's tasks go, whoever asks. overused: (queue) -> bool.
-        job_ready, job_pipelined: (job) -> bool. job_valid: (job) -> Invalid or None.
+        the function would let none of the job's tasks go, whoever asks. overused: (queue) -> bool;
+        why: (queue) -> what its jobs are told when it is. job_ready, job_pipelined: (job) -> bool.
+        job_valid: (job) -> Invalid or None.
+
+        Raises ContractError for a kind that is not one of these, a name that is in no tier, and
+        what cannot be called like that. A function of one's own that answers otherwise raises it.
         """
-        self._given[kind, policy] = function
+        place = place_of(function)
+        self._given[kind, policy] = checked(kind, policy, function, place)
+        if policy not in self._names:
+            names = ", ".join(sorted(self._names))
+            text = f"registers {kind} under {policy!r}, wanted its own name, one of {names}"
+            raise ContractError(f"{place}: {text}")
         if veto:
             self._vetoes.add((kind, policy))
-        self._row_kinds[kind, policy] = row_kind
-        self._keys[kind, policy] = key
-        self._spares[kind, policy] = spares
+        self._row_kinds[kind, policy] = checked("row_kind", policy, row_kind, place)
+        self._keys[kind, policy] = None
+        self._spares[kind, policy] = None
+        self._whys[kind, policy] = None
+        if key is not None:
+            self._keys[kind, policy] = checked("key", policy, key, place)
+        if spares is not None:
+            self._spares[kind, policy] = checked("spares", policy, spares, place)
+        if why is not None:
+            self._whys[kind, policy] = checked("why", policy, why, place)
         self._walks.clear()
         self._spare_walks.clear()
         self._opinions.clear()
@@ -243,6 +243,15 @@ class Hooks:
     def overused(self, queue: QueueInfo) -> bool:
         """True when some policy finds that the queue has had enough."""
         return any(overused(queue) for overused in self.walk("overused"))
+
+    def why_overused(self, queue: QueueInfo) -> str:
+        """What the first policy that finds so says of it, "" when none does."""
+        for tier in self.tiers:
+            for use in self._active("overused", tier):
+                if self._given["overused", use.name](queue):
+                    why = self._whys["overused", use.name]
+                    return why(queue) if why else f"queue {queue.name!r} is overused by {use.name}"
+        return ""
 
     def passing(self, task: Task, rows: Ints) -> Bools:
         """bool (n_rows,): the rows that every policy lets the task have."""

@@ -1,4 +1,4 @@
-"""Why a task fits on no node, in one text."""
+"""Why a task fits on no node, in one text; and whether it does fit on one."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections import Counter
 import numpy as np
 
 from stowplan.batch.jobs import Task
-from stowplan.batch.rules import Pressures
+from stowplan.batch.rules import Pressures, Unanswerable
 from stowplan.batch.session import Session
+
+UNREADY = "node(s) were not ready"
 
 
 def complaint(session: Session, task: Task) -> str:
@@ -29,9 +31,12 @@ def _text(session: Session, task: Task, *, has_room: bool) -> str:
     nodes = session.working.nodes
     n_nodes = nodes.n_nodes
     reasons: Counter[str] = Counter()
+    if nodes.n_unready:
+        reasons[UNREADY] = nodes.n_unready
     for name, wanted in task.ask.wants:
         future = nodes.idle.get(name, n_nodes) + nodes.releasing.get(name, n_nodes)
-        short = int(np.count_nonzero(future <= wanted - session.arithmetic.milli_epsilon))
+        is_short = future <= wanted - session.arithmetic.milli_epsilon
+        short = int(np.count_nonzero(is_short & nodes.there()))
         if short:
             reasons[f"Insufficient {name}"] += short
     if has_room and session.hooks.walk("predicate"):
@@ -39,7 +44,18 @@ def _text(session: Session, task: Task, *, has_room: bool) -> str:
         if full:
             reasons["Too many pods"] += full
         reasons.update(session.working.rules.refusals(task, Pressures()))
-    if not n_nodes:
+    n_known = sum(node is not None for node in nodes.nodes)
+    if not n_known:
         return "no nodes available to schedule pods"
     texts = sorted(f"{count} {reason}" for reason, count in reasons.items())
-    return f"0/{n_nodes} nodes are available: {', '.join(texts)}."
+    return f"0/{n_known} nodes are available: {', '.join(texts)}."
+
+
+def finds_room(session: Session, task: Task) -> bool:
+    """True when a node would do for a task as things are."""
+    nodes = session.working.nodes
+    rows = np.flatnonzero(nodes.fits_idle(task))
+    try:
+        return bool(rows.shape[0] and session.hooks.passing(task, rows).any())
+    except Unanswerable:
+        return False

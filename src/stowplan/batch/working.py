@@ -8,18 +8,20 @@ Source: kube-batch v0.5, framework/session.go.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import msgspec
 
 from stowplan.batch.amounts import Arithmetic
+from stowplan.batch.answers import place_of, shown, takes
 from stowplan.batch.compat import Compat
 from stowplan.batch.jobs import Job, Task, TaskStatus
 from stowplan.batch.nodes import NodeLedger
 from stowplan.batch.queues import QueueInfo
 from stowplan.batch.rules import NoRules, Rules
 from stowplan.batch.tiers import Hooks
+from stowplan.framework.problems import ContractError
 
 
 class Outside(Protocol):
@@ -33,24 +35,35 @@ class Outside(Protocol):
 
 
 class Handlers(msgspec.Struct, frozen=True):
-    """What a policy wants to hear: tasks that were given something, tasks that gave it back."""
+    """What a policy wants to hear: tasks that were given something, tasks that gave it back.
+
+    Raises ContractError for what cannot be called with a task.
+    """
 
     allocated: Callable[[Task], None]
     deallocated: Callable[[Task], None]
+
+    def __post_init__(self) -> None:
+        """Look at both."""
+        for name in self.__struct_fields__:
+            function = getattr(self, name)
+            if not callable(function) or not takes(function, 1):
+                got = f"got {shown(function)}, wanted a function of one task"
+                raise ContractError(f"{place_of(function)}: Handlers.{name}: {got}")
 
 
 class Opened(msgspec.Struct, frozen=True):
     """What a session works on.
 
-    promised: id of a job -> uid -> node, of earlier sessions. first: ids of jobs that go before all
-    others.
+    promised: id of a job -> uid -> node, of earlier sessions. first: id of a job that goes before
+    all others -> how many tasks it is to get then, beyond those that it needs to start.
     """
 
     jobs: dict[str, Job]
     nodes: NodeLedger
     queues: dict[str, QueueInfo]
     promised: dict[str, dict[str, str]] = {}
-    first: tuple[str, ...] = ()
+    first: Mapping[str, int] = {}
 
 
 class Working:

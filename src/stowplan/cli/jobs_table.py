@@ -45,7 +45,7 @@ def print_job_explanation(told: JobExplanation, screen: Console) -> None:
     if job is not None:
         text = f"{_title(job)}: {job.ready} of {job.pods} pods have a node, {job.min_member} needed"
         more = f", {job.phase}" if job.phase else ""
-        screen.print(Text(f"{text}; queue {job.queue}, priority {job.priority}{more}"))
+        screen.print(Text(f"{text}; queue {job.queue or '(none)'}, priority {job.priority}{more}"))
         if job.reason:
             screen.print(Text(f"{job.reason}: {job.message}"))
     if told.evicted:
@@ -66,6 +66,10 @@ def _headline(told: JobExplanation) -> str:
         return f"{where}pending; a session keeps room for it on {told.promised}"
     if told.job is None:
         return f"{where}not looked at; it is another scheduler's"
+    if told.gates:
+        return f"{where}pending; it waits for its scheduling gates: {', '.join(told.gates)}"
+    if not told.nodes:
+        return f"{where}pending; {told.job.message or 'there is no node'}"
     fits = sum(not node.reasons for node in told.nodes)
     return f"{where}pending; {fits} of {len(told.nodes)} nodes have room for it alone"
 

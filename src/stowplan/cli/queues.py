@@ -82,6 +82,8 @@ def print_shares(shares: Shares, paper: Console) -> None:
         paper.print(Text("Nobody borrows."))
     for queue_name, n_pods in shares.strays.items():
         paper.print(Text(f"No queue {queue_name!r}, which {n_pods} pods are in."))
+    for group, n_pods in shares.ungrouped.items():
+        paper.print(Text(f"No PodGroup {group!r}, which {n_pods} pods are in."))
 
 
 def _amounts(queue: QueueShares, resource: str) -> list[str]:

@@ -37,6 +37,15 @@ class Incidence(Generic[V]):
         for place, value in enumerate(values):
             self.items[place, row] = self.vocabulary.add(value)
 
+    def forget_unused(self, n_rows: int) -> None:
+        """Drop the values that are on none of the first rows, where most are not; the others get
+        other numbers, in a vocabulary of their own."""
+        items = self.items[:, :n_rows]
+        left = self.vocabulary.without_unused(items[items >= 0])
+        if left is not None:
+            self.vocabulary, numbers = left
+            self.items = numbers[items]
+
     def copy_row(self, source: Incidence[V], from_row: int, to_row: int) -> None:
         """Take over a row of `source`, which shares this vocabulary (or is this incidence)."""
         self._make_room(to_row, source.width)

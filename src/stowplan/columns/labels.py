@@ -34,6 +34,14 @@ class LabelColumn:
         self.codes[row] = code
         return changed
 
+    def forget_unused(self, n_rows: int) -> None:
+        """Drop the values that are on none of the first rows, where most are not."""
+        codes = self.codes[:n_rows]
+        left = self.vocabulary.without_unused(codes[codes != ABSENT])
+        if left is not None:
+            self.vocabulary, numbers = left
+            self.codes = numbers[codes]
+
     def where(
         self, rule: Callable[[str | None], bool], rows: slice | NDArray[np.int64]
     ) -> NDArray[np.bool_]:
@@ -81,6 +89,12 @@ class LabelColumns:
         labels = self._labels_of[row]
         for key, column in self._columns.items():
             column.write(row, labels.get(key))
+
+    def forget_unused(self) -> None:
+        """Drop the values that are on no row any more, where most are not; the others get other
+        numbers."""
+        for column in self._columns.values():
+            column.forget_unused(len(self._labels_of))
 
     def active(self) -> Mapping[str, LabelColumn]:
         """The columns that exist, by key."""

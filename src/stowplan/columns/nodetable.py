@@ -268,6 +268,7 @@ class NodeTable:
             self._write_node(row, node, offered)
         if reshaped:
             self.node_order.update(node)
+            self._forget_unused()
             self.shape += 1
         self.nodes[row] = node
         self._touch(row)
@@ -288,6 +289,7 @@ class NodeTable:
         self.shape += 1
         del self._row_of[name]
         self._close_gap(row)
+        self._forget_unused()
 
     def refresh(self) -> None:
         """What a snapshot takes over at the start of an attempt: node order, image counts."""
@@ -488,6 +490,13 @@ class NodeTable:
         self.features.write(row, node.status.declared_features)
         self.images.write(row, node)
         self.labels.write(row)
+
+    def _forget_unused(self) -> None:
+        """Values of nodes that have gone are dropped now and then, or months would pile them up.
+        Whoever keeps their numbers follows `shape`."""
+        self.labels.forget_unused()
+        self.taints.forget_unused(self.n_nodes)
+        self.features.forget_unused(self.n_nodes)
 
     def _attach(self, row: int, info: PodInfo) -> None:
         self.pods[row].append(info)

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from stowplan.objects.pod import Pod, PodSpec
 from stowplan.objects.requests import nonzero_requested, requested
+from stowplan.objects.templates import template_of
 
 WILDCARD_IP = "0.0.0.0"
 
@@ -37,9 +38,11 @@ class PodInfo(msgspec.Struct, frozen=True, gc=False):
         """The pod with its footprint; pods that share a spec object share the work."""
         if reports_resources(pod):
             return cls(pod, _footprint(pod))
-        kept: Footprint | None = pod.spec.__dict__.get("footprint")
+        # The node that a spec names changes nothing.
+        shared = template_of(pod.spec).__dict__
+        kept: Footprint | None = shared.get("footprint")
         if kept is None:
-            kept = pod.spec.__dict__["footprint"] = _footprint(pod)
+            kept = shared["footprint"] = _footprint(pod)
         return cls(pod, kept)
 
     @property

@@ -37,6 +37,8 @@ class Replica:
         n_nodes = source.n_nodes
         touched = source.rows_since(self._marks)
         self._marks = source.marks
+        if copy.takes_vocabularies(source):
+            touched = None
         rows = list(range(n_nodes))
         if touched is not None:
             rows = [row for row in touched if row < n_nodes]
@@ -64,8 +66,16 @@ class _Copy(NodeTable):
     def __init__(self, source: NodeTable) -> None:
         super().__init__()
         self.resources = source.resources
-        self.taints = Incidence(source.taints.vocabulary)
-        self.features = Incidence(source.features.vocabulary)
+        self.takes_vocabularies(source)
+
+    def takes_vocabularies(self, source: NodeTable) -> bool:
+        """Share the vocabularies of a source; False when they are shared already."""
+        mine = self.taints.vocabulary, self.features.vocabulary
+        theirs = source.taints.vocabulary, source.features.vocabulary
+        if all(one is other for one, other in zip(mine, theirs, strict=True)):
+            return False
+        self.taints, self.features = Incidence(theirs[0]), Incidence(theirs[1])
+        return True
 
     def vacate(self, row: int, staying: Sequence[PodInfo]) -> None:
         """Let go of a row; only the pods that will be on it afterwards too are not announced."""

@@ -13,15 +13,21 @@ V = TypeVar("V", bound=Hashable)
 Bools = NDArray[np.bool_]
 
 
+KEPT_MIN = 64
+"""With up to so many values none is dropped."""
+
+
 class Vocabulary(Generic[V]):
     """Distinct values in order of first appearance; an item number never changes its meaning.
 
-    Values are never dropped, so copies and caches that hold item numbers stay valid.
+    Values are never dropped, so copies and caches that hold item numbers stay valid. Where most
+    are of no use any more, whoever owns a vocabulary begins another: see `without_unused`.
     """
 
     def __init__(self) -> None:
         self.values: list[V] = []
         self._items: dict[V, int] = {}
+        self._enough = KEPT_MIN
 
     def __len__(self) -> int:
         return len(self.values)
@@ -37,6 +43,28 @@ class Vocabulary(Generic[V]):
     def find(self, value: V) -> int:
         """The item of `value`, or -1 when it has never been seen."""
         return self._items.get(value, -1)
+
+    def without_unused(
+        self, used: NDArray[np.int32]
+    ) -> tuple[Vocabulary[V], NDArray[np.int32]] | None:
+        """A vocabulary of the items in `used` alone, and int32 (n_values + 1,) their numbers in
+        it by those here, -1 for what is left out; None where that is not worth it.
+
+        Looked at more closely only when there are twice as many values as were in use the last
+        time, so that it costs little however often it is asked.
+        """
+        if len(self.values) <= self._enough:
+            return None
+        items = np.unique(used).tolist()
+        self._enough = max(KEPT_MIN, 2 * len(items))
+        if len(self.values) <= self._enough:
+            return None
+        fresh: Vocabulary[V] = Vocabulary()
+        numbers = np.full(len(self.values) + 1, -1, dtype=np.int32)
+        for item in items:
+            numbers[item] = fresh.add(self.values[item])
+        fresh._enough = self._enough
+        return fresh, numbers
 
     def ask(self, rule: Callable[[V], bool]) -> Bools:
         """bool (n_values + 1,): the rule's answer per item; the last entry, item -1, is False."""

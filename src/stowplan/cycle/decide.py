@@ -45,7 +45,11 @@ def decide(
     Differs: the original breaks ties by the shape of its heap and by the race of its workers.
     """
     draw = drawn(dice)
-    attempt = filter_pod(pod, snapshot, framework)
+    return concluded(filter_pod(pod, snapshot, framework), draw, turn)
+
+
+def concluded(attempt: Attempt, draw: int | None, turn: Turn | None = None) -> Decision:
+    """What an attempt comes to whose nodes have been filtered. draw: breaks ties, see `decide`."""
     # Differs: where a filter fails with an error on any node the attempt ends, even if the pod is
     # nominated to another node that passes; the original looks at the nominated node first.
     if attempt.failure is not None:
@@ -58,7 +62,7 @@ def decide(
     turn = turn or Turn()
     start = turn.next_start
     rows = sampled(attempt, turn)
-    if rows.shape[0] > 1 and framework.at("score") and score_pod(attempt, rows) is None:
+    if rows.shape[0] > 1 and attempt.framework.at("score") and score_pod(attempt, rows) is None:
         return failed(attempt)
     return placed(attempt, choose(attempt, rows, draw, start))
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from stowplan.columns.engine.lots import Dice, drawn
-from stowplan.cycle.decide import Turn, decide
+from stowplan.cycle.attempt import Attempt, filter_pod
+from stowplan.cycle.decide import Turn, concluded
 from stowplan.cycle.engine import Engine
-from stowplan.cycle.engine.classes import state_of
+from stowplan.cycle.engine.classes import PodClass
 from stowplan.cycle.engine.start import WORTH_ROWS, Mode, is_loaded, kernels
 from stowplan.cycle.extending import PodConsultation
+from stowplan.cycle.refused import Refusal, Refusals
 from stowplan.framework import Framework, Snapshot
 from stowplan.framework.decider import Decision
 from stowplan.objects.extender import Extender
@@ -20,7 +23,7 @@ class CycleDecider:
     """Decides pods one by one; one for all profiles of a scheduler.
 
     Runs of pods it gives to the engine, once that pays. A pod that was refused is refused again
-    in the same words, without being looked at, while nothing has changed.
+    in the same words, without a walk, while nothing has changed that they depend on.
     """
 
     def __init__(self, mode: Mode = Mode.AUTO) -> None:
@@ -28,6 +31,7 @@ class CycleDecider:
         self._mode = mode
         self._engine: Engine | None = None
         self._n_looked_at = 0
+        self._refusals = Refusals()
         self._repeating: dict[Framework, bool] = {}
 
     def engine(self) -> Engine | None:
@@ -40,25 +44,41 @@ class CycleDecider:
                 self._engine = Engine(compiled)
         return self._engine
 
+    def forget_idle(self) -> None:
+        """Forget what nobody has asked for since the call before the last one."""
+        if self._engine is not None:
+            self._engine.forget_idle()
+            self._refusals.leave(self._engine.classes())
+
     def _pays(self) -> bool:
         return self._mode is Mode.COMPILED or is_loaded() or self._n_looked_at > WORTH_ROWS
 
     def decide(self, pod: Pod, snapshot: Snapshot, framework: Framework, dice: Dice) -> Decision:
         """Choose a node for `pod`, or say why there is none."""
-        one = None if self._engine is None else self._engine.class_of(pod, framework)
-        if one is None or not snapshot.nominations.is_empty:
-            self._n_looked_at += snapshot.nodes.n_nodes
-            return decide(pod, snapshot, framework, dice, self._turn)
-        if one.refusal is not None and one.is_refused(snapshot):
-            drawn(dice)
-            return one.refusal
-        decision = decide(pod, snapshot, framework, dice, self._turn)
-        one.refusal = None
+        one = None
+        if self._engine is not None and snapshot.nominations.is_empty:
+            one = self._engine.class_of(pod, framework)
+        known = None if one is None else one.refusal_in(snapshot)
+        draw = drawn(dice)
+        if known is not None:
+            return known
+        self._n_looked_at += snapshot.nodes.n_nodes
+        attempt = filter_pod(pod, snapshot, framework)
+        decision = concluded(attempt, draw, self._turn)
+        if one is not None:
+            self._learn(one, attempt, decision)
+        return decision
+
+    def _learn(self, one: PodClass, attempt: Attempt, decision: Decision) -> None:
+        """Keep what others of the class would be told too."""
+        assert self._engine is not None
+        one.refused = None
         refusal = decision.refusal
         is_refused = refusal is not None and refusal.is_rejected
-        if is_refused and not decision.nominated_node and self._repeats_itself(framework):
-            one.refusal, one.refused_in = decision, state_of(snapshot)
-        return decision
+        if is_refused and not decision.nominated_node and self._repeats_itself(one.framework):
+            is_planned = partial(self._engine.is_planned, one, one.made_for)
+            n_nodes = attempt.snapshot.nodes.n_nodes
+            self._refusals.keep(one, Refusal(decision, attempt, is_planned), n_nodes)
 
     def _repeats_itself(self, framework: Framework) -> bool:
         known = self._repeating.get(framework)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from types import MethodType
 from typing import Any
 
 from stowplan.framework.plugin import PermitWait, PostFilterResult, PreBindWait, RestrictTo
@@ -13,6 +15,9 @@ from stowplan.framework.problems import ContractError, did_you_mean
 from stowplan.framework.status import Status
 
 Call = Callable[..., Any]
+
+SIGNATURES_KEPT = 1000
+"""Functions whose parameters are remembered; a configuration has a few hundred."""
 
 NEEDS_SCALAR = {"filter_column": "filter", "score_column": "score"}
 NEEDS_PARTNER = {
@@ -63,10 +68,41 @@ def check_signatures(plugin: type[Any], where: str) -> None:
         raise ContractError(f"{where}: `REJECTED` is {rejected!r}, wanted a Status that refuses")
 
 
-def parameters_of(function: Call) -> list[str]:
+def parameters_of(function: Call) -> tuple[str, ...]:
     """The names that a function, or a class's constructor, asks for."""
+    return _asked(function)[0]
+
+
+def _asked(function: Call) -> tuple[tuple[str, ...], bool]:
+    """The names that a callable asks for, and whether it wants any of them by keyword."""
+    # Frameworks come and go by the thousand where faults are replayed; functions stay.
+    if isinstance(function, MethodType) and inspect.isfunction(function.__func__):
+        return _asked_by_function(function.__func__, is_bound=True)
+    makes = _init_of(function)
+    if makes is object.__init__:
+        return (), False
+    if inspect.isfunction(makes):
+        return _asked_by_function(makes, is_bound=True)
+    return _asked_in(inspect.signature(function).parameters.values())
+
+
+def _init_of(function: Any) -> Any:
+    """What a class is constructed by, where that is its `__init__` and nothing else."""
+    is_plain = function.__new__ is object.__new__ and type(function) is type
+    return function.__init__ if is_plain else None
+
+
+@lru_cache(SIGNATURES_KEPT)
+def _asked_by_function(function: Call, *, is_bound: bool) -> tuple[tuple[str, ...], bool]:
+    parameters = tuple(inspect.signature(function).parameters.values())
+    return _asked_in(parameters[1:] if is_bound else parameters)
+
+
+def _asked_in(parameters: Iterable[inspect.Parameter]) -> tuple[tuple[str, ...], bool]:
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [p.name for p in inspect.signature(function).parameters.values() if p.kind not in kinds]
+    named = [parameter for parameter in parameters if parameter.kind not in kinds]
+    by_keyword = any(one.kind is inspect.Parameter.KEYWORD_ONLY for one in named)
+    return tuple(one.name for one in named), by_keyword
 
 
 def asks_for(plugin: object, method: str, parameter: str) -> bool:
@@ -83,7 +119,7 @@ def bound(plugin: object, method: str, *, in_tree: bool) -> Call | None:
     if not callable(function):
         return None
     offered = OFFERED[method]
-    wanted = tuple(parameters_of(function))
+    wanted = parameters_of(function)
     call = narrowed(function, offered, wanted)
     return call if in_tree else _blamed(call, plugin, method, offered)
 
@@ -91,8 +127,8 @@ def bound(plugin: object, method: str, *, in_tree: bool) -> Call | None:
 def narrowed(function: Call, offered: tuple[str, ...], wanted: tuple[str, ...]) -> Call:
     """`function` as one of everything on offer, by position; wanted: the names that it takes."""
     places = tuple(offered.index(name) for name in wanted)
-    kinds = {p.kind for p in inspect.signature(function).parameters.values()}
-    if inspect.Parameter.KEYWORD_ONLY in kinds:
+    _, by_keyword = _asked(function)
+    if by_keyword:
         return lambda *values: function(**{offered[place]: values[place] for place in places})
     if wanted == offered:
         return function

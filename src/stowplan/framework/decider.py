@@ -74,6 +74,10 @@ class Decider(Protocol):
     def engine(self) -> RunPlacer | None:
         """What places many pods at once; None where each is decided for itself."""
 
+    def forget_idle(self) -> None:
+        """Called now and then: what nobody has asked for since the call before the last one may be
+        forgotten."""
+
 
 class Consultation(Protocol):
     """The attempt of a pod about which extenders are asked, from its start to its decision."""
@@ -96,8 +100,8 @@ class PodClass(Protocol):
     framework: Framework
     state: CycleState
 
-    def is_refused(self, snapshot: Snapshot) -> bool:
-        """True when an attempt would be refused as the last one was, since nothing has changed."""
+    def refusal_in(self, snapshot: Snapshot) -> Decision | None:
+        """The refusal that the next attempt would end in as well; None where it has to be made."""
 
 
 class RunPlacer(Protocol):

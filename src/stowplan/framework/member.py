@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from stowplan.columns.kept import KeptColumns
 from stowplan.framework.binding import Call, asks_for, bound
 from stowplan.framework.points import OFFERED
 from stowplan.framework.problems import ContractError
+from stowplan.framework.snapshot import Snapshot
 from stowplan.framework.state import CycleState
 from stowplan.framework.status import OK, Status
 from stowplan.framework.verdicts import PluginVerdicts
@@ -35,7 +37,9 @@ class Member:
     reads_objects: the kinds, beside nodes and pods, that its parts depend on. says_what_it_reads:
     False for a plugin of others that leaves it out: it may read any.
     rests_when_skipped: where its PreFilter skips a pod, its Reserve, Unreserve and PreBind have
-    nothing to do. performs: it has work outside; in_parallel: beside that of others. succeeded:
+    nothing to do. may_help: of a PostFilter, False for a pod that it can only refuse, in words that
+    go by the filters' refusals. says_the_same_by_code: the codes of its column walk mean the same
+    at every call. performs: it has work outside; in_parallel: beside that of others. succeeded:
     Success, as this plugin's answer.
     """
 
@@ -46,6 +50,7 @@ class Member:
         "divisor",
         "in_parallel",
         "in_tree",
+        "may_help",
         "name",
         "node_only",
         "normalizes",
@@ -55,6 +60,7 @@ class Member:
         "rejected",
         "rests_when_skipped",
         "row_local",
+        "says_the_same_by_code",
         "says_what_it_reads",
         "succeeded",
         "weight",
@@ -99,6 +105,12 @@ class Member:
         self.rests_when_skipped = bool(getattr(plugin, "rests_when_skipped", False))
         self.performs = callable(getattr(plugin, "perform", None))
         self.in_parallel = bool(getattr(plugin, "perform_in_parallel", False))
+        self.may_help: Callable[[Pod, Snapshot], bool] | None = None
+        if in_tree:
+            self.may_help = getattr(plugin, "may_help", None)
+        self.says_the_same_by_code = self.calls["filter_column"] is not None and (
+            self.rejected is not None or bool(getattr(plugin, "by_amounts", False))
+        )
         self.succeeded = OK.by(name)
 
     def call(self, method: str, *values: Any) -> Any:

@@ -62,12 +62,24 @@ class Metrics:
             for key in [k for k in series if k[0] == name and k[1] not in kept]:
                 del series[key]
 
-    def observe(self, name: str, value: float, labels: Labels = ()) -> None:
-        """Something took, or was, so much."""
+    def observe(
+        self,
+        name: str,
+        value: float,
+        labels: Labels = (),
+        bounds: tuple[float, ...] = BUCKETS,
+    ) -> None:
+        """Something took, or was, so much. bounds: those of all series of a name."""
+        self.distribution(name, labels, bounds).add(value)
+
+    def distribution(
+        self, name: str, labels: Labels = (), bounds: tuple[float, ...] = BUCKETS
+    ) -> Distribution:
+        """A series, to add to often."""
         found = self.distributions.get((name, labels))
         if found is None:
-            found = self.distributions[name, labels] = Distribution()
-        found.add(value)
+            found = self.distributions[name, labels] = Distribution(bounds)
+        return found
 
 
 def _stopped() -> float:

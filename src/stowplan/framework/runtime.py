@@ -90,6 +90,8 @@ class Scores(msgspec.Struct, frozen=True):
 class Framework:
     """The plugins of one profile, ready to be called."""
 
+    member_class = Member
+
     def __init__(
         self,
         profile: Profile,
@@ -116,7 +118,7 @@ class Framework:
             args = profile.args.get(name)
             given = {"args": entry.args() if args is None else args, "handle": handle}
             plugin = constructed(entry.plugin, given, in_tree=entry.in_tree)
-            self.members[name] = Member(
+            self.members[name] = self.member_class(
                 name,
                 plugin,
                 weights.get(name, 1),
@@ -578,13 +580,14 @@ def _as_rows(rows: Ints, nodes: NodeTable) -> Rows:
 
 
 def frameworks(
-    profiles: Mapping[str, Profile], registry: Registry, gates: FeatureGates
+    profiles: Mapping[str, Profile],
+    registry: Registry,
+    gates: FeatureGates,
+    made: Callable[..., Framework] = Framework,
 ) -> dict[str, Framework]:
     """A framework per scheduler name; raises ContractError unless all sort the queue alike."""
     shared = Shared()
-    built = {
-        name: Framework(profile, registry, gates, shared) for name, profile in profiles.items()
-    }
+    built = {name: made(profile, registry, gates, shared) for name, profile in profiles.items()}
     sorts = {f.at("queueSort")[0].name for f in built.values()}
     if len(sorts) > 1:
         raise ContractError(f"profiles sort the queue by {sorted(sorts)}; wanted one and the same")

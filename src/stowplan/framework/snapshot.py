@@ -30,7 +30,8 @@ class Nominations:
     @property
     def is_empty(self) -> bool:
         """True when no pod is nominated to a node: "" is none."""
-        return not self._by_node or self._by_node.keys() == {""}
+        by_node = self._by_node
+        return not by_node or (len(by_node) == 1 and "" in by_node)
 
     def add(self, pod: Pod, node: str) -> None:
         """Nominate a pod to a node; an earlier nomination of the pod goes."""
@@ -38,6 +39,16 @@ class Nominations:
         self._by_node.setdefault(node, {})[pod.uid] = PodInfo.of(pod)
         self._node_of[pod.uid] = node
         self._note(node)
+
+    def add_again(self, pod: Pod) -> bool:
+        """Tell a pod once more that it has no node; False when it has not been told so before."""
+        uid = pod.uid
+        if self._node_of.get(uid) != "":
+            return False
+        nowhere = self._by_node[""]
+        del nowhere[uid]
+        nowhere[uid] = PodInfo.of(pod)
+        return True
 
     def drop(self, uid: str) -> None:
         """Forget a pod's nomination, if it has one."""

@@ -78,6 +78,10 @@ class Verdicts:
             statuses = (self._status(plugin, code) for code in _distinct(codes))
             self._may_err |= not all(status.is_rejected for status in statuses)
 
+    def is_whole(self, n_nodes: int) -> bool:
+        """True where all rows were evaluated, and no verdict has been replaced."""
+        return self.rows.shape[0] == n_nodes and self._overruled is None
+
     def overrule(self, place: int, status: Status) -> None:
         """Replace the verdict at a place (a position in `rows`) with one found another way."""
         self.overrule_all(np.array([place]), np.zeros(1, dtype=np.int64), (status,))

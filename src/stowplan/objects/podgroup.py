@@ -1,7 +1,7 @@
 """Pod groups and queues: what gangs and fair shares are told by.
 
 Three API groups name the same things: kube-batch's two and Volcano's. The fields read here are
-those that all of them have, and the `capability` that only today's queues use.
+those that all of them have, and of today's queues what these rules know what to do with.
 
 Source: kube-batch v0.5, apis/scheduling; volcano.sh/apis, scheduling/v1beta1.
 """
@@ -64,10 +64,17 @@ class PodGroup(NamespacedObject, frozen=True):
 
 
 class QueueSpec(Value, frozen=True):
-    """`spec` of a Queue."""
+    """`spec` of a Queue. reclaimable: False where others may take nothing back; Volcano's alone."""
 
     weight: int = 0
     capability: dict[str, Quantity] = {}
+    reclaimable: bool | None = None
+
+
+class QueueStatus(Value, frozen=True):
+    """`status` of a Queue. state: Open, Closing or Closed; Volcano's alone."""
+
+    state: str = ""
 
 
 class Queue(Object, frozen=True):
@@ -75,3 +82,4 @@ class Queue(Object, frozen=True):
 
     api_version: str = GROUP_API_VERSIONS[0]
     spec: QueueSpec = QueueSpec()
+    status: QueueStatus = QueueStatus()

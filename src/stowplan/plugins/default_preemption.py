@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Hashable, Iterator
+from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -33,12 +34,14 @@ from stowplan.framework import (
 from stowplan.framework.clusterevents import POD, SKIP_POD, Action, EventWithHint, on
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.review import Candidate, Review
+from stowplan.framework.verdicts import Verdicts
 from stowplan.objects.pod import Pod
 from stowplan.objects.workload import PodDisruptionBudget
 from stowplan.plugins.preemption_arithmetic import Arithmetic
 from stowplan.plugins.preemption_gangs import Gangs
 from stowplan.plugins.preemption_kept import KeptDryRuns
 from stowplan.plugins.preemption_pods import RankedPods
+from stowplan.plugins.preemption_priorities import PlacedPriorities
 from stowplan.plugins.preemption_runs import NO_VICTIMS, DryRuns, PreemptionReport, costs_of
 from stowplan.plugins.preemption_trial import Trial
 
@@ -55,6 +58,7 @@ TERMINATING = "not eligible due to a terminating pod on the nominated node."
 RUNNING = unresolvable("waiting for the preemption for this pod to be finished")
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 NO_CANDIDATE = "no candidate node for preemption"
+REFUSALS_KEPT = 4096
 BREAKS_GANGS = "pods that are needed by their gangs would have to go"
 MESSAGE_PREFIX = "preemption: "
 
@@ -126,6 +130,11 @@ class DefaultPreemption:
         """A pod that goes may end a preemption, but never makes one of these refusals untrue."""
         return (on(POD, Action.DELETE, lambda pod, old, new: SKIP_POD),)
 
+    def may_help(self, pod: Pod, snapshot: Snapshot) -> bool:
+        """False where no node has a pod of lower priority. What `post_filter` says then goes by
+        the filters' refusals alone."""
+        return PlacedPriorities.on(snapshot.nodes).lowest < pod.priority
+
     def post_filter(
         self, pod: Pod, snapshot: Snapshot, diagnosis: Diagnosis, state: CycleState
     ) -> PostFilterResult:
@@ -140,6 +149,9 @@ class DefaultPreemption:
         if refusal:
             return PostFilterResult(unschedulable(MESSAGE_PREFIX + refusal))
         rows = diagnosis.rows_with(Code.UNSCHEDULABLE)
+        if not self.may_help(pod, snapshot):
+            state.write(self.name, PreemptionReport(None, rows, snapshot))
+            return _nobody_to_evict(rows.shape[0], snapshot.nodes.n_nodes)
         runs, tried = self.dry_runs(pod, snapshot, rows, state)
         state.write(self.name, PreemptionReport(runs, tried, snapshot))
         helped = runs.candidates_in(tried)
@@ -282,6 +294,19 @@ class DefaultPreemption:
             kept.runs.put(row, trial.by_room_at(row))
         kept.settle(stale, own)
         return kept.runs
+
+
+@lru_cache(REFUSALS_KEPT)
+def _nobody_to_evict(n_tried: int, n_nodes: int) -> PostFilterResult:
+    """The refusal when no node has a pod of lower priority.
+
+    n_tried: nodes where room is what is short; on the others eviction would be of no use anyway.
+    """
+    diagnosis = Diagnosis(n_nodes, unresolvable(NOT_HELPFUL))
+    rows = np.arange(n_tried)
+    diagnosis.verdicts = Verdicts.given(rows, (NO_VICTIMS,) * n_tried)
+    text = MESSAGE_PREFIX + diagnosis.text()
+    return PostFilterResult(unschedulable(text), nominated_node="")
 
 
 def _without_breaks(gangs: Gangs, runs: DryRuns, rows: Ints, snapshot: Snapshot) -> Ints:

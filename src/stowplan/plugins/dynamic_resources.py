@@ -24,6 +24,7 @@ from stowplan.framework import (
     PostFilterResult,
     Problem,
     Rows,
+    Snapshot,
     Status,
     World,
     error,
@@ -132,6 +133,10 @@ class DynamicResources:
     def filter_status(self, state: CycleState) -> Status:
         """The refusal behind a code of `filter_column`."""
         return self.filter(state)
+
+    def may_help(self, pod: Pod, snapshot: Snapshot) -> bool:
+        """False: no claim is given back."""
+        return False
 
     def post_filter(self, state: CycleState) -> PostFilterResult:
         """No claim is given back, so this never helps; an error where PreFilter did not run."""

@@ -22,6 +22,9 @@ Bools = NDArray[np.bool_]
 UNCOVERED = 0
 """The group of the pods that no budget covers."""
 
+SELECTED_MAX = 4096
+"""Of how many sets of labels it is known which budgets select them, before all are forgotten."""
+
 
 def split(
     evictable: Sequence[PodInfo], budgets: Sequence[PodDisruptionBudget]
@@ -113,6 +116,8 @@ class Budgets:
         if selected is None:
             numbered = enumerate(self.budgets)
             selected = tuple(index for index, budget in numbered if selects(budget, pod))
+            if len(self._selected) >= SELECTED_MAX:
+                self._selected.clear()
             self._selected[key] = selected
         if not selected:
             return UNCOVERED

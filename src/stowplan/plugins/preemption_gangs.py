@@ -54,8 +54,11 @@ class Members:
     def pod_removed(self, row: int, info: PodInfo) -> None:
         """A pod left a row."""
         key = group_of(info.pod)
-        if key:
-            self.of.get(key, {}).pop(info.uid, None)
+        members = self.of.get(key)
+        if members is not None:
+            members.pop(info.uid, None)
+            if not members:
+                del self.of[key]
 
     def row_added(self, row: int) -> None:
         """Rows do not matter."""

@@ -25,7 +25,9 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 CELLS_MAX = 2_000_000
-"""Rows times classes that are kept; the class that came up least recently goes first."""
+CLASSES_MAX = 1024
+"""Rows times classes, and classes, that are kept; the class that came up least recently goes
+first."""
 
 _EXTRA = "dry runs"
 
@@ -102,6 +104,7 @@ class KeptDryRuns:
         if runs is None:
             runs = self._classes[key] = ClassRuns(self.ranked)
         self._classes.move_to_end(key)
-        while len(self._classes) > max(1, CELLS_MAX // max(1, snapshot.nodes.n_nodes)):
+        most = min(CLASSES_MAX, CELLS_MAX // max(1, snapshot.nodes.n_nodes))
+        while len(self._classes) > max(1, most):
             self._classes.popitem(last=False)
         return runs

@@ -5,7 +5,7 @@ Source: kube-scheduler v1.36, framework/preemption pickOneNodeForPreemption.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 import numpy as np
@@ -167,15 +167,16 @@ class PreemptionReport:
     It is written out when it is read; raises LookupError where the cluster has changed since.
     """
 
-    def __init__(self, runs: DryRuns, rows: Ints, snapshot: Snapshot) -> None:
-        """rows: those that were tried."""
+    def __init__(self, runs: DryRuns | None, rows: Ints, snapshot: Snapshot) -> None:
+        """rows: those that were tried. runs: None where no node has a pod that may go."""
         self._runs = runs
         self._rows = rows
         self._nodes = snapshot.nodes
         self._made_at = self._now()
 
     def _now(self) -> tuple[int, int]:
-        return self._runs.version, self._nodes.journal.generation
+        version = 0 if self._runs is None else self._runs.version
+        return version, self._nodes.journal.generation
 
     def _tried(self) -> list[int]:
         """The rows in the order of the snapshot."""
@@ -184,24 +185,30 @@ class PreemptionReport:
         ordered: list[int] = self._rows[np.argsort(self._nodes.rank[self._rows])].tolist()
         return ordered
 
-    def _candidate(self, row: int) -> Candidate:
-        return self._runs.candidate_of(row, self._nodes.names[row])
+    def _candidates(self, runs: DryRuns, rows: Iterable[int]) -> tuple[Candidate, ...]:
+        return tuple(runs.candidate_of(row, self._nodes.names[row]) for row in rows)
 
     @cached_property
     def candidates(self) -> tuple[Candidate, ...]:
         """The nodes where eviction helps."""
-        rows = self._tried()
-        return tuple(self._candidate(row) for row in rows if self._runs.codes[row] == CANDIDATE)
+        rows, runs = self._tried(), self._runs
+        if runs is None:
+            return ()
+        return self._candidates(runs, (row for row in rows if runs.codes[row] == CANDIDATE))
 
     @cached_property
     def statuses(self) -> Mapping[str, Status]:
         """Node -> why eviction does not help there."""
-        runs, names = self._runs, self._nodes.names
-        rows = (row for row in self._tried() if runs.codes[row] != CANDIDATE)
-        return {names[row]: runs.status_of(row) for row in rows}
+        rows, runs, names = self._tried(), self._runs, self._nodes.names
+        if runs is None:
+            return {names[row]: NO_VICTIMS for row in rows}
+        return {names[row]: runs.status_of(row) for row in rows if runs.codes[row] != CANDIDATE}
 
     @cached_property
     def best(self) -> tuple[Candidate, ...]:
         """The candidates left after all criteria; the first of them is nominated."""
-        helped = self._runs.candidates_in(np.array(self._tried(), dtype=np.int64))
-        return tuple(self._candidate(row) for row in self._runs.cheapest(helped).tolist())
+        rows, runs = self._tried(), self._runs
+        if runs is None:
+            return ()
+        helped = runs.candidates_in(np.array(rows, dtype=np.int64))
+        return self._candidates(runs, runs.cheapest(helped).tolist())

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from stowplan.framework.problems import ContractError
 from stowplan.framework.runtime import Framework
 from stowplan.framework.status import OK, Status, error
-from stowplan.objects.pod import Pod, PodSpec
+from stowplan.objects.pod import Pod
 from stowplan.queue.entry import QueueEntry
 
 Gate = Callable[[Pod], Status]
@@ -18,7 +18,7 @@ Gate = Callable[[Pod], Status]
 
 NamedGates = tuple[tuple[str, Gate], ...]
 
-SPECS_MAX = 4096
+_KEPT = "gates"
 
 
 class Gates:
@@ -41,8 +41,10 @@ class Gates:
             (profile, name): ask for profile, gates in by_profile.items() for name, ask in gates
         }
         self._concerns = dict(concerns or {})
-        # A spec is kept with its gates, so that no other object can get its identity.
-        self._by_spec: dict[int, tuple[PodSpec, NamedGates]] = {}
+        # With this, a spec says whose gates it has noted. Only names are noted on it: what is not
+        # seen by the collector must not lead to anything that may lead back.
+        self._mark = object()
+        self._named: dict[tuple[str, tuple[str, ...]], NamedGates] = {}
 
     @classmethod
     def of(cls, frameworks: Mapping[str, Framework]) -> Gates:
@@ -58,16 +60,22 @@ class Gates:
                         concerns[member.name] = member.calls["concerns"]
         return cls(found, concerns)
 
-    def _of_spec(self, pod: Pod) -> NamedGates:
+    def _about(self, pod: Pod) -> NamedGates:
+        """The gates that concern a pod."""
         spec = pod.spec
-        gates = tuple(
-            gate
-            for gate in self._by_profile.get(spec.scheduler_name, ())
-            if gate[0] not in self._concerns or self._concerns[gate[0]](pod)
-        )
-        if len(self._by_spec) >= SPECS_MAX:
-            self._by_spec.clear()
-        self._by_spec[id(spec)] = spec, gates
+        known: tuple[object, tuple[str, ...]] | None = spec.__dict__.get(_KEPT)
+        if known is None or known[0] is not self._mark:
+            names = tuple(
+                name
+                for name, _ in self._by_profile.get(spec.scheduler_name, ())
+                if name not in self._concerns or self._concerns[name](pod)
+            )
+            known = spec.__dict__[_KEPT] = self._mark, names
+        key = spec.scheduler_name, known[1]
+        gates = self._named.get(key)
+        if gates is None:
+            gates = tuple((name, self._by_name[spec.scheduler_name, name]) for name in known[1])
+            self._named[key] = gates
         return gates
 
     def holds(self, entry: QueueEntry) -> bool:
@@ -90,8 +98,7 @@ class Gates:
         keeps the pod out too, and what it did is added to `faults`.
         """
         pod = entry.pod
-        known = self._by_spec.get(id(pod.spec))
-        gates = self._of_spec(pod) if known is None else known[1]
+        gates = self._about(pod)
         if entry.gated_by:
             gates = tuple(sorted(gates, key=lambda gate: gate[0] != entry.gated_by))
         for name, ask in gates:

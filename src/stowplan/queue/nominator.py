@@ -31,12 +31,13 @@ class Nominator(Nominations):
         is gone, or bound already, is not nominated. "" is kept like a name: the pod has then
         been told that it has no node, whatever its status says.
         """
+        listed = self._listed(pod.key)
+        is_pending = listed is not None and not listed.node_name
+        if node == "" and is_pending and self.add_again(pod):
+            return
         self.drop(pod.uid)
         name = pod.status.nominated_node_name if node is None else node
-        if node is None and not name:
-            return
-        listed = self._listed(pod.key)
-        if listed is not None and not listed.node_name:
+        if is_pending and (name or node is not None):
             self.add(pod, name)
 
     def follow(self, old: Pod, new: Pod) -> None:

@@ -36,6 +36,7 @@ from stowplan.framework.clusterevents import (
     ASSIGNED_POD_ADD,
     FORCE_ACTIVATE,
     POD,
+    UNSCHEDULABLE_POD_ADD,
     UNSCHEDULABLE_POD_UPDATE,
     UNSCHEDULABLE_TIMEOUT,
     Action,
@@ -61,6 +62,11 @@ from stowplan.queue.parked import Parked
 CROSS_NODE_PLUGIN = "PodTopologySpread"
 """A refusal of this plugin may be turned by any bound pod of the namespace."""
 
+Cause = ClusterEvent | str
+"""What brings a pod to a place: an event, or one of these."""
+ATTEMPT_FAILED, BACKOFF_OVER = "ScheduleAttemptFailure", "BackoffComplete"
+POPPED_EARLY = "PopFromBackoffQ"
+
 _SCALE_DOWN = ClusterEvent(POD, Action.UPDATE_POD_SCALE_DOWN)
 
 
@@ -71,6 +77,10 @@ class Place(Enum):
     BACKOFF = "backoff"
     PARKED = "parked"
     GATED = "gated"
+
+
+_COUNTED = (Place.ACTIVE, Place.BACKOFF, Place.PARKED)
+_TO_ACTIVE, _TO_BACKOFF, _TO_PARKED = range(3)
 
 
 class SchedulingQueue:
@@ -103,6 +113,9 @@ class SchedulingQueue:
         self.cycle = 0
         self.move_cycle = -1
         self.discarded: list[QueueEntry] = []
+        self._cause: Cause = ""
+        self._arrivals: dict[Cause, list[int]] = {}
+        self._counts = [0] * len(_COUNTED)
         self._gates = gates
         self._world = World() if world is None else world
         self._max_parked = in_ns(self.options.parked_s)
@@ -174,6 +187,7 @@ class SchedulingQueue:
 
     def enter(self, pod: Pod, key: str, now: int) -> bool:
         """As `add`, by somebody who has the pod's key at hand."""
+        self._because(UNSCHEDULABLE_POD_ADD)
         ready = self._activate(QueueEntry(pod, now, key), now)
         if ready and (pod.status.nominated_node_name or len(self.nominator)):
             self.nominator.nominate(pod)
@@ -186,6 +200,7 @@ class SchedulingQueue:
         the place of the old. A pod that is not known is added.
         """
         events = pod_changes(old, new)
+        self._because(UNSCHEDULABLE_POD_UPDATE)
         if self._tracks and new.uid in self.in_flight:
             for event in events:
                 self.in_flight.note(event, old, new)
@@ -223,7 +238,7 @@ class SchedulingQueue:
         """
         if self.discarded:
             self.discarded = []
-        while (entry := self.active.pop() or self.backoff.pop_early()) is not None:
+        while (entry := self.active.pop() or self._pop_early()) is not None:
             entry.attempts += 1
             if self._tracks and not self.in_flight.start(entry.pod.metadata.uid or entry.key):
                 self.discarded.append(entry)
@@ -232,6 +247,13 @@ class SchedulingQueue:
             entry.cycle = self.cycle
             return entry
         return None
+
+    def _pop_early(self) -> QueueEntry | None:
+        entry = self.backoff.pop_early()
+        if entry is not None:
+            self._because(POPPED_EARLY)
+            self._counts[_TO_ACTIVE] += 1
+        return entry
 
     def take_back(self, entries: Sequence[QueueEntry]) -> None:
         """Pods that were popped last from the active ones, in this order, and have not been tried:
@@ -271,6 +293,7 @@ class SchedulingQueue:
         the pod was popped, for the mode without hints; its own if not given.
         """
         uid = entry.pod.uid
+        self._because(ATTEMPT_FAILED)
         try:
             entry.refused_by = frozenset(refused_by)
             entry.pending_on = frozenset(pending_on)
@@ -284,7 +307,7 @@ class SchedulingQueue:
             elif self.move_cycle >= (entry.cycle if cycle is None else cycle):
                 self._back_off(entry)
             else:
-                self.parked.put(entry)
+                self._park(entry)
             return ""
         finally:
             self.in_flight.done(uid)
@@ -331,6 +354,7 @@ class SchedulingQueue:
 
         Gates are asked all the same. A pod in flight is tried again when it comes back.
         """
+        self._because(FORCE_ACTIVATE)
         for pod in pods:
             entry = self.parked.take(pod.key)
             ask = entry is not None or not self.options.pops_early
@@ -345,13 +369,18 @@ class SchedulingQueue:
 
     def flush_backoff(self, now: int) -> None:
         """Pods that have waited out their backoff become active; see `flush_backoff_s`."""
+        self._because(BACKOFF_OVER)
         for entry in self.backoff.pop_over(now):
             self._activate(entry, now, ask_gates=not self.options.pops_early)
 
     def flush_leftover(self, now: int, at: int | None = None) -> None:
         """Pods parked for too long are tried again; see `flush_leftover_s`. at: when that was asked
         for, now by default."""
-        entries = self.parked.older_than((now if at is None else at) - self._max_parked)
+        moment = (now if at is None else at) - self._max_parked
+        since = self.parked.since
+        if since is None or since >= moment:
+            return
+        entries = self.parked.older_than(moment)
         for entry in entries:
             entry.flushed = True
         if entries:
@@ -363,13 +392,29 @@ class SchedulingQueue:
             return None
         return self.parked.since + self._max_parked
 
+    @property
+    def incoming(self) -> dict[tuple[Place, Cause], int]:
+        """(place, cause) -> how many pods have come there by it."""
+        return {
+            (place, cause): count
+            for cause, counts in self._arrivals.items()
+            for place, count in zip(_COUNTED, counts, strict=True)
+            if count
+        }
+
     # Inside.
+
+    def _because(self, cause: Cause) -> None:
+        """What comes next is counted under this cause."""
+        if cause is not self._cause:
+            self._cause = cause
+            self._counts = self._arrivals.setdefault(cause, [0] * len(_COUNTED))
 
     def _present(self, key: str) -> str:
         """Where a key is, in the words of the error that says so; "" where it is not."""
-        if key in self.parked:
+        if key in self.parked.entries:
             return "unschedulable queue"
-        if key in self.active:
+        if key in self.active.live:
             return "the active queue"
         return "the backoff queue" if key in self.backoff else ""
 
@@ -406,6 +451,7 @@ class SchedulingQueue:
         self, entries: Iterable[QueueEntry], event: ClusterEvent, old: Any, new: Any, now: int
     ) -> None:
         opened = set(self.hints.listeners(event))
+        self._because(event)
         for entry in entries:
             gate = entry.gated_by
             if gate and (gate not in opened or self._gates.holds(entry)):
@@ -437,6 +483,7 @@ class SchedulingQueue:
             if worth is Worth.NOTHING:
                 continue
             self.parked.take(entry.key)
+            self._because(event)
             place = self._requeue(entry, worth, now)
             if place is Place.ACTIVE and event == UNSCHEDULABLE_POD_UPDATE:
                 self.nominator.nominate(entry.pod)
@@ -446,7 +493,7 @@ class SchedulingQueue:
     def _requeue(self, entry: QueueEntry, worth: Worth, now: int) -> Place:
         """Put an entry that is nowhere where it belongs."""
         if worth is Worth.NOTHING:
-            self.parked.put(entry)
+            self._park(entry)
             return Place.PARKED
         if worth is Worth.AFTER_BACKOFF and self.backoff.is_waiting(entry, now):
             return self._back_off(entry)
@@ -455,17 +502,22 @@ class SchedulingQueue:
     def _back_off(self, entry: QueueEntry) -> Place:
         """Into backoff. A pod may be popped from there, so its gates are asked now."""
         if self.options.pops_early and not self._gates.lets_in(entry):
-            self.parked.put(entry)
+            self._park(entry)
             return Place.GATED
         self.backoff.put(entry)
+        self._counts[_TO_BACKOFF] += 1
         return Place.BACKOFF
+
+    def _park(self, entry: QueueEntry) -> None:
+        self.parked.put(entry)
+        self._counts[_TO_PARKED] += 1
 
     def _activate(self, entry: QueueEntry, now: int, *, ask_gates: bool = True) -> bool:
         """Into active, or among the gated; False for those. Replaces an entry of the same key."""
         key = entry.key
         if ask_gates and not self._gates.lets_in(entry):
             if key not in self.active and key not in self.backoff:
-                self.parked.put(entry)
+                self._park(entry)
             return False
         if entry.initial_attempt is None:
             entry.initial_attempt = now
@@ -474,6 +526,7 @@ class SchedulingQueue:
         elif key in self.backoff:
             self.backoff.take(key)
         self.active.put(entry)
+        self._counts[_TO_ACTIVE] += 1
         return True
 
     def _across_nodes(self, pod: Pod) -> list[QueueEntry]:

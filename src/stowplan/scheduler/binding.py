@@ -74,6 +74,10 @@ class Bindings:
     def __contains__(self, uid: str) -> bool:
         return uid in self._journeys
 
+    def get(self, uid: str) -> Journey | None:
+        """The journey of a pod, None for one that is on none."""
+        return self._journeys.get(uid)
+
     # The way forward.
 
     def begin(self, entry: QueueEntry, decision: Decision, framework: Framework) -> None:

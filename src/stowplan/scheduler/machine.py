@@ -42,6 +42,9 @@ from stowplan.scheduler.watching import Watching
 from stowplan.scheduler.works import Work, Works
 
 HEADS_MAX = MachineOptions().heads_max
+IDLE_S = 600.0
+"""What no pod has asked for in this time is forgotten; longer than a pod waits that nothing
+helps."""
 
 
 class Machine:
@@ -77,7 +80,9 @@ class Machine:
         self._watching = Watching(
             self._context, self.bindings, self.evictions, self.extending, self.sessions
         )
-        self._runs = Runs(self._context, self.bindings, self._attempt_and_react)
+        self._runs = Runs(
+            self._context, self.bindings, self._attempt_and_react, self._refused_again
+        )
         self._dice = dice
         self._decider = decider
         self._more_heads = False
@@ -85,6 +90,8 @@ class Machine:
         self._leftover_period = in_ns(self.options.queue.flush_leftover_s)
         self._flushed = -1
         self._swept = -1
+        self._tidied = 0
+        self._idle_period = in_ns(IDLE_S)
         self._alarm: int | None = None
         self._takers = self._table()
 
@@ -243,6 +250,9 @@ class Machine:
         if now // self._leftover_period > self._swept:
             self._swept = now // self._leftover_period
             self.queue.flush_leftover(now, self._swept * self._leftover_period)
+        if now // self._idle_period > self._tidied:
+            self._tidied = now // self._idle_period
+            self._decider.forget_idle()
         self.bindings.serve_due()
         self._calls.serve_due()
 
@@ -356,6 +366,11 @@ class Machine:
             pending_on=decision.pending,
             nominated_node=node,
         )
+
+    def _refused_again(self, entry: QueueEntry, decision: Decision) -> None:
+        self._refused(entry, decision)
+        if self._context.shared.is_stirred:
+            self._react()
 
     def _react(self) -> None:
         """What plugins may have asked for: pods to be let go, pods to be tried at once."""

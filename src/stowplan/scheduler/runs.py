@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from stowplan.columns.engine.lots import Dice, drawn, draws
 from stowplan.framework import Snapshot
-from stowplan.framework.decider import RunPlacer
+from stowplan.framework.decider import Decision, RunPlacer
 from stowplan.objects.pod import Pod
 from stowplan.queue import QueueEntry
 from stowplan.scheduler.binding import Bindings
@@ -27,14 +27,20 @@ NO_DRAWS: NDArray[np.uint64] = np.zeros(0, dtype=np.uint64)
 Attempt = Callable[[QueueEntry, Dice], None]
 """Decides one pod for itself, and sees to what follows from it."""
 
+Refuse = Callable[[QueueEntry, Decision], None]
+"""Sees to what follows from the refusal of a pod."""
+
 
 class Runs:
     """Takes pods from the queue and places them."""
 
-    def __init__(self, context: Context, bindings: Bindings, attempt: Attempt) -> None:
+    def __init__(
+        self, context: Context, bindings: Bindings, attempt: Attempt, refuse: Refuse
+    ) -> None:
         self._context = context
         self._bindings = bindings
         self._attempt = attempt
+        self._refuse = refuse
 
     def take(
         self, engine: RunPlacer, n_max: int
@@ -88,18 +94,24 @@ class Runs:
         run = engine.run([entry.pod for entry in entries], classes, lots.numbers)
         start, n_pods = 0, len(entries)
         while start < n_pods:
-            now = snapshot()
-            if now.nominations.is_empty and not classes[start].is_refused(now):
-                rows = run.place(start, now)
-                self._bindings.begin_run(entries, classes, start, rows)
-                start += len(rows)
-            if start < n_pods:
-                stirs = queue.stirs
+            now, refusal = snapshot(), None
+            if now.nominations.is_empty:
+                refusal = classes[start].refusal_in(now)
+                if refusal is None:
+                    rows = run.place(start, now)
+                    self._bindings.begin_run(entries, classes, start, rows)
+                    start += len(rows)
+                    if start == n_pods:
+                        break
+            stirs = queue.stirs
+            if refusal is None:
                 self._attempt(entries[start], lots.of(start))
-                start += 1
-                if queue.stirs != stirs and start < n_pods:
-                    queue.take_back(entries[start:])
-                    break
+            else:
+                self._refuse(entries[start], refusal)
+            start += 1
+            if start < n_pods and queue.stirs != stirs:
+                queue.take_back(entries[start:])
+                break
         lots.settle(start)
         return start
 

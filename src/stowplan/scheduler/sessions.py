@@ -13,8 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
 from stowplan.framework import ContractError
-from stowplan.framework.clusterevents import node_changes
+from stowplan.framework.clusterevents import ASSIGNED_POD_DELETE, node_changes
 from stowplan.framework.decider import Decision
 from stowplan.framework.sessions import (
     GroupReport,
@@ -106,8 +108,10 @@ class Sessions:
 
     def node_seen(self, node: Node, before: Node | None) -> None:
         """A node is there or has changed; that it is alive is no change."""
-        if before is None or node_changes(before, node):
-            self._is_stirred = True
+        helps = before is None or bool(node_changes(before, node))
+        self._is_stirred |= helps
+        # That it is cordoned helps nobody, and is to be known all the same.
+        if helps or (before is not None and before.spec != node.spec):
             self.decider.node_seen(node)
 
     def node_gone(self, name: str) -> None:
@@ -160,6 +164,11 @@ class Sessions:
     def promised(self) -> dict[str, str]:
         """uid -> node of the pods that wait for room that is being freed."""
         return self._promised
+
+    @property
+    def due(self) -> int:
+        """The time from which on the next session is held, if there is anything to decide."""
+        return self._due
 
     def next_deadline(self) -> int | None:
         """When the next session, or read, is due; None when none is."""
@@ -268,8 +277,17 @@ class Sessions:
         """Nominate the pods that wait for room that is being freed, and no others."""
         context = self._context
         nominator = context.queue.nominator
+        binds = list(binds)
         bound = {place.pod.uid for place in binds}
         before, self._promised = self._promised, {u: p.node for u, p in promises.items()}
+        holds = {**{place.pod.uid: place.node for place in binds}, **self._promised}
+        given_up = [
+            _nominated_to(info.pod, node)
+            for uid, node in before.items()
+            if holds.get(uid) != node
+            for info in nominator.on(node)
+            if info.pod.uid == uid
+        ]
         for uid in [u for u in before if u not in promises and u not in bound]:
             nominator.drop(uid)
         for uid, place in promises.items():
@@ -278,6 +296,18 @@ class Sessions:
             pod = context.known[place.pod.key]
             if pod.status.nominated_node_name != place.node:
                 context.outbox.patch_status(pod, place.node)
+        for pod in given_up:
+            self._room_for_lower(pod)
+
+    def _room_for_lower(self, pod: Pod) -> None:
+        """It counted as placed there for pods of profiles of its priority and below; no more."""
+        self._context.queue.move(
+            ASSIGNED_POD_DELETE,
+            pod,
+            None,
+            self._context.now,
+            lambda other: other.priority <= pod.priority,
+        )
 
     def _reload(self) -> None:
         event, self._changed = self._changed, None
@@ -407,6 +437,11 @@ class Sessions:
         for pod in asked:
             self._settle_eviction(pod.uid)
             self._stays(pod.uid)
+
+
+def _nominated_to(pod: Pod, node: str) -> Pod:
+    """A pod as the API has it, or would have it soon."""
+    return replace(pod, status=replace(pod.status, nominated_node_name=node))
 
 
 def _matters(before: Pod, after: Pod) -> bool:

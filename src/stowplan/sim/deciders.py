@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stowplan.assembly.deciders import Deciders, Text, deciders_of
 from stowplan.batch import COMPATS, Compat
-from stowplan.config.batch import DEFAULT_TEXT
+from stowplan.config.batch import DEFAULT_TEXT, is_meant
 from stowplan.framework.problems import did_you_mean
 from stowplan.sim.files import read_text
 from stowplan.sim.input_error import InputError
@@ -32,17 +32,22 @@ def read_deciders(
 ) -> Deciders:
     """What these files and plugins come to; raises InputError, ConfigError and ContractError.
 
-    compat: "" for none. Like kube-batch, with its name a file that cannot be read counts as none.
+    compat: "" for none. Like kube-batch, with its name a file of actions and tiers that cannot be
+    read counts as none; one of profiles does not.
     """
     switches = compat_named(compat)
-    texts = []
+    texts: list[Text] = []
+    missing: list[InputError] = []
     for file in config_files(config):
         try:
             texts.append(Text(read_text(file), file))
-        except InputError:
-            if not switches.lenient_file:
-                raise
-    if not texts and config_files(config):
+        except InputError as unreadable:
+            missing.append(unreadable)
+    if missing:
+        # The one that is missing is that of sessions where no other file has them.
+        has_sessions = any(is_meant(text.text) for text in texts)
+        if not switches.lenient_file or has_sessions or len(missing) > 1:
+            raise missing[0]
         texts.append(Text(DEFAULT_TEXT, "default configuration"))
     return deciders_of(texts, plugin_classes(plugins), switches)
 

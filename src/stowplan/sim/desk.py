@@ -117,6 +117,10 @@ class Desk:
         agenda.at(at, self._send, effect)
 
     def _send(self, effect: Effect) -> None:
+        uid = effect.uid  # type: ignore[union-attr]
+        if self._busy_until.get(uid) == self.world.agenda.now:
+            # What comes later finds it free, be it noted or not.
+            del self._busy_until[uid]
         if not self.is_open or effect.effect in self._cancelled:
             return
         if is_write(effect):

@@ -11,6 +11,7 @@ import numpy as np
 from stowplan.assembly.deciders import Deciders
 from stowplan.batch import Session
 from stowplan.batch.jobs import Task, TaskStatus
+from stowplan.batch.unfit import UNREADY
 from stowplan.cycle.attempt import filter_pod
 from stowplan.objects.pod import Pod
 from stowplan.sim.cluster import Cluster, read_cluster
@@ -35,7 +36,8 @@ class JobExplanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     """What one session does for a pod.
 
     state: placed, pending, or unseen where sessions do not look at it. node: where the session
-    places it. promised: where room is kept or being freed for it. evicted: pod -> why.
+    places it. promised: where room is kept or being freed for it. evicted: pod -> why. gates: until
+    these are taken away it is not placed.
     """
 
     api_version: str
@@ -46,6 +48,7 @@ class JobExplanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     node: str = ""
     promised: str = ""
     evicted: dict[str, str] = {}
+    gates: tuple[str, ...] = ()
     job: JobReport | None = None
     nodes: tuple[NodeReasons, ...] = ()
 
@@ -67,7 +70,7 @@ def explain_job(
     found = found_pod(pod, world)
     rounds = Rounds(world, deciders)
     nodes: tuple[NodeReasons, ...] = ()
-    uid = ""
+    uid, gates = "", tuple(gate.name for gate in found.spec.scheduling_gates)
 
     def look(session: Session) -> None:
         nonlocal nodes, uid
@@ -90,6 +93,7 @@ def explain_job(
         node=placed,
         promised=job.promised.get(found.key, "") if job is not None else "",
         evicted=held.evicted,
+        gates=() if found.node_name or rounds.compat.rules_of_1_13 else gates,
         job=job,
         nodes=nodes,
     )
@@ -118,6 +122,8 @@ def _nodes(rounds: Rounds, session: Session, task: Task) -> Iterator[NodeReasons
         if ledger.nodes[row] is None:
             continue
         reasons = list(_short(session, task, row))
+        if not ledger.is_there(row):
+            reasons.insert(0, UNREADY)
         if asks_rules and counts[row] >= limits[row]:
             reasons.append(FULL)
         if asks_rules:

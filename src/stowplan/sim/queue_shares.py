@@ -2,7 +2,8 @@
 
 A queue's part is what its weight gives it of all there is. What it has beyond that is borrowed,
 from the queues that have less than their part; of several lenders each lends in proportion to what
-it leaves. A lender wants back what its pending pods could use of it: that is what reclaim acts on.
+it leaves. A lender wants back what its pending pods could use of it, and do not find idle: that is
+what reclaim acts on.
 """
 
 from __future__ import annotations
@@ -51,7 +52,10 @@ class Loan(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Shares(msgspec.Struct, frozen=True, rename="camel"):
-    """All queues and loans. strays: queue -> how many pods name it though it is not there."""
+    """All queues and loans. strays: queue -> how many pods name it though it is not there.
+
+    ungrouped: group -> how many pods name it though it is not there.
+    """
 
     api_version: str
     scheduler_name: str
@@ -59,6 +63,7 @@ class Shares(msgspec.Struct, frozen=True, rename="camel"):
     queues: list[QueueShares]
     loans: list[Loan]
     strays: dict[str, int]
+    ungrouped: dict[str, int] = {}
 
 
 class _Count:
@@ -106,12 +111,22 @@ def _shares(rounds: Rounds, session: Session) -> Shares:
             )
         )
     strays: dict[str, int] = {}
+    ungrouped: dict[str, int] = {}
     for job in rounds.inventory.jobs.values():
-        if job.queue not in session.queues and job.tasks:
+        if job.group is None and not job.has_budget and job.tasks:
+            ungrouped[job.uid] = len(job.tasks)
+        elif job.queue not in session.queues and job.tasks:
             strays[job.queue] = strays.get(job.queue, 0) + len(job.tasks)
-    loans = list(_loans(parts, counts, names))
+    loans = list(_loans(parts, counts, _idle(session, names)))
     whole = _plain(total, names)
-    return Shares(SCHEMA, rounds.batch.scheduler_name, whole, queues, loans, strays)
+    return Shares(SCHEMA, rounds.batch.scheduler_name, whole, queues, loans, strays, ungrouped)
+
+
+def _idle(session: Session, names: list[str]) -> dict[str, float]:
+    """Resource -> what nobody has, on nodes that are ready."""
+    nodes = session.working.nodes
+    there = nodes.there()
+    return {name: float(nodes.idle.get(name, nodes.n_nodes)[there].sum()) for name in names}
 
 
 def _counted(session: Session) -> dict[str, _Count]:
@@ -148,19 +163,26 @@ def _resources(total: Amount, counts: dict[str, _Count]) -> list[str]:
     return ["cpu", "memory", *sorted(more - {"cpu", "memory"})]
 
 
-def _loans(parts: dict[str, Amount], counts: dict[str, _Count], names: list[str]) -> Iterator[Loan]:
+def _loans(
+    parts: dict[str, Amount], counts: dict[str, _Count], idle: dict[str, float]
+) -> Iterator[Loan]:
+    """Who has what of whose part. idle: resource -> what is left over, which nobody wants back."""
     nothing = _Count()
-    for resource in names:
+    for resource, free in idle.items():
         left: dict[str, float] = {}
         for queue, part in parts.items():
             has = counts.get(queue, nothing).allocated.get(resource)
             left[queue] = part.get(resource) - has
-        lent = sum(amount for amount in left.values() if amount > 0)
+        lenders = {queue: amount for queue, amount in left.items() if amount > 0}
+        lent = sum(lenders.values())
+        borrowed = -sum(amount for amount in left.values() if amount < 0)
         for borrower in sorted(queue for queue, amount in left.items() if amount < -LEAST):
-            for lender in sorted(queue for queue, amount in left.items() if amount > LEAST):
+            for lender in sorted(queue for queue, amount in lenders.items() if amount > LEAST):
+                part_of = left[lender] / lent
                 amount = min(1.0, -left[borrower] / lent) * left[lender]
-                waits = counts.get(lender, nothing).pending.get(resource)
-                back = min(amount, waits)
+                # What it waits for it finds idle as far as its share of that goes.
+                waits = counts.get(lender, nothing).pending.get(resource) - free * part_of
+                back = min(amount, max(waits, 0.0) * -left[borrower] / borrowed)
                 yield Loan(
                     borrower, lender, resource, _unit(resource, amount), _unit(resource, back)
                 )

@@ -17,6 +17,7 @@ from stowplan.batch import Inventory, Session
 from stowplan.batch.amounts import SessionPanic
 from stowplan.batch.decider import BatchDecider
 from stowplan.batch.jobs import Job, Task, TaskStatus
+from stowplan.batch.session import INVALID_GROUP
 from stowplan.columns import NodeTable
 from stowplan.framework import ContractError, Snapshot
 from stowplan.framework.sessions import SessionResult
@@ -66,8 +67,8 @@ class JobReport(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
 
     @property
     def is_ready(self) -> bool:
-        """True when as many pods as it needs have a node."""
-        return self.ready >= self.min_member
+        """True when as many pods as it needs have a node, and somebody says how many that is."""
+        return self.reason not in (NO_GROUP, INVALID_GROUP) and self.ready >= self.min_member
 
 
 class Round(msgspec.Struct, frozen=True):
@@ -200,10 +201,11 @@ class Rounds:
     def _report(self, session: Session, job: Job) -> JobReport:
         # With switches on the session has worked on copies.
         job = session.jobs.get(job.uid) or session.invalid.get(job.uid) or job
-        waiting = tuple(task.key for task in tasks(job, TaskStatus.PENDING))
+        pending = tuple(task.key for task in tasks(job, TaskStatus.PENDING))
+        gated = tuple(task.key for task in tasks(job, TaskStatus.GATED))
         kept = tasks(job, TaskStatus.ALLOCATED, TaskStatus.PIPELINED)
         promised = {task.key: task.node for task in kept}
-        reason, message = self._reason(session, job, len(promised), is_waiting=bool(waiting))
+        reason, message = self._reason(session, job, len(promised), is_waiting=bool(pending))
         mine = {task.uid for task in session.working.bound}
         return JobReport(
             uid=job.uid,
@@ -217,7 +219,7 @@ class Rounds:
             phase=job.group.status.phase if job.group is not None else "",
             placed={t.key: t.node for t in job.tasks.values() if t.uid in mine},
             promised=promised,
-            waiting=waiting,
+            waiting=(*pending, *gated),
             reason=reason,
             message=message,
         )
@@ -233,8 +235,9 @@ class Rounds:
         known = job.uid in session.jobs
         if n_promised and session.hooks.job_pipelined(job):
             return ROOM, f"{n_promised} pods of it wait for room that is being freed"
-        if known and is_waiting and session.hooks.overused(queue):
-            return OVERUSED, f"queue {job.queue!r} has all that it deserves"
+        overuse = session.hooks.why_overused(queue) if known and is_waiting else ""
+        if overuse and job.complaint == overuse:
+            return OVERUSED, overuse
         status = job.group.status if job.group is not None else None
         for condition in status.conditions if status is not None else ():
             is_said = condition.type == UNSCHEDULABLE and condition.status == "True"

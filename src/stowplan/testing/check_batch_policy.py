@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import permutations, product
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
@@ -26,13 +26,13 @@ from numpy.typing import NDArray
 from stowplan.assembly.batch import batch_configuration, rules_for, session_options
 from stowplan.batch import Action, Compat, Policy, Session, SessionOptions
 from stowplan.batch.amounts import FINE, Amount
+from stowplan.batch.answers import KINDS, Invalid
 from stowplan.batch.jobs import Task, TaskStatus
-from stowplan.batch.tiers import Invalid, Kind, PolicyUse
+from stowplan.batch.tiers import PolicyUse
 from stowplan.testing.check_plugin import CheckFailed
 from stowplan.testing.generate_batch import batch_world
 
 BATCH_SEEDS = range(8)
-KINDS: tuple[str, ...] = get_args(Kind)
 ORDERS = ("job_order", "queue_order", "task_order")
 VICTIMS = ("preemptable", "reclaimable")
 TRUTHS = ("overused", "job_ready", "job_pipelined")

@@ -29,6 +29,7 @@ def judge(session: Session) -> None:
     judge_victims(session)
     judge_use_of_victims(session)
     judge_starvation(session)
+    judge_reclaim(session)
 
 
 def judge_gangs(session: Session) -> None:
@@ -44,8 +45,9 @@ def judge_gangs(session: Session) -> None:
 
 def judge_victims(session: Session) -> None:
     """Preempt takes what is less important of its queue; reclaim takes of other queues, none of
-    which then has less than it deserves, and of its own pods those of higher priority last."""
-    deserved = deserved_by(session)
+    which then has less than it deserves of what is scarce, or of anything where nothing is that the
+    taker wants, and of its own pods those of higher priority last."""
+    deserved, scarce = deserved_by(session), scarce_in(session)
     # What a queue takes from itself afterwards was there still when it was reclaimed from.
     own = {task.uid for task, why in session.working.evicted if why == "preempt"}
     left = amounts_by_queue(session, lambda task: task.status in TAKING or task.uid in own)
@@ -59,13 +61,25 @@ def judge_victims(session: Session) -> None:
         elif why == "reclaim":
             if job.queue == other.queue:
                 raise Violation(f"{victim.key} is reclaimed for its own queue", victim.uid)
-            for name, amount in victim.ask.running_pairs:
+            for name in _counted(taker, victim, scarce):
                 have, due = left[other.queue].get(name, 0.0), deserved[other.queue].get(name, 0.0)
-                if amount > 0 and have < due - EPSILON:
+                if have < due - EPSILON:
                     text = f"queue {other.queue} is left {have} {name} of {due}"
                     raise Violation(f"{victim.key} is reclaimed and {text}", victim.uid)
             _judge_reclaimed(session, victim, other)
         _judge_order(session, victim)
+
+
+def _counted(taker: Task, victim: Task, scarce: set[str]) -> list[str]:
+    """The resources of which a victim's queue keeps what it deserves."""
+    taken = [name for name, amount in victim.ask.running_pairs if amount > 0]
+    if not _contested(taker, scarce):
+        return taken
+    return [name for name in taken if name in scarce] or taken
+
+
+def _contested(taker: Task, scarce: set[str]) -> list[str]:
+    return [name for name, amount in taker.ask.running_pairs if amount > 0 and name in scarce]
 
 
 def _judge_preempted(taker: Task, job: Job, victim: Task, other: Job) -> None:
@@ -160,6 +174,74 @@ def judge_starvation(session: Session) -> None:
             raise Violation(f"{job.uid} waits, and {n_missing} pods of it fit; {text}")
 
 
+def judge_reclaim(session: Session) -> None:
+    """No job waits for one pod, in a queue that has less than it deserves of what is scarce, while
+    other queues have more and one of their pods might go for it.
+
+    Judged where sessions reclaim, by the policies that ship, and nothing has moved in this one; of
+    nodes on which the pods that might go are alike, as it is for no session to try all sets.
+    """
+    options, working = session.options, session.working
+    known = {"gang", "conformance", "proportion"} <= session.policies.keys()
+    if not known or "reclaim" not in {action.name for action in options.actions}:
+        return
+    if any(session.compat.on()) or working.bound or working.evicted or working.nodes.has_releases:
+        return
+    if any(job.of(_PROMISED) for job in session.jobs.values()):
+        return
+    deserved, scarce = deserved_by(session), scarce_in(session)
+    have = amounts_by_queue(session, lambda task: task.status in TAKING)
+    for job in session.jobs.values():
+        pending = list(job.of(TaskStatus.PENDING).values())
+        if not pending or job.min_available - job.ready_count > 1:
+            continue
+        taker, due, has = pending[0], deserved[job.queue], have[job.queue]
+        contested = _contested(taker, scarce)
+        if not contested or any(task.ask.wants != taker.ask.wants for task in pending):
+            continue
+        if any(has.get(name, 0.0) > due.get(name, 0.0) - 10 * EPSILON for name in contested):
+            continue
+        for victim in _might_go(session, taker, deserved, have, scarce):
+            text = f"{job.queue} has {has} of {due}"
+            raise Violation(f"{taker.key} waits, and {victim.key} might go for it; {text}")
+
+
+def _might_go(
+    session: Session, taker: Task, deserved: Shares, have: Shares, scarce: set[str]
+) -> Iterator[Task]:
+    """Pods of which one alone makes the room that is wanted, and their queues can spare it."""
+    nodes, mine = session.working.nodes, session.jobs[taker.job].queue
+    for row in np.flatnonzero(session.passing(taker)).tolist():
+        others = [
+            held.task
+            for held in nodes.tasks_on(row)
+            if held.status is TaskStatus.RUNNING and held.task.job in session.jobs
+        ]
+        others = [other for other in others if session.jobs[other.job].queue != mine]
+        if len({other.ask.running_pairs for other in others}) != 1:
+            continue
+        idle = {name: _idle(session, name, row) for name, _ in taker.ask.wants}
+        for other in others:
+            job = session.jobs[other.job]
+            spared = job.min_available <= job.ready_count - 1 or job.min_available == 1
+            helps = all(
+                idle[name] + other.ask.running.get(name) >= amount
+                for name, amount in taker.ask.wants
+            )
+            left, due = have[job.queue], deserved[job.queue]
+            spares = all(
+                left[name] - other.ask.running.get(name) >= due.get(name, 0.0) + 10 * EPSILON
+                for name in _counted(taker, other, scarce)
+            )
+            if spared and helps and spares and session.queues[job.queue].is_reclaimable:
+                yield other
+
+
+def _idle(session: Session, name: str, row: int) -> float:
+    nodes = session.working.nodes
+    return float(nodes.idle.get(name, nodes.n_nodes)[row])
+
+
 def fits_all(session: Session, tasks: list[Task]) -> bool:
     """True when these tasks, all alike, find idle room one after the other."""
     nodes, task = session.working.nodes, tasks[0]
@@ -193,10 +275,10 @@ def amounts_by_queue(session: Session, counts: Callable[[Task], bool]) -> Shares
     return found
 
 
-def deserved_by(session: Session) -> Shares:
-    """What each queue deserved when the session opened: shares by weight, dealt out bit by bit.
+def wanted_by(session: Session) -> Shares:
+    """What each queue with jobs had when the session opened, or waited for.
 
-    Wanted is what had a node then, or waited for one; an invalid job wants what it has.
+    An invalid job wants what it has.
     """
     gone = {task.uid for task, _ in session.working.evicted}
 
@@ -205,12 +287,25 @@ def deserved_by(session: Session) -> Shares:
             return task.status in TAKING
         return task.status in WANTED or task.uid in gone
 
-    wants = amounts_by_queue(session, wanted)
     busy = {job.queue for job in session.jobs.values()}
+    found = amounts_by_queue(session, wanted)
+    return {queue: held for queue, held in found.items() if queue in busy}
+
+
+def scarce_in(session: Session) -> set[str]:
+    """The resources of which queues want more together than there is."""
+    wants = wanted_by(session).values()
+    total = session.working.nodes.total().pairs()
+    return {name for name, n in total if sum(held.get(name, 0.0) for held in wants) > n + EPSILON}
+
+
+def deserved_by(session: Session) -> Shares:
+    """What each queue deserved when the session opened: shares by weight, dealt out bit by bit."""
+    wants = wanted_by(session)
     total = dict(session.working.nodes.total().pairs())
     found: Shares = {name: {} for name in session.queues}
     for name, amount in total.items():
-        rest, open_ = amount, {q for q in busy if session.queues[q].weight > 0}
+        rest, open_ = amount, {q for q in wants if session.queues[q].weight > 0}
         while open_ and rest > EPSILON / 10:
             weight = sum(session.queues[q].weight for q in open_)
             part = rest

@@ -9,6 +9,8 @@ Source: kube-batch v0.5, actions/allocate.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import numpy as np
 
 from stowplan.batch.actions.turns import case_of
@@ -21,7 +23,7 @@ from stowplan.batch.rules import Unanswerable
 from stowplan.batch.session import Session
 from stowplan.batch.statement import Statement
 from stowplan.batch.tiers import TaskTurns
-from stowplan.batch.unfit import complaint
+from stowplan.batch.unfit import complaint, finds_room
 
 
 class Allocate(Action):
@@ -62,15 +64,24 @@ class Allocate(Action):
 
 
 def _tell_overused(session: Session) -> None:
-    """Tell the jobs that had no turn that it is not for want of nodes."""
-    overused: dict[str, bool] = {}
+    """Tell the jobs that had no turn why: for want of nodes, if they find none anyway."""
+    texts: dict[str, str] = {}
+    has_room: dict[Hashable, bool] = {}
     for job in session.jobs.values():
-        if job.complaint or TaskStatus.PENDING not in job.by_status:
+        if job.complaint or job.short_by or TaskStatus.PENDING not in job.by_status:
             continue
-        if job.queue not in overused:
-            overused[job.queue] = session.hooks.overused(session.queues[job.queue])
-        if overused[job.queue]:
-            job.complaint = f"queue {job.queue!r} has all that it deserves"
+        queue = session.queues[job.queue]
+        if queue.name not in texts:
+            texts[queue.name] = session.hooks.why_overused(queue)
+        pending = job.of(TaskStatus.PENDING).values()
+        task = next((task for task in pending if not task.ask.is_best_effort), None)
+        if task is None or not texts[queue.name]:
+            continue
+        case = (task.kind, task.ask.wants)
+        if queue.weight > 0 and case not in has_room:
+            has_room[case] = finds_room(session, task)
+        is_reason = queue.weight <= 0 or has_room[case]
+        job.complaint = texts[queue.name] if is_reason else complaint(session, task)
 
 
 def _asking(session: Session, job: Job) -> TaskTurns:

@@ -5,7 +5,7 @@ Source: kube-batch v0.5, actions/reclaim.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from functools import partial
 
 from stowplan.batch.actions.turns import Turns, case_of
@@ -64,7 +64,14 @@ class Reclaim(Action):
         """False when no other queue has anybody whom a policy might let go."""
         if session.compat.reclaims_at_once:
             return True
-        return any(job.queue != queue for job in self._search.givers("reclaimable"))
+        return any(self._givers(session, queue))
+
+    def _givers(self, session: Session, queue: str) -> Iterator[Job]:
+        """Jobs of other queues of which a policy might let a pod go."""
+        for job in self._search.givers("reclaimable"):
+            theirs = session.queues.get(job.queue)
+            if job.queue != queue and (theirs is None or theirs.is_reclaimable):
+                yield job
 
     def _serve(self, session: Session, job: Job, tasks: TaskTurns) -> bool:
         """One turn of a job: tasks until it could start, all or none; one more if it can."""
@@ -91,8 +98,7 @@ class Reclaim(Action):
         """With what is free, few victims of other queues."""
 
         def others() -> Iterable[Task]:
-            givers = self._search.givers("reclaimable")
-            return running(j for j in givers if j.queue != job.queue)
+            return running(self._givers(session, job.queue))
 
         candidates = self._search.candidates(job.queue, others)
         victims = partial(session.hooks.victims, "reclaimable")

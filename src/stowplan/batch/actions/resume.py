@@ -31,10 +31,10 @@ class Resume(Action):
         working = session.working
         known = [session.jobs[uid] for uid in working.promised if uid in session.jobs]
         holds = {job.uid: list(_held(session, job)) for job in known}
-        for uid in working.first:
+        for uid, n_least in working.first.items():
             if uid in session.jobs:
                 _let_go(session, holds.pop(uid, ()))
-                _serve(session, session.jobs[uid], {}, until_ready=True)
+                _serve(session, session.jobs[uid], {}, n_least=n_least)
         jobs: Heap[Job] = Heap(session.hooks.job_less, known)
         while jobs:
             job = jobs.pop()
@@ -47,7 +47,7 @@ def _held(session: Session, job: Job) -> Iterator[tuple[int, str]]:
     nodes = session.working.nodes
     for uid, node in session.working.promised[job.uid].items():
         row, task = nodes.row(node), job.of(TaskStatus.PENDING).get(uid)
-        if task is None or row < 0 or nodes.nodes[row] is None:
+        if task is None or not nodes.is_there(row):
             continue
         stand_in = task.copy()
         stand_in.status = TaskStatus.PIPELINED
@@ -60,14 +60,16 @@ def _let_go(session: Session, holds: Iterable[tuple[int, str]]) -> None:
         session.working.nodes.remove(row, key)
 
 
-def _serve(
-    session: Session, job: Job, promised: Mapping[str, str], *, until_ready: bool = False
-) -> None:
-    """Place the tasks with promises, or all until the job is ready, if with them it can start."""
+def _serve(session: Session, job: Job, promised: Mapping[str, str], *, n_least: int = 0) -> None:
+    """Place the tasks with promises, or where `n_least` is given so many and as many as the job
+    needs to be ready, if with them it can start."""
     statement = session.statement()
     pending = job.of(TaskStatus.PENDING).values()
-    turns = session.hooks.task_turns(t for t in pending if until_ready or t.uid in promised)
-    while turns and not (until_ready and session.hooks.job_ready(job)):
+    turns = session.hooks.task_turns(t for t in pending if n_least or t.uid in promised)
+    wanted = job.ready_count + n_least
+    while turns:
+        if n_least and job.ready_count >= wanted and session.hooks.job_ready(job):
+            break
         task = turns.pop()
         _place(session, statement, task, session.working.nodes.row(promised.get(task.uid, "")))
     if session.hooks.job_ready(job):
@@ -84,8 +86,7 @@ def _place(session: Session, statement: Statement, task: Task, promised: int) ->
     can still be kept."""
     nodes = session.working.nodes
     row = np.array([promised], dtype=np.int64)
-    there = promised >= 0 and nodes.nodes[promised] is not None
-    suits = there and bool(session.hooks.passing(task, row)[0])
+    suits = nodes.is_there(promised) and bool(session.hooks.passing(task, row)[0])
     if suits and nodes.fits_idle(task, row)[0]:
         statement.allocate(task, promised)
         return

@@ -51,7 +51,7 @@ class Candidates:
         self.by_row: dict[int, list[Task]] = {}
         for task in tasks:
             row = self._nodes.row(task.node)
-            if row >= 0 and self._nodes.nodes[row] is not None:
+            if self._nodes.is_there(row):
                 self.by_row.setdefault(row, []).append(task)
         self._rows = np.fromiter(self.by_row, dtype=np.int64, count=len(self.by_row))
         self._sums: dict[str, NDArray[np.float64]] = {}

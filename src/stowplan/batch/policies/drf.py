@@ -6,6 +6,7 @@ NSDI 2011. Source: kube-batch v0.5, plugins/drf.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -34,7 +35,7 @@ _NOTHING_KEPT: tuple[Any, JobShare | None] = None, None
 
 
 class Drf(Policy):
-    """Order of jobs by share; victims only from jobs that stay at least as well off."""
+    """Order of jobs by share; among equals victims only from jobs that stay as well off."""
 
     name = "drf"
 
@@ -77,15 +78,21 @@ class Drf(Policy):
     def victims(self, task: Task, candidates: Sequence[Task]) -> list[Task]:
         """Those without which their job still has no smaller share than the task's job with it.
 
-        Where a pod takes the place of another of its own job nobody loses anything.
+        Where a pod takes the place of another of its own job nobody loses anything. A job that
+        cannot start takes from jobs of lower priority whatever its share comes to: a gang may need
+        more than half of the cluster.
         """
         own_is_spared = self._session.compat.drf_spares_own_job
+        takes_below = self._takes_below(task)
         mine = self.shares[task.job].allocated.copy().add(task.ask.running)
         my_share = self.share(mine)
         left: dict[str, Amount] = {}
         allowed = []
         for candidate in candidates:
             if candidate.job == task.job and not own_is_spared:
+                allowed.append(candidate)
+                continue
+            if self._session.jobs[candidate.job].priority < takes_below:
                 allowed.append(candidate)
                 continue
             theirs = left.get(candidate.job)
@@ -96,6 +103,14 @@ class Drf(Policy):
             if my_share < their_share or abs(my_share - their_share) <= SHARE_DELTA:
                 allowed.append(candidate)
         return allowed
+
+    def _takes_below(self, task: Task) -> float:
+        """Jobs below this priority are not protected from a task's job."""
+        session = self._session
+        job = session.jobs[task.job]
+        if session.compat.drf_over_priority or session.hooks.job_pipelined(job):
+            return -math.inf
+        return job.priority
 
     def _allocated(self, task: Task) -> None:
         held = self.shares[task.job]

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from stowplan.batch.answers import Invalid
 from stowplan.batch.closing import fit_error
-from stowplan.batch.jobs import VALID, Job, Task
+from stowplan.batch.jobs import VALID, Job, Task, TaskStatus
 from stowplan.batch.policy import Policy
 from stowplan.batch.session import NOT_ENOUGH_TASKS, Session
-from stowplan.batch.tiers import Invalid
 
 NOT_ENOUGH_RESOURCES = "NotEnoughResources"
 
@@ -43,6 +43,9 @@ class Gang(Policy):
         text = (
             f"Not enough valid tasks for gang-scheduling, valid: {valid}, min: {job.min_available}"
         )
+        n_gated = len(job.of(TaskStatus.GATED))
+        if n_gated:
+            text += f", waiting for their scheduling gates: {n_gated}"
         return Invalid(NOT_ENOUGH_TASKS, text)
 
     def victims(self, task: Task, candidates: Sequence[Task]) -> list[Task]:

@@ -3,6 +3,10 @@
 What a queue deserves is found per resource by filling: every queue gets its part by weight of what
 remains, none gets more than it wants, and what is left over is dealt out again.
 
+A resource is scarce when the queues want more of it together than there is. Of the others each
+queue deserves all that it wants, and nobody's having it is in anybody's way: who has to give, and
+who may take, is decided by the scarce ones.
+
 Source: kube-batch v0.5, plugins/proportion.
 """
 
@@ -56,6 +60,7 @@ class Proportion(Policy):
     def __init__(self, arguments: Mapping[str, str]) -> None:
         super().__init__(arguments)
         self.shares: dict[str, QueueShare] = {}
+        self._scarce: frozenset[str] = frozenset()
 
     def on_open(self, session: Session) -> None:
         """Register order, overused, victims and the handlers that keep the shares."""
@@ -64,7 +69,7 @@ class Proportion(Policy):
         hooks = session.hooks
         hooks.register("queue_order", self.name, self.queue_order)
         hooks.register("reclaimable", self.name, self.victims, spares=self.spares)
-        hooks.register("overused", self.name, self.overused)
+        hooks.register("overused", self.name, self.overused, why=self.why_overused)
         session.working.handlers.append(Handlers(self._allocated, self._deallocated))
 
     def on_start(self, session: Session) -> None:
@@ -99,8 +104,14 @@ class Proportion(Policy):
             limits = {uid: self._limit(held, name) for uid, held in self.shares.items()}
             for uid, part in filled(total.get(name), limits, self._weights()).items():
                 _set(self.shares[uid].deserved, name, part)
+        self._scarce = frozenset(name for name in total.names() if self._is_scarce(name, total))
         for held in self.shares.values():
             held.update()
+
+    def _is_scarce(self, name: str, total: Amount) -> bool:
+        """True when queues want more of a resource together than there is."""
+        wanted = sum(held.request.get(name) for held in self.shares.values())
+        return wanted > total.get(name) + self._arithmetic.milli_epsilon
 
     def _limit(self, held: QueueShare, name: str) -> float:
         capability = held.queue.capability
@@ -153,10 +164,24 @@ class Proportion(Policy):
         held = self.shares[queue.name]
         return self._arithmetic.less_equal(held.deserved, held.allocated)
 
+    def why_overused(self, queue: QueueInfo) -> str:
+        """What the jobs of an overused queue are told."""
+        if queue.weight <= 0:
+            return f"queue {queue.name!r} has weight {queue.weight}, so it deserves nothing"
+        return f"queue {queue.name!r} has all that it deserves"
+
     def victims(self, task: Task, candidates: Sequence[Task]) -> list[Task]:
-        """Those without which their queue still has what it deserves."""
-        arithmetic = self._arithmetic
-        uncapped = self._session.compat.deserved_uncapped
+        """Those without which their queue still has what it deserves.
+
+        That is: of the scarce resources that a candidate takes; of all where it takes none that is
+        scarce, or the task wants none. Nobody goes for a queue that has its part of a scarce one
+        that the task wants.
+        """
+        if self._session.compat.deserved_uncapped:
+            return self._victims_as_ever(candidates)
+        contested = self._contested(task)
+        if self._has_its_part(task, contested):
+            return []
         left: dict[str, Amount] = {}
         allowed = []
         for candidate in candidates:
@@ -166,19 +191,50 @@ class Proportion(Policy):
             if have is None:
                 have = left[queue] = held.allocated.copy()
             running = candidate.ask.running
-            if uncapped:
-                if arithmetic.less(have, running):
-                    continue
-                arithmetic.subtract(have, running)
-                if arithmetic.less_equal(held.deserved, have):
-                    allowed.append(candidate)
-            elif all(
-                held.deserved.get(name) < have.get(name) - n + arithmetic.milli_epsilon
-                for name, n in running.pairs()
-                if n > 0
+            if all(
+                held.deserved.get(name) < have.get(name) - n + self._arithmetic.milli_epsilon
+                for name, n in self._counted(running, contested)
             ):
                 # Those that stay are not counted as gone.
                 have.take(running, keyless=False)
+                allowed.append(candidate)
+        return allowed
+
+    def _contested(self, task: Task) -> list[str]:
+        """The scarce resources that a task wants."""
+        return [name for name, n in task.ask.running.pairs() if n > 0 and name in self._scarce]
+
+    def _counted(self, amount: Amount, contested: Sequence[str]) -> list[tuple[str, float]]:
+        """The resources of an amount that say whose turn it is: the scarce ones, if any."""
+        taken = [(name, n) for name, n in amount.pairs() if n > 0]
+        if not contested:
+            return taken
+        return [(name, n) for name, n in taken if name in self._scarce] or taken
+
+    def _has_its_part(self, task: Task, contested: Sequence[str]) -> bool:
+        """True when the queue of a task has what it deserves of a scarce resource it wants."""
+        held = self.shares[self._session.jobs[task.job].queue]
+        epsilon = self._arithmetic.milli_epsilon
+        return any(
+            held.deserved.get(name) < held.allocated.get(name) + epsilon for name in contested
+        )
+
+    def _victims_as_ever(self, candidates: Sequence[Task]) -> list[Task]:
+        """As the original: of everything that there is, and those that stay count as gone."""
+        arithmetic = self._arithmetic
+        left: dict[str, Amount] = {}
+        allowed = []
+        for candidate in candidates:
+            queue = self._session.jobs[candidate.job].queue
+            held = self.shares[queue]
+            have = left.get(queue)
+            if have is None:
+                have = left[queue] = held.allocated.copy()
+            running = candidate.ask.running
+            if arithmetic.less(have, running):
+                continue
+            arithmetic.subtract(have, running)
+            if arithmetic.less_equal(held.deserved, have):
                 allowed.append(candidate)
         return allowed
 

@@ -26,10 +26,18 @@ from stowplan.columns.engine import arrays as at
 if tuple(map(int, numba.__version__.split(".")[:2])) < (0, 61):
     raise ImportError(f"Numba {numba.__version__} is too old")
 
-# Nothing is allocated in here, so nothing need be counted: without it a call costs half as much.
-jit = numba.njit(  # type: ignore[call-overload]
-    cache=True, error_model="numpy", boundscheck=False, _nrt=False
-)
+
+def jit(function):
+    """A function compiled when it is called first, and kept on disk where that can be written: a
+    container may have no such place."""
+    # Nothing is allocated in here, so nothing need be counted: without it a call costs half as
+    # much.
+    options = {"error_model": "numpy", "boundscheck": False, "_nrt": False}
+    try:
+        return numba.njit(cache=True, **options)(function)
+    except RuntimeError:
+        return numba.njit(**options)(function)
+
 
 # What stands where in the arrays is compiled in, and the cache on disk is true for this file alone.
 ARRAYS = "ed5a24e4c0e90c3797ad4cee4ecdd4a8a9b61d7147c6746a644313f73f374da5"

@@ -8,7 +8,7 @@ were decoded one by one are found by the content of their specs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -24,14 +24,20 @@ SPECS_MAX = 65_536
 """How many classes, and specs that stand for one, are known before all are forgotten."""
 
 
+class StandingRefusal(Protocol):
+    """What an attempt came to, as long as the next one would come to the same."""
+
+    def in_force(self, snapshot: Snapshot) -> Decision | None:
+        """The decision, None where the next attempt may come to another."""
+
+
 class PodClass:
     """Pods of one template in one profile.
 
     number: its place in the kernels' arrays, -1 for none. made_for: the state of the world that
     its plan was made for, -1 for none. is_fast: whether there is a plan. was_asked: whether a pod
     of it has been placed before. state: what the plugins of an attempt leave behind. counted_at:
-    since which change by others its terms' counts are true. refusal: what the last refused attempt
-    came to, in the state of the world refused_in.
+    since which change by others its terms' counts are true. refused: the last refused attempt.
     """
 
     __slots__ = (
@@ -45,8 +51,7 @@ class PodClass:
         "number",
         "owners",
         "pod",
-        "refusal",
-        "refused_in",
+        "refused",
         "state",
         "terms",
         "was_asked",
@@ -66,12 +71,11 @@ class PodClass:
         self.was_asked = False
         self.state = CycleState()
         self.terms: tuple[int, ...] = ()
-        self.refusal: Decision | None = None
-        self.refused_in: tuple[int, ...] = ()
+        self.refused: StandingRefusal | None = None
 
-    def is_refused(self, snapshot: Snapshot) -> bool:
-        """True when the last attempt was refused and nothing has changed since."""
-        return self.refusal is not None and self.refused_in == state_of(snapshot)
+    def refusal_in(self, snapshot: Snapshot) -> Decision | None:
+        """The refusal that the next attempt would end in as well; None where it has to be made."""
+        return None if self.refused is None else self.refused.in_force(snapshot)
 
     def holds(self, pod: Pod) -> bool:
         """True for a pod of the same spec that is of this class."""
@@ -81,12 +85,6 @@ class PodClass:
             and self.namespace == meta.namespace
             and (self.owners is meta.owner_references or self.owners == meta.owner_references)
         )
-
-
-def state_of(snapshot: Snapshot) -> tuple[int, ...]:
-    """Another one after any change that a decision may depend on, nominations apart."""
-    nodes = snapshot.nodes
-    return nodes.journal.generation, nodes.shape, snapshot.world.version
 
 
 class PeerTerms:
@@ -125,8 +123,10 @@ class ClassIndex:
         self.has_news = False
         self.peers = PeerTerms()
         self.all: list[PodClass] = []
-        # A spec is kept with its classes, so that no other object can get its identity.
+        # A spec is kept with its classes, so that no other object can get its identity; in the
+        # second place those that have not been asked for since `forget_idle` was called last.
         self._by_spec: dict[int, tuple[PodSpec, list[PodClass]]] = {}
+        self._idle: dict[int, tuple[PodSpec, list[PodClass]]] = {}
         self._by_content: dict[bytes, list[PodClass]] = {}
 
     def __iter__(self) -> Iterator[PodClass]:
@@ -143,7 +143,7 @@ class ClassIndex:
         spec = pod.spec
         if (spec.volumes or spec.resource_claims) and has_own_claims(spec):
             return None
-        known = self._by_spec.get(id(spec))
+        known = self._by_spec.get(id(spec)) or self._woken(spec)
         classes = self._classes_of(spec) if known is None else known[1]
         for one in classes:
             if one.holds(pod) and one.framework is framework:
@@ -159,6 +159,27 @@ class ClassIndex:
         for one in self.all:
             one.number = one.made_for = -1
         self.__init__()  # type: ignore[misc]
+
+    def forget_idle(self) -> bool:
+        """Forget the classes of specs that nobody has asked for since the call before the last
+        one; True when there were any."""
+        over, self._idle, self._by_spec = self._idle, self._by_spec, {}
+        if not over:
+            return False
+        left = {id(classes): classes for _, classes in self._idle.values()}
+        self._by_content = {c: one for c, one in self._by_content.items() if id(one) in left}
+        self.all = [one for classes in left.values() for one in classes]
+        self.peers = PeerTerms()
+        for one in self.all:
+            self.peers.add(terms_of(one.pod).all)
+        return True
+
+    def _woken(self, spec: PodSpec) -> tuple[PodSpec, list[PodClass]] | None:
+        """What is known of a spec that has been idle."""
+        known = self._idle.pop(id(spec), None)
+        if known is not None:
+            self._by_spec[id(spec)] = known
+        return known
 
     def _classes_of(self, spec: PodSpec) -> list[PodClass]:
         content = _encoder.encode(spec)

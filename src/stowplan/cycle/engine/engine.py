@@ -7,7 +7,7 @@ grows with anything else (`NodeTable.shape`, `World.version`) says when all is t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 
 import numpy as np
@@ -69,6 +69,29 @@ class Engine:
     def class_of(self, pod: Pod, framework: Framework) -> PodClass | None:
         """The class of a pod; None for one that only the walk can decide."""
         return self._index.find(pod, framework)
+
+    def is_planned(self, one: PodClass, made_for: int, snapshot: Snapshot) -> bool:
+        """True while a class has the plan that was made for a state of the world, and that holds
+        for every row, but for the pods there and the amounts that are left."""
+        return (
+            one.is_fast
+            and not one.terms
+            and one.made_for == made_for == self._epoch
+            and not self._index.has_news
+            and HeldTerms.of(snapshot.nodes).n_entered == self._n_entered
+            and self._state(snapshot) == self._made_for
+        )
+
+    def classes(self) -> Iterator[PodClass]:
+        """The classes that are known."""
+        return iter(self._index)
+
+    def forget_idle(self) -> None:
+        """Forget classes that nobody asks for any more, and what was made for them."""
+        if self._index.forget_idle():
+            self._sheets = self._planner = None
+            self._made_for = ()
+            self._n_entered = -1
 
     def run(
         self,

@@ -1,0 +1,126 @@
+"""Refusals that still hold: pods of a class are refused again in the same words, without a walk.
+
+Pods that wait for room are tried whenever some pod has left, mostly to hear the same again. What
+was said of a node still holds where the node is as it was. On the few others the filters that read
+more than the node itself are asked once more, and everything stands if they say the same.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from stowplan.cycle.attempt import Attempt
+from stowplan.cycle.engine.classes import CLASSES_MAX, PodClass
+from stowplan.framework import Snapshot
+from stowplan.framework.decider import Decision
+from stowplan.framework.member import Member
+
+CELLS_MAX = 2_000_000
+"""Rows times classes whose verdicts are kept; those that were refused least recently go first."""
+
+ROWS_MAX = 64
+"""With so many changed rows, and a quarter of all, a walk costs no more."""
+
+IsPlanned = Callable[[Snapshot], bool]
+
+
+class Refusal:
+    """What the last refused attempt of a class came to, and the verdicts that it rests on."""
+
+    def __init__(self, decision: Decision, attempt: Attempt, is_planned: IsPlanned) -> None:
+        """is_planned: whether nothing has changed for the class but pods, and amounts of nodes."""
+        self._decision = decision
+        self._state = state_of(attempt.snapshot)
+        self._attempt: Attempt | None = attempt
+        self._is_planned = is_planned
+        # When it was last found to hold no longer.
+        self._over: tuple[int, ...] = ()
+        self._asked = _asked_again(attempt)
+        if self._asked is None or not is_planned(attempt.snapshot):
+            self.forget_verdicts()
+
+    def forget_verdicts(self) -> None:
+        """From now on it holds only as long as nothing changes at all."""
+        self._attempt = self._asked = None
+
+    def in_force(self, snapshot: Snapshot) -> Decision | None:
+        """The decision, None where the next attempt may come to another."""
+        now = state_of(snapshot)
+        if now != self._state:
+            if self._attempt is None or now == self._over or not self._is_planned(snapshot):
+                return None
+            if not self._is_the_same(self._attempt, snapshot):
+                self._over = now
+                return None
+            self._state = now
+        return self._decision
+
+    def _is_the_same(self, attempt: Attempt, snapshot: Snapshot) -> bool:
+        nodes, pod = snapshot.nodes, attempt.pod
+        touched = nodes.journal.since(self._state[0])
+        if touched is None or len(touched) > max(ROWS_MAX, nodes.n_nodes // 4):
+            self.forget_verdicts()
+            return False
+        if _somebody_helps(attempt, snapshot):
+            return False
+        assert attempt.verdicts is not None
+        rows = np.array(touched, dtype=np.int64)
+        by, codes = attempt.verdicts.by[rows], attempt.verdicts.codes[rows]
+        for place, member in self._asked or ():
+            found = member.verdicts(pod, nodes, rows, attempt.state).codes
+            # Where an earlier one has refused, what this one says does not come up.
+            differs = np.where(by == place, found != codes, (by > place) & (found != 0))
+            if differs.any():
+                return False
+        return True
+
+
+def _asked_again(attempt: Attempt) -> list[tuple[int, Member]] | None:
+    """The filters that read more than the node itself, with their places; None where more than
+    their answers about rows that have changed may change the decision."""
+    verdicts, framework = attempt.verdicts, attempt.framework
+    if verdicts is None or not verdicts.is_whole(attempt.snapshot.nodes.n_nodes):
+        return None
+    members = framework.filters_by_row(attempt.state)
+    if members is None or framework.profile.asks_all or _somebody_helps(attempt, attempt.snapshot):
+        return None
+    asked = [(place, member) for place, member in enumerate(members) if not member.node_only]
+    return asked if all(member.says_the_same_by_code for _, member in asked) else None
+
+
+def _somebody_helps(attempt: Attempt, snapshot: Snapshot) -> bool:
+    """True where a PostFilter may do more than put the filters' refusals into other words."""
+    members = attempt.framework.at("postFilter")
+    return any(m.may_help is None or m.may_help(attempt.pod, snapshot) for m in members)
+
+
+class Refusals:
+    """The verdicts that are kept, within bounds."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[PodClass, Refusal] = OrderedDict()
+
+    def keep(self, one: PodClass, refusal: Refusal, n_nodes: int) -> None:
+        """A class has been refused."""
+        one.refused = refusal
+        self._kept[one] = refusal
+        self._kept.move_to_end(one)
+        while len(self._kept) > min(CLASSES_MAX, max(1, CELLS_MAX // max(1, n_nodes))):
+            _, oldest = self._kept.popitem(last=False)
+            oldest.forget_verdicts()
+
+    def leave(self, classes: Iterable[PodClass]) -> None:
+        """Keep those of these classes, as the others have been forgotten."""
+        left = set(classes)
+        for one in [one for one in self._kept if one not in left]:
+            del self._kept[one]
+
+
+def state_of(snapshot: Snapshot) -> tuple[int, ...]:
+    """Another one after any change that a decision may depend on, nominations apart. The first
+    number is the generation of the journal."""
+    nodes = snapshot.nodes
+    return nodes.journal.generation, nodes.shape, snapshot.world.version

@@ -1,0 +1,200 @@
+"""Refusals that still hold: whoever is refused without a walk would have been by one, in the same
+words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from stowplan.columns.nodetable import table_of
+from stowplan.cycle import CycleDecider, decide, refused
+from stowplan.cycle.engine import Engine
+from stowplan.cycle.engine.start import Mode
+from stowplan.cycle.refused import Refusal, Refusals
+from stowplan.framework import Framework, Snapshot
+from stowplan.objects.node import Node
+from stowplan.objects.pod import Pod
+from stowplan.testing import node, pod
+from stowplan.testing.dice import chance, number, pick
+from tests.cycle.placing import framework_for
+from tests.soak import examples
+
+pytest.importorskip("stowplan.columns.engine.kernels")
+
+SEEDS = st.integers(0, 2**32 - 1)
+USUAL: Framework = framework_for()
+FIRST = dict.fromkeys(("NodeResourcesFit", *(member.name for member in USUAL.at("filter"))))
+FRAMEWORKS: tuple[Framework, ...] = (
+    USUAL,
+    # Room is asked about first here, so it is what another filter's refusal gives way to.
+    framework_for(
+        {
+            "plugins": {
+                "filter": {
+                    "disabled": [{"name": "*"}],
+                    "enabled": [{"name": name} for name in FIRST],
+                }
+            }
+        }
+    ),
+)
+TEMPLATES = (
+    pod("small", cpu="1"),
+    pod("big", cpu="5", memory="4Gi"),
+    pod("vip", cpu="4", priority=10),
+    pod("choosy", cpu="3", node_selector={"disk": "ssd"}),
+    pod("port", cpu="2", ports=[80]),
+)
+
+
+class Waiting:
+    """Pods that wait on a small cluster on which other pods come and go.
+
+    n_unasked: refusals without a walk though something had changed.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.dice = np.random.default_rng(seed)
+        self.framework = pick(self.dice, FRAMEWORKS)
+        self.decider = CycleDecider(Mode.COMPILED)
+        engine = self.decider.engine()
+        assert isinstance(engine, Engine)
+        self.engine = engine
+        self.born = 0
+        self.snapshot = Snapshot(table_of(self.node() for _ in range(number(self.dice, 1, 5))))
+        self.there: list[str] = []
+        self.n_unasked = 0
+
+    def name(self) -> str:
+        self.born += 1
+        return f"x{self.born}"
+
+    def node(self, name: str = "") -> Node:
+        labels = {"disk": pick(self.dice, ("ssd", "hdd"))}
+        is_closed = chance(self.dice, 6)
+        cpu = str(number(self.dice, 3, 6))
+        return node(name or self.name(), cpu=cpu, labels=labels, cordoned=is_closed)
+
+    def change(self) -> None:
+        nodes = self.snapshot.nodes
+        what = number(self.dice, 0, 9)
+        if what < 5:
+            uid = self.name()
+            wish = pick(self.dice, TEMPLATES[:1] + TEMPLATES[-1:])
+            priority = number(self.dice, 0, 1) * 10
+            spec = replace(wish.spec, priority=priority)
+            some = replace(wish, spec=spec, metadata=replace(wish.metadata, name=uid, uid=uid))
+            nodes.add_pod(some, pick(self.dice, nodes.names))
+            self.there.append(uid)
+        elif what < 8 and self.there:
+            nodes.remove_pod(self.there.pop(number(self.dice, 0, len(self.there) - 1)))
+        elif what == 8:
+            nodes.update_node(self.node(pick(self.dice, nodes.names)))
+        elif nodes.n_nodes > 1 and chance(self.dice, 2):
+            gone = pick(self.dice, nodes.names)
+            on_it = {info.uid for info in nodes.pods[nodes.row(gone)]}
+            for uid in on_it:
+                nodes.remove_pod(uid)
+            self.there = [uid for uid in self.there if uid not in on_it]
+            nodes.remove_node(gone)
+        else:
+            nodes.add_node(self.node())
+
+    def ask(self, template: Pod) -> None:
+        nodes = self.snapshot.nodes
+        nodes.refresh()
+        one = self.engine.class_of(template, self.framework)
+        assert one is not None
+        kept = one.refused
+        got = self.decider.decide(template, self.snapshot, self.framework, None)
+        self.n_unasked += kept is not None and one.refused is kept
+        wanted = decide(template, self.snapshot, self.framework)
+        assert got.node_name == wanted.node_name
+        assert (got.message, got.reasons) == (wanted.message, wanted.reasons)
+        assert (got.plugins, got.nominated_node) == (wanted.plugins, wanted.nominated_node)
+
+    def plan(self) -> None:
+        """As for a run in which pods of all templates come."""
+        self.snapshot.nodes.refresh()
+        classes = [self.engine.class_of(one, self.framework) for one in TEMPLATES]
+        self.engine.heads([one for one in classes if one is not None], self.snapshot)
+
+
+def wait(seed: int, n_steps: int = 40) -> Waiting:
+    waiting = Waiting(seed)
+    for _ in range(n_steps):
+        if chance(waiting.dice, 2):
+            waiting.plan()
+        waiting.ask(pick(waiting.dice, TEMPLATES))
+        waiting.change()
+    return waiting
+
+
+def wait_often(n_seeds: int) -> None:
+    for seed in range(n_seeds):
+        wait(seed)
+
+
+@settings(max_examples=examples(60))
+@given(SEEDS)
+def test_whoever_is_refused_without_a_walk_would_have_been_by_one(seed: int) -> None:
+    wait(seed)
+
+
+def test_many_are_refused_without_a_walk() -> None:
+    assert sum(wait(seed).n_unasked for seed in range(20)) > 20
+
+
+def plans_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: what was refused by an older plan stays so."""
+    right = Engine.is_planned
+    monkeypatch.setattr(
+        Engine, "is_planned", lambda self, one, made_for, now: right(self, one, one.made_for, now)
+    )
+
+
+def rows_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: what was refused stays so until more changes than pods."""
+    monkeypatch.setattr(Refusal, "_is_the_same", lambda *given: True)
+
+
+def nobody_could_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: nobody looks whether there is a pod of lower priority now."""
+    monkeypatch.setattr(refused, "_somebody_helps", lambda *given: False)
+
+
+def earlier_filters_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wrong: only the filter that has refused a node is asked again."""
+    right = np.where
+    monkeypatch.setattr(
+        refused.np, "where", lambda mine, differs, others: right(mine, differs, False)
+    )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [plans_do_not_matter, rows_are_not_asked, nobody_could_go, earlier_filters_are_forgotten],
+)
+def test_mistakes_are_noticed(
+    wrong: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong(monkeypatch)
+    with pytest.raises((AssertionError, IndexError)):
+        wait_often(300)
+
+
+def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refused, "CELLS_MAX", 2)
+    forgotten: list[Any] = []
+    monkeypatch.setattr(Refusal, "forget_verdicts", lambda self: forgotten.append(self))
+    kept: Any = Refusals()
+    ones: list[Any] = [type("One", (), {})() for _ in range(5)]
+    for one in ones:
+        kept.keep(one, Refusal.__new__(Refusal), 1)
+    assert forgotten == [one.refused for one in ones[:3]]

@@ -1,0 +1,52 @@
+"""Gates: which concern a pod is found out once per spec, and noted on it alone."""
+
+from __future__ import annotations
+
+import gc
+
+from stowplan.framework.status import OK
+from stowplan.objects.pod import Pod
+from stowplan.queue import QueueEntry
+from stowplan.queue.gates import Gates
+from stowplan.testing import pod
+
+
+def entry(one: Pod) -> QueueEntry:
+    return QueueEntry(one, 0, one.key)
+
+
+def gates(asked: list[str], name: str = "Lock") -> Gates:
+    """One gate that is open, and concerns pods that are labelled with its name."""
+
+    def concerns(one: Pod) -> bool:
+        asked.append(one.name)
+        return name in one.labels
+
+    return Gates({"default-scheduler": [(name, lambda one: OK)]}, {name: concerns})
+
+
+def test_whether_a_gate_concerns_a_template_is_asked_once() -> None:
+    asked: list[str] = []
+    lock = gates(asked)
+    web = pod("web", labels={"Lock": "yes"})
+    assert lock.lets_in(entry(web))
+    assert lock.lets_in(entry(web))
+    assert asked == ["web"]
+
+
+def test_gates_of_two_schedulers_do_not_take_each_other_s_notes() -> None:
+    asked: list[str] = []
+    first, second = gates(asked), gates(asked, "Bolt")
+    web = pod("web", labels={"Bolt": "yes"})
+    for one in (first, second, first):
+        assert one.lets_in(entry(web))
+    assert len(asked) == 3
+
+
+def test_what_is_noted_on_a_spec_leads_nowhere() -> None:
+    """Specs are not seen by the collector: a way back from one would never be collected."""
+    lock = gates([])
+    web = pod("web")
+    lock.lets_in(entry(web))
+    noted = web.spec.__dict__["gates"]
+    assert not any(isinstance(found, Gates | Pod) for found in gc.get_referents(*noted, noted))
