@@ -157,6 +157,58 @@ def test_each_version_shows_what_the_other_has_stored() -> None:
     assert [one["version"] for one in listed["versions"]] == ["v1", "v1beta1"]
 
 
+def test_objects_of_an_earlier_schema_read_as_under_the_present_one() -> None:
+    """What the schema no longer knows is not shown, and defaults that are new are."""
+    made = server()
+    post(made, DEFINITIONS, definition())
+    post(made, WIDGETS, widget("a", n=1, c="old"))
+    found = made.registry.by_path("apiextensions.k8s.io/customresourcedefinitions")
+    assert found is not None
+    changed = made.get(found, "", "widgets.ex.com")
+    assert changed is not None
+    shape = changed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    shape["properties"] = {"n": {"type": "integer"}, "d": {"type": "integer", "default": 7}}
+    made.update(found, changed, NOW)
+    made.tick(NOW)
+    _, one = exchange(made, "GET", f"{WIDGETS}/a")
+    assert one["spec"] == {"n": 1, "d": 7}
+    _, listed = exchange(made, "GET", WIDGETS)
+    assert [item["spec"] for item in listed["items"]] == [{"n": 1, "d": 7}]
+    stream = asked(made, "GET", f"{WIDGETS}?watch=true")
+    assert isinstance(stream, Stream)
+    assert json.loads(made.read(stream.number, NOW).body)["object"]["spec"] == {"n": 1, "d": 7}
+    # A write that changes nothing of what is read keeps the generation, and stores the new form.
+    _, again = exchange(made, "PUT", f"{WIDGETS}/a", one)
+    assert again["metadata"]["generation"] == 1
+    assert int(again["metadata"]["resourceVersion"]) > int(one["metadata"]["resourceVersion"])
+    _, same = exchange(made, "PUT", f"{WIDGETS}/a", again)
+    assert same["metadata"]["resourceVersion"] == again["metadata"]["resourceVersion"]
+    # So it is after a restart, and of what is deleted.
+    post(made, WIDGETS, widget("b", n=2))
+    restarted = server(tuple(made.store.records()))
+    _, one = exchange(restarted, "GET", f"{WIDGETS}/a")
+    assert one["spec"] == {"n": 1, "d": 7}
+
+
+def test_a_deleted_object_of_an_earlier_schema_is_shown_under_the_present_one() -> None:
+    made = server()
+    post(made, DEFINITIONS, definition())
+    post(made, WIDGETS, widget("a", n=1, c="old"))
+    found = made.registry.by_path("apiextensions.k8s.io/customresourcedefinitions")
+    assert found is not None
+    changed = made.get(found, "", "widgets.ex.com")
+    assert changed is not None
+    shape = changed["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    del shape["properties"]["c"]
+    made.update(found, changed, NOW)
+    made.tick(NOW)
+    stream = asked(made, "GET", f"{WIDGETS}?watch=true&resourceVersion={made.version}")
+    assert isinstance(stream, Stream)
+    exchange(made, "DELETE", f"{WIDGETS}/a")
+    event = json.loads(made.read(stream.number, NOW).body)
+    assert (event["type"], event["object"]["spec"]) == ("DELETED", {"n": 1})
+
+
 def test_a_version_that_is_stored_may_not_be_forgotten() -> None:
     made = server()
     post(made, DEFINITIONS, two_versions("v1beta1"))
@@ -274,6 +326,17 @@ def test_what_defines_no_kind_is_refused(change: Tree, message: str) -> None:
     status, refusal = exchange(server(), "POST", DEFINITIONS, wrong)
     assert status == 422
     assert message in refusal["message"]
+
+
+def test_of_a_schema_that_refers_elsewhere_only_that_is_told() -> None:
+    wrong = definition()
+    spec = {"type": "object", "properties": {"a": {"$ref": "x"}, "b": {}}}
+    schema = {"type": "object", "properties": {"spec": spec}}
+    wrong["spec"]["versions"][0]["schema"]["openAPIV3Schema"] = schema
+    status, refused = exchange(server(), "POST", DEFINITIONS, wrong)
+    assert status == 422
+    where = "spec.validation.openAPIV3Schema.properties[spec].properties[a].$ref"
+    assert [one["field"] for one in refused["details"]["causes"]] == [where]
 
 
 def test_a_server_without_the_observer_serves_nothing_new() -> None:

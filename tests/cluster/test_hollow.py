@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stowplan.cluster.hollow.plan import FOREVER, Habits, plan_of
+from stowplan.cluster.hollow.plan import FOREVER, Habits, node_problems, plan_of
 from tests.cluster.small_world import START, Tree, World, container, pod
 
 
@@ -220,9 +220,52 @@ def test_annotations_that_cannot_be_read_count_as_absent() -> None:
     }
     made = plan_of(pod("a", notes=notes, restartPolicy="Never"), Habits(start_s=3, run_s=7))
     assert (made.start_s, made.run_s, made.stop_s, made.exit_codes) == (3, 7, 0, (0,))
+    long = plan_of(pod("a", notes={"stowplan.dev/exit-code": "9" * 5000}), Habits())
+    assert long.exit_codes == (0,)
     forever = plan_of(pod("a", notes={"stowplan.dev/run-seconds": "forever"}), Habits())
     assert forever.run_s == FOREVER
     assert plan_of(pod("a"), Habits()).run_s == FOREVER
+
+
+def events(world: World, reason: str) -> list[str]:
+    found = world.server.list(world.server.registry.by_path("events"))  # type: ignore[arg-type]
+    return [event["message"] for event in found if event["reason"] == reason]
+
+
+def test_annotations_that_cannot_be_read_are_told_of() -> None:
+    world = World(1)
+    notes = {
+        "stowplan.dev/run-seconds": "soon",
+        "stowplan.dev/stop-seconds": "-1",
+        "stowplan.dev/start-seconds": "nan",
+        "stowplan.dev/exit-code": "1,x" + "y" * 90,
+        "stowplan.dev/run-second-seconds": "1",
+        "stowplan.dev/init-seconds": "1",
+        "stowplan.dev/queue": "of somebody else",
+    }
+    world.create("pods", pod("a", notes=notes))
+    world.create("pods", pod("b", notes={"stowplan.dev/run-seconds": "forever"}))
+    world.run(5)
+    told = events(world, "UnreadAnnotation")
+    wanted = 'wanted seconds from 0 on, or "forever"'
+    code = f'got "1,x{"y" * 37}...", wanted numbers from 0 to 255, like "1,1,0"'
+    assert sorted(told) == [
+        f"stowplan.dev/exit-code: {code}",
+        "stowplan.dev/run-second-seconds: no such annotation; there are "
+        "stowplan.dev/start-seconds, stowplan.dev/init-seconds, stowplan.dev/ready-seconds, "
+        "stowplan.dev/run-seconds, stowplan.dev/stop-seconds",
+        f'stowplan.dev/run-seconds: got "soon", {wanted}',
+        f'stowplan.dev/start-seconds: got "nan", {wanted}',
+        f'stowplan.dev/stop-seconds: got "-1", {wanted}',
+    ]
+
+
+def test_a_node_that_says_nonsense_of_its_kubelet_is_told_of() -> None:
+    said = {
+        value: list(node_problems({"stowplan.dev/kubelet": value}))
+        for value in ("off", "on", "Off", "")
+    }
+    assert [value for value, told in said.items() if told] == ["Off", ""]
 
 
 def test_heartbeats_are_spread_over_time_and_few_at_once() -> None:

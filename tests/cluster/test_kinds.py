@@ -153,3 +153,70 @@ def test_a_workload_without_a_selector_selects_nothing(server: ApiServer, path: 
     assert "`selector` does not match template `labels`" in told
     wrong = {"matchExpressions": [{"key": "a", "operator": "Z"}]}
     assert "not a valid selector operator" in refusal(server, path, {"spec": {"selector": wrong}})
+
+
+def test_the_default_class_is_the_one_that_stands_now(server: ApiServer) -> None:
+    """It is looked for again after every write of a class."""
+
+    def priority() -> int:
+        name = f"p{server.version}"
+        spec = {"containers": [{"name": "c", "image": "i"}]}
+        made = server.create(
+            server.registry.by_path("pods"),  # type: ignore[arg-type]
+            {"metadata": {"name": name, "namespace": "default"}, "spec": spec},
+            NOW,
+        )
+        return int(made["spec"]["priority"])
+
+    classes = server.registry.by_path("scheduling.k8s.io/priorityclasses")
+    assert classes is not None
+    assert priority() == 0
+    create(
+        server,
+        "scheduling.k8s.io/priorityclasses",
+        {"metadata": {"name": "usual"}, "value": 7, "globalDefault": True},
+    )
+    assert priority() == 7
+    changed = server.get(classes, "", "usual")
+    assert changed is not None
+    server.update(classes, {**changed, "globalDefault": False}, NOW)
+    assert priority() == 0
+    server.update(classes, {**server.get(classes, "", "usual"), "globalDefault": True}, NOW)  # type: ignore[dict-item]
+    assert priority() == 7
+    server.delete(classes, "", "usual", NOW)
+    assert priority() == 0
+
+
+DUAL = "this cluster is not configured for dual-stack services"
+SEVERAL = "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified"
+
+
+@pytest.mark.parametrize(
+    ("spec", "outcome"),
+    [
+        ({"clusterIP": "None"}, (["IPv4", "IPv6"], "RequireDualStack")),
+        ({"clusterIP": "None", "ipFamilies": ["IPv6"]}, (["IPv6", "IPv4"], "RequireDualStack")),
+        ({"clusterIP": "None", "ipFamilyPolicy": "SingleStack"}, (["IPv4"], "SingleStack")),
+        ({"clusterIP": "None", "selector": {"a": "b"}}, (["IPv4"], "SingleStack")),
+        ({"ports": PORTS, "ipFamilyPolicy": "PreferDualStack"}, (["IPv4"], "PreferDualStack")),
+        (
+            {"clusterIP": "None", "ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "SingleStack"},
+            f'spec.ipFamilyPolicy: Invalid value: "SingleStack": {SEVERAL}',
+        ),
+        (
+            {"ports": PORTS, "ipFamilyPolicy": "RequireDualStack"},
+            f'spec.ipFamilyPolicy: Invalid value: "RequireDualStack": {DUAL}',
+        ),
+        (
+            {"ports": PORTS, "ipFamilies": ["IPv6"]},
+            'spec.ipFamilies[0]: Invalid value: "IPv6": not configured on this cluster',
+        ),
+    ],
+)
+def test_families_of_services(server: ApiServer, spec: Tree, outcome: object) -> None:
+    """As of a cluster with IPv4 only: seen with a kube-apiserver 1.36.2."""
+    if isinstance(outcome, str):
+        assert refusal(server, "services", {"spec": spec}) == f'Service "y" is invalid: {outcome}'
+        return
+    made = create(server, "services", {"spec": spec})["spec"]
+    assert (made["ipFamilies"], made["ipFamilyPolicy"]) == outcome

@@ -37,6 +37,13 @@ def test_a_cluster_goes_on_from_what_was_saved() -> None:
     world.cluster, world.server, world.api = again, again.server, again.life.api
     world.run(1)
     assert world.the("pods", "lone")["status"]["phase"] == "Running"
+    world.create("pods", pod("late"))
+    world.run(5)
+    # Nobody gets an address that somebody has.
+    addresses = [p["status"]["podIP"] for p in world.pods()]
+    assert len(set(addresses)) == len(addresses) == 5
+    world.delete("pods", "late")
+    world.run(5)
     assert [p["status"]["phase"] for p in world.pods()] == ["Running"] * 4
     world.run(50)
     assert world.the("pods", "lone")["status"]["phase"] == "Succeeded"

@@ -158,14 +158,17 @@ def test_strategic_merge(old: Tree, patch: Tree, outcome: Tree) -> None:
     assert strategic(old, patch) == outcome
 
 
+MIXED = "list element types are not identical: [[map[name:a]] [map[name:a] 1]]"
+
+
 @pytest.mark.parametrize(
     ("old", "patch", "code", "text"),
     [
-        ({}, {"$patch": "odd"}, 500, "unknown patch type: odd in map: map[$patch:odd]"),
+        ({}, {"$patch": "odd"}, 400, "unknown patch type: odd in map: map[$patch:odd]"),
         (
             {"items": ITEMS},
             {"items": [{"v": 1}]},
-            500,
+            400,
             "map: map[v:1] does not contain declared merge key: name",
         ),
         (
@@ -180,10 +183,12 @@ def test_strategic_merge(old: Tree, patch: Tree, outcome: Tree) -> None:
             400,
             "invalid patch format of primitive list",
         ),
+        ({"items": [{"name": "a"}]}, {"items": [{"name": "a"}, 1]}, 400, MIXED),
+        ({"items": ITEMS}, {"$setElementOrder/items": [1]}, 400, "value for key 0 is not a map"),
         (
             {"items": ITEMS},
             {"$setElementOrder/items": {}},
-            500,
+            400,
             "expected a []interface {}, but received a map[string]interface {}",
         ),
     ],

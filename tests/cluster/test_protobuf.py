@@ -62,6 +62,12 @@ NAMED = message((1, "x"), (2, ""), (7, 0), (8, b""))
             {"value": -5, "preemptionPolicy": "Never"},
         ),
         (
+            "batch/v1",
+            "CronJob",
+            message((1, NAMED), (2, message((1, "@daily"), (5, message((2, message((1, 2)))))))),
+            {"spec": {"schedule": "@daily", "jobTemplate": {"spec": {"parallelism": 2}}}},
+        ),
+        (
             "policy/v1",
             "PodDisruptionBudget",
             message((1, NAMED), (2, message((1, message((1, 0), (2, 0), (3, "")))))),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
@@ -12,7 +13,10 @@ from hypothesis import strategies as st
 from stowplan.cluster.errors import DecodeError
 from stowplan.cluster.registry import built_in
 from stowplan.cluster.resource import Schema
+from stowplan.cluster.schema import Struct, tables
 from stowplan.cluster.schema.parse import NotJson, parse
+from stowplan.cluster.schema.scalars import WrongType
+from stowplan.cluster.schema.shapes import Remembered, Sink
 from tests.soak import examples
 
 Tree = dict[str, Any]
@@ -54,6 +58,79 @@ def test_a_pod_gets_its_defaults() -> None:
     assert container["imagePullPolicy"] == "Always"
     assert container["resources"] == {}
     assert made["status"] == {}
+
+
+POD_TEXTS = st.sampled_from(
+    [
+        {"restartPolicy": "Never"},
+        {"priority": 1},
+        {"priority": 1.0},
+        {"priority": True},
+        {"hostNetwork": True},
+        {"nope": 1},
+        {"nodeName": None},
+        {"terminationGracePeriodSeconds": float("nan")},
+        {"nodeSelector": {"b": "1", "a": "2"}},
+        {"nodeSelector": {"a": "2", "b": "1"}},
+        {"serviceAccount": "x"},
+    ]
+)
+
+
+def outcome(shape: Struct, spec: Tree) -> tuple[str, Any, list[str]]:
+    """What a spec is decoded to, or why it is not, and what is said of it."""
+    sink = Sink()
+    try:
+        made = shape.decode(copy.deepcopy(spec), (None, "spec", "Pod"), sink)
+    except WrongType as error:
+        return "wrong", str(error), []
+    # As text, since 1 and 1.0 and True are the same to Python, and so are dicts in other orders.
+    return "right", json.dumps(made), list(sink.texts)
+
+
+def same_as_fresh(kind: type[Remembered], extras: list[Tree]) -> None:
+    """A type that remembers answers as if it had seen nothing before."""
+    plain = tables.struct("core/v1.PodSpec")
+    remembering = kind(plain.package, plain.name)
+    remembering.fields, remembering.hook = plain.fields, plain.hook
+    remembering.compile()
+    for extra in extras:
+        spec = pod(**extra)["spec"]
+        fresh = Struct(plain.package, plain.name)
+        fresh.fields, fresh.hook = plain.fields, plain.hook
+        fresh.compile()
+        found = outcome(remembering, spec)
+        assert found == outcome(fresh, spec)
+
+
+@given(extras=st.lists(POD_TEXTS, min_size=2, max_size=8))
+@settings(max_examples=examples(60))
+def test_what_is_remembered_is_what_is_decoded(extras: list[Tree]) -> None:
+    same_as_fresh(Remembered, extras)
+
+
+def test_remembering_too_much_is_caught() -> None:
+    class Careless(Remembered):
+        """Remembers also what something was said about."""
+
+        def decode(self, value: Any, at: Any, sink: Any) -> Any:
+            quiet = Sink()
+            made = super().decode(value, at, quiet)
+            if value not in self._seen:
+                self._seen.append(value)
+                sink.texts.update(quiet.texts)
+            return made
+
+        _seen: list[Any] = []
+
+    with pytest.raises(AssertionError):
+        same_as_fresh(Careless, [{"nope": 1}, {"nope": 1}])
+
+
+def test_what_is_remembered_is_not_shared() -> None:
+    first = decoded(pod(nodeSelector={"a": "b"}))
+    first["spec"]["nodeSelector"]["a"] = "changed"
+    assert decoded(pod(nodeSelector={"a": "b"}))["spec"]["nodeSelector"] == {"a": "b"}
 
 
 def test_requests_come_from_limits() -> None:

@@ -154,8 +154,8 @@ def test_a_custom_scale_without_its_field() -> None:
     world = quiet()
     with pytest.raises(ApiError) as raised:
         CUSTOM.read(workload(), call(world, "pods", "get"))
-    text = 'Internal error occurred: the spec replicas field ".spec.size.count" does not exist'
-    assert (raised.value.code, raised.value.message) == (500, text)
+    text = 'the spec replicas field ".spec.size.count" does not exist'
+    assert (raised.value.code, raised.value.message) == (400, text)
     shown = CUSTOM.read(workload(), call(world, "pods", "patch"))
     with pytest.raises(ApiError) as raised:
         CUSTOM.write(workload(), shown, call(world, "pods", "patch"))

@@ -187,3 +187,25 @@ def test_control_a_failure_that_is_not_passed_over_is_noticed(
 def test_control_a_binding_of_our_own_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Bindings, "_bind", Bindings._bind_by_plugin)
     assert "calls that were not made" in outcome("bind")
+
+
+def test_control_a_draw_that_is_taken_for_a_choice_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Equals were drawn from, and both recordings happen to have drawn alike."""
+    assert outcome("connection-cut-when-reused") == ""
+    monkeypatch.setattr(
+        Conversation,
+        "_chosen",
+        lambda self, choose, attempt, best, *how: choose(attempt, best, *how),
+    )
+    assert outcome("connection-cut-when-reused") != ""
+
+
+def test_few_conversations_hang_on_a_draw() -> None:
+    tied = 0
+    for name in ALIKE:
+        conversation = Conversation(RECORDINGS[name])
+        conversation.play()
+        tied += conversation.is_tied
+    assert 0 < tied <= len(ALIKE) // 8

@@ -204,6 +204,31 @@ def test_the_image_is_slim_and_runs_as_nobody() -> None:
     assert all(base.endswith("-slim") for base in bases)
     assert re.search(r"^USER 65532:65532$", text, re.MULTILINE)
     assert re.search(r'^ENTRYPOINT \["stowplan"\]$', text, re.MULTILINE)
+    kept = re.search(r"NUMBA_CACHE_DIR=(\S+)", text)
+    assert kept is not None
+    assert kept[1] in writable_places()
+    assert (DEPLOY.parent / "requirements.lock").read_text().count("==") > 10
     for source in re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE):
         for name in source.split():
             assert (DEPLOY.parent / name).exists(), name
+
+
+def writable_places() -> list[str]:
+    pod = one("Deployment")["spec"]["template"]["spec"]
+    empty = {volume["name"] for volume in pod["volumes"] if "emptyDir" in volume}
+    (container,) = pod["containers"]
+    return [
+        mount["mountPath"]
+        for mount in container["volumeMounts"]
+        if mount["name"] in empty and not mount.get("readOnly")
+    ]
+
+
+def test_the_pins_of_the_image_are_those_of_the_lock() -> None:
+    text = (DEPLOY / "Dockerfile").read_text()
+    found = re.search(r"grep -o '(.+)' requirements.lock", text)
+    assert found is not None
+    lock = (DEPLOY.parent / "requirements.lock").read_text()
+    pins = re.findall(found[1], lock, re.MULTILINE)
+    assert len(pins) == len(re.findall(r"^\S+==", lock, re.MULTILINE)) > 10
+    assert not any("hash" in pin or "\\" in pin for pin in pins)

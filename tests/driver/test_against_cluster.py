@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from stowplan.client.requests import JSON, Request
 from stowplan.objects.quantity import milli_value
-from tests.driver.embedded import TOKEN, Cluster, Tree, cluster, gang, pod
+from tests.driver.embedded import DEPLOY, PATHS, TOKEN, Cluster, Tree, cluster, gang, pod
 from tests.driver.processes import CONFIG, Replica, kubeconfig, replica
 from tests.driver.proxy import KINDS, proxy
 from tests.driver.real_server import assets
@@ -50,9 +52,11 @@ def arguments(tmp_path: Path, made: Cluster, lease_s: int = 0) -> list[str]:
 
 
 async def leading(one: Replica) -> None:
-    async with asyncio.timeout(40):
-        while not one.said("leading") or not one.said("synced"):
-            await asyncio.sleep(0.1)
+    for _ in range(400):
+        if one.said("leading") and one.said("synced"):
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError(one.raw[-10:])
 
 
 async def events(made: Cluster) -> Counter[tuple[str, str]]:
@@ -164,9 +168,10 @@ def test_nothing_is_lost_or_bound_twice_however_bad_the_connection_and_the_serve
             await default_queue(made)
             args = arguments(tmp_path, made, lease_s=60)
             args[args.index("--kubeconfig") + 1] = kubeconfig(tmp_path / "p", harm.url, token=TOKEN)
+            harm.cut_s = 3.0
             async with replica(*args) as one:
                 await leading(one)
-                harm.share, harm.cut_s = 0.15, 3.0
+                harm.share = 0.15
                 await made.create_all(workload(n_pods))
                 await made.restart()
                 pods = await made.until_placed(n_pods, 200, one)
@@ -225,3 +230,29 @@ async def condition(made: Cluster, name: str, text: str) -> None:
                     assert one["status"] == "False"
                     return
             await asyncio.sleep(0.2)
+
+
+def test_all_that_is_shipped_is_taken_by_strict_validation(tmp_path: Path, server: str) -> None:
+    """The pods of the deployment, too, by the rules for pods that the namespace asks for."""
+
+    async def story() -> None:
+        async with cluster(tmp_path, 1, server) as made:
+            trees = [
+                tree
+                for path in sorted(DEPLOY.rglob("*.yaml"))
+                for tree in yaml.safe_load_all(path.read_text())
+                if tree["kind"] != "Kustomization"
+            ]
+            template = next(t for t in trees if t["kind"] == "Deployment")["spec"]["template"]
+            meta = template["metadata"] | {"name": "p", "namespace": "stowplan-system"}
+            spec = {k: v for k, v in template["spec"].items() if k != "priorityClassName"}
+            trees.append({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+            for tree in trees:
+                path = PATHS[tree["kind"]].format(tree["metadata"].get("namespace", ""))
+                query = (("dryRun", "All"), ("fieldValidation", "Strict"))
+                request = Request("POST", path, query, json.dumps(tree).encode(), JSON)
+                answer = await made.api.send(request)
+                # Some are there already.
+                assert answer.status in (201, 409), (tree["kind"], answer.body)
+
+    run(story())

@@ -241,7 +241,10 @@ def test_a_write_is_held_back_when_the_lease_is_over_and_a_read_is_not() -> None
 
 
 @pytest.mark.parametrize("n_asked", range(1, 4))
-def test_the_guard_is_asked_up_to_the_moment_at_which_bytes_leave(n_asked: int) -> None:
+@pytest.mark.parametrize("through_proxy", [False, True])
+def test_the_guard_is_asked_up_to_the_moment_at_which_bytes_leave(
+    n_asked: int, through_proxy: bool
+) -> None:
     """However late the lease ends, what the guard has not allowed last does not leave."""
 
     async def story() -> None:
@@ -253,11 +256,33 @@ def test_the_guard_is_asked_up_to_the_moment_at_which_bytes_leave(n_asked: int) 
                 asked += 1
                 return asked < n_asked
 
-            async with ApiClient(Connection(server.url, "t", token="first"), guard) as api:
+            how = Connection(server.url, "t", token="first")
+            if through_proxy:
+                how = Connection("http://api.invalid", "t", token="first", proxy=server.url)
+            async with ApiClient(how, guard) as api:
                 answer = await api.send(POST)
-            # Two looks: with the connection at hand, and with the bytes.
-            assert answer.status == (200 if n_asked == 3 else 0)
-            assert len(server.asked) == (1 if n_asked == 3 else 0)
+            # Through a proxy two looks: with the connection at hand, and with the bytes; else both
+            # are one.
+            leaves = n_asked > (2 if through_proxy else 1)
+            assert answer.status == (200 if leaves else 0)
+            assert len(server.asked) == (1 if leaves else 0)
+
+    run(story())
+
+
+def test_every_request_is_counted_watches_too() -> None:
+    async def story() -> None:
+        async with (
+            serving() as server,
+            ApiClient(Connection(server.url, "t", token="first")) as api,
+        ):
+            await api.send(POST)
+            async with api.stream(GET):
+                pass
+            server.takes = "second"
+            async with api.stream(GET):
+                pass
+            assert api.n_sent == {("POST", 200): 1, ("GET", 200): 1, ("GET", 401): 1}
 
     run(story())
 

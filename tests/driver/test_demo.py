@@ -13,15 +13,17 @@ import pytest
 from click.testing import CliRunner
 
 from stowplan.cli import demo as cli
+from stowplan.cli.demo_why import why
 from stowplan.driver import demo_stage
 from stowplan.driver.asking import Found
 from stowplan.driver.demo import Outcome, Theatre, show
 from stowplan.driver.demo_acts import ACTS, Act
-from stowplan.driver.demo_stage import Check, Clock
+from stowplan.driver.demo_stage import Check, Clock, Placement
 from stowplan.driver.demo_view import View, quantile
-from stowplan.driver.demo_world import CONFIGURATION
+from stowplan.driver.demo_world import BATCH, CONFIGURATION
 from stowplan.messages.events import PodAdded, PodDeleted, PodUpdated
-from stowplan.testing import pod
+from stowplan.objects.pod import DEFAULT_SCHEDULER, Pod
+from stowplan.testing import node, pod
 
 whole = pytest.mark.slow
 together = pytest.mark.xdist_group("embedded")
@@ -81,6 +83,11 @@ def test_all_acts_go_as_they_say_and_nothing_is_left(tmp_path: Path) -> None:
     assert ["research", "1", "12", "12"] in [row[:4] for row in rows]
     assert ["survey", "batch", "0", "of", "24"] in [row[:5] for row in rows]
     assert ["web", "default-scheduler", "12", "of", "12"] in [row[:5] for row in rows]
+    why = {row[0]: " ".join(row) for row in rows if "default-scheduler" in row or "batch" in row}
+    assert "1 of 6 nodes fit (5 node(s) didn't match pod topology spread" in why["api"]
+    assert "3 evicted, PreemptionByScheduler: default-scheduler: preempting" in why["report"]
+    assert "NotEnoughResources: 24/24 tasks in gang unschedulable" in why["survey"]
+    assert "reclaim for default/serve" in why["sweep"]
     assert "stowplan up" in text
     assert "Traceback" not in text
     assert left_behind(tmp_path) == []
@@ -146,6 +153,24 @@ def test_the_exit_code_says_whether_all_was_as_expected(
     assert result.exit_code == code, result.output
     told = "  expected: two on each\n  seen:     three on n1\n  bad luck\n"
     assert (told in result.output) == (not held)
+
+
+def placement(*pods: Pod, key: str, by: str = DEFAULT_SCHEDULER) -> Placement:
+    nodes = [node("n1", cpu="4"), node("n2", cpu="4"), node("n3", cpu="2")]
+    return Placement("app", by, 1, 1, {}, key, Found(nodes, list(pods), []), ["written"])
+
+
+def test_why_is_what_explain_says_of_the_cluster_as_it_was() -> None:
+    said = why(placement(pod("web", cpu="1", on="n2"), key="default/web"))
+    assert said.startswith("3 of 3 nodes fit, n1 has ")
+    assert " points as 1 more, n3 " in said
+    assert "NodeResourcesFit +" in said
+    assert said.endswith("; written")
+    said = why(placement(pod("web", cpu="3", on="n2"), pod("big", cpu="4"), key="default/big"))
+    assert said == "1 of 3 nodes fit (2 Insufficient cpu); written"
+    said = why(placement(pod("web", cpu="1", scheduler=BATCH), key="default/web", by=BATCH))
+    assert said.startswith("queue default: 0 of 1 have a node")
+    assert why(placement(key="")) == "no pod is left"
 
 
 def test_a_view_keeps_when_pods_came_got_a_node_and_went() -> None:

@@ -6,6 +6,10 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import ssl
+import subprocess
+import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -21,10 +25,11 @@ from stowplan.assembly.extenders import extenders_of
 from stowplan.client.kubeconfig import Connection
 from stowplan.config.model import Configuration
 from stowplan.config.model import Extender as Configured
+from stowplan.driver import certificate
 from stowplan.driver.calling import Calling
 from stowplan.driver.extender_service import ExtenderService
 from stowplan.driver.scheduling import read_files
-from stowplan.driver.serving import Address
+from stowplan.driver.serving import Address, AddressError
 from stowplan.messages.effects import CallExtender
 from stowplan.messages.events import ExtenderFailed, ExtenderReplied
 from stowplan.objects.extender import (
@@ -39,10 +44,15 @@ from stowplan.objects.extender import (
 )
 from stowplan.objects.go_json import Fault
 from stowplan.testing import pod
+from tests.driver.processes import kubeconfig
 from tests.driver.small_api import SmallApi
 from tests.driver.test_live import scheduler
 
 DATA = Path(__file__).parent.parent / "contract" / "data" / "extender.jsonl.gz"
+
+LOOPBACK = Address("127.0.0.1", 0)
+CLIENT_PURPOSE = "1.3.6.1.5.5.7.3.2"
+"""What a certificate is for; those that the project makes are for servers."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Tree = dict[str, Any]
@@ -201,12 +211,14 @@ def kind_of(body: Tree) -> str:
 
 
 @asynccontextmanager
-async def service(connection: Connection | None = None, **files: Any) -> AsyncIterator[str]:
-    deciders, _ = read_files(**files)
-    one = ExtenderService(deciders, Address("127.0.0.1", 0), connection)
+async def service(
+    connection: Connection | None = None, address: Address = LOOPBACK, *, binds: bool = True
+) -> AsyncIterator[str]:
+    deciders, _ = read_files()
+    one = ExtenderService(deciders, address, connection, binds=binds)
     await one.start()
     try:
-        yield f"http://127.0.0.1:{one.port}"
+        yield f"{'https' if address.is_secure else 'http'}://127.0.0.1:{one.port}"
     finally:
         await one.stop()
 
@@ -365,6 +377,94 @@ def test_questions_that_are_none_are_told_so(verb: str, body: Any, text: str) ->
             assert code == 404
 
     run(story())
+
+
+def test_nobody_unknown_is_bound_for() -> None:
+    async def story() -> None:
+        async with SmallApi() as api, aiohttp.ClientSession() as session:
+            api.node("n")
+            api.pod("p")
+            uid = api.objects["pods", "default", "p"]["metadata"]["uid"]
+            target = {"PodName": "p", "PodNamespace": "default", "Node": "n", "PodUID": uid}
+            connection = Connection(api.url, "test")
+            async with service(connection, binds=False) as url:
+                _, answer = await post(session, f"{url}/bind", target)
+                assert "from somebody unknown, wanted --bind" in answer["Error"]
+                assert api.binds == []
+            async with service(connection) as url:
+                _, answer = await post(session, f"{url}/bind", target)
+                assert answer == {"Error": ""}
+                assert api.binds == [("p", "n")]
+
+    run(story())
+
+
+def test_elsewhere_than_on_loopback_callers_need_a_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deciders, _ = read_files()
+    with pytest.raises(AddressError, match="wanted --client-ca-file"):
+        ExtenderService(deciders, Address("0.0.0.0", 0))
+    monkeypatch.setattr(certificate, "_SERVER", CLIENT_PURPOSE)
+    known, stranger = (client_of(tmp_path / name) for name in ("known", "stranger"))
+    monkeypatch.undo()
+
+    async def story() -> None:
+        address = Address("0.0.0.0", 0, client_ca=str(tmp_path / "known"))
+        async with SmallApi() as api:
+            api.node("n")
+            api.pod("p")
+            meta = api.objects["pods", "default", "p"]["metadata"]
+            target = {"PodName": "p", "PodNamespace": "default", "Node": "n", "PodUID": meta["uid"]}
+            async with service(Connection(api.url, "test"), address, binds=False) as url:
+                for context in (stranger, client_of(None)):
+                    with pytest.raises(aiohttp.ClientError):
+                        await post_as(context, f"{url}/bind", target)
+                assert api.binds == []
+                _, answer = await post_as(known, f"{url}/bind", target)
+                assert answer == {"Error": ""}
+                assert api.binds == [("p", "n")]
+
+    run(story())
+
+
+async def post_as(context: ssl.SSLContext, url: str, body: Any) -> tuple[int, Any]:
+    connector = aiohttp.TCPConnector(ssl=context)
+    async with aiohttp.ClientSession(connector=connector) as session:
+        return await post(session, url, body)
+
+
+def client_of(file: Path | None) -> ssl.SSLContext:
+    """Trusts any server; shows a new certificate of its own, which is written into the file."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    if file is not None:
+        own = certificate.identity(["client"], time.time())
+        file.write_text(own.certificate + own.key)
+        context.load_cert_chain(file)
+    return context
+
+
+def test_it_can_be_ended_while_the_cluster_does_not_answer(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "stowplan", "extender", "--listen", "127.0.0.1:0"),
+            *("--kubeconfig", kubeconfig(tmp_path / "k", "http://127.0.0.1:1")),
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    try:
+        assert "trying again" in process.stderr.readline()
+        process.terminate()
+        _, err = process.communicate(timeout=20)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 0
+    assert "Traceback" not in err
 
 
 def test_timeouts_of_a_configuration_reach_the_caller() -> None:

@@ -8,17 +8,23 @@ import logging
 import ssl
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 from aiohttp import web
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
 
+from stowplan.assembly.deciders import Text, deciders_of
 from stowplan.driver.clocks import steady
+from stowplan.driver.exposition import exposed
 from stowplan.driver.limits import Limiter
 from stowplan.driver.live import Live
 from stowplan.driver.logs import JsonFormatter, LogError, TextFormatter, levels_of
 from stowplan.driver.serving import Address, AddressError, Serving, address_of
+from stowplan.framework import PermitWait
 from tests.driver.small_api import SmallApi
 from tests.driver.test_live import scheduler
 
@@ -130,6 +136,122 @@ def test_loopback_is_told_from_the_rest() -> None:
     assert Address("::1", 1).is_loopback
     assert not Address("0.0.0.0", 1).is_loopback
     assert not Address("example.com", 1).is_loopback
+
+
+# Metrics.
+
+SHARED = {
+    "scheduler_schedule_attempts_total": {"result", "profile"},
+    "scheduler_scheduling_attempt_duration_seconds": {"result", "profile"},
+    "scheduler_scheduling_algorithm_duration_seconds": set(),
+    "scheduler_pod_scheduling_sli_duration_seconds": {"attempts"},
+    "scheduler_pod_scheduling_attempts": set(),
+    "scheduler_pod_scheduled_after_flush_total": set(),
+    "scheduler_pending_pods": {"queue"},
+    "scheduler_queue_incoming_pods_total": {"queue", "event"},
+    "scheduler_unschedulable_pods": {"plugin", "profile"},
+    "scheduler_inflight_events": {"event"},
+    "scheduler_cache_size": {"type"},
+    "scheduler_preemption_attempts_total": set(),
+    "scheduler_preemption_victims": set(),
+    "scheduler_plugin_evaluation_total": {"plugin", "extension_point", "profile"},
+    "scheduler_plugin_execution_duration_seconds": {"plugin", "extension_point", "status"},
+    "scheduler_framework_extension_point_duration_seconds": {
+        "extension_point",
+        "status",
+        "profile",
+    },
+    "scheduler_event_handling_duration_seconds": {"event"},
+    "scheduler_permit_wait_duration_seconds": {"result"},
+    "rest_client_requests_total": {"code", "method", "host"},
+    "leader_election_master_status": {"name"},
+}
+"""Names and labels of kube-scheduler's metrics."""
+
+
+class Slow:
+    """Lets a pod wait at Permit for a moment."""
+
+    name = "Slow"
+
+    def permit(self) -> PermitWait:
+        return PermitWait(0.05)
+
+
+def test_metrics_have_the_names_and_labels_of_the_original(tmp_path: Path) -> None:
+    file = tmp_path / "slow.yaml"
+    file.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+        "profiles: [{schedulerName: stowplan}, {schedulerName: slow}]\n"
+    )
+    plain = deciders_of([Text(file.read_text(), str(file))])
+    slow = deciders_of([Text(file.read_text(), str(file))], [Slow])
+
+    async def story() -> dict[str, Metric]:
+        async with SmallApi() as api:
+            api.node("n1", cpu="4")
+            api.pod("first", cpu="100m")
+            api.pod("gated", schedulingGates=[{"name": "g"}])
+            api.pod("huge", cpu="40")
+            api.pod("low", cpu="3500m")
+            async with scheduler(api, decider=plain) as live:
+                Serving(live, Address("127.0.0.1", 0))
+                await api.until(lambda: live.measures.n_bound == 2)
+                api.pod("vip", cpu="3800m", priority=10)
+                await api.until(lambda: bool(api.placed().get("vip")))
+                await api.until(lambda: live.measures.n_bound == 3)
+                first = read(await live.in_turn(lambda: exposed(live)))
+            async with scheduler(api, decider=slow) as live:
+                Serving(live, Address("127.0.0.1", 0))
+                api.pod("waits", cpu="1m", scheduler="slow")
+                await api.until(lambda: live.measures.n_refused >= 1)
+                await api.until(lambda: permit_waits(live) > 0)
+                return first | {
+                    name: metric
+                    for name, metric in read(await live.in_turn(lambda: exposed(live))).items()
+                    if "permit_wait" in name
+                }
+
+    found = asyncio.run(asyncio.wait_for(story(), 60))
+    for name, labels in SHARED.items():
+        metric = found[name.removesuffix("_total")]
+        samples = [s for s in metric.samples if not s.name.endswith("_bucket")]
+        assert samples, name
+        assert all(s.labels.keys() == labels for s in samples), name
+        assert not any(s.name.endswith("_created") for s in metric.samples)
+    assert value(found, "scheduler_schedule_attempts_total", result="scheduled") == 3
+    assert value(found, "scheduler_pending_pods", queue="gated") == 1
+    assert value(found, "scheduler_unschedulable_pods", plugin="SchedulingGates") == 1
+    assert value(found, "scheduler_unschedulable_pods", plugin="NodeResourcesFit") == 1
+    assert value(found, "scheduler_preemption_victims_count") == 1
+    assert value(found, "scheduler_pod_scheduling_sli_duration_seconds_count", attempts="2") == 1
+    assert value(found, "scheduler_pod_scheduling_attempts_sum") == 4
+    for event, queue in (
+        ("UnschedulablePodAdd", "active"),
+        ("ScheduleAttemptFailure", "unschedulable"),
+    ):
+        name = "scheduler_queue_incoming_pods_total"
+        assert value(found, name, event=event, queue=queue) >= 2
+    evaluated = value(found, "scheduler_plugin_evaluation_total", extension_point="Filter")
+    assert evaluated > value(found, "scheduler_schedule_attempts_total")
+
+
+def permit_waits(live: Live) -> int:
+    return sum(1 for name, _ in live.measures.counted.distributions if "permit_wait" in name)
+
+
+def read(body: bytes) -> dict[str, Metric]:
+    return {one.name: one for one in text_string_to_metric_families(body.decode())}
+
+
+def value(found: dict[str, Metric], name: str, **labels: str) -> float:
+    """The sum of what has such labels."""
+    return sum(
+        sample.value
+        for metric in found.values()
+        for sample in metric.samples
+        if sample.name == name and labels.items() <= sample.labels.items()
+    )
 
 
 # Logs.

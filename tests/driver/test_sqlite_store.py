@@ -98,7 +98,7 @@ def test_another_format(tmp_path: Path) -> None:
     file = sqlite3.connect(tmp_path / FILE)
     file.execute("PRAGMA user_version=9")
     file.close()
-    assert "got format 9, wanted 1" in refusal(tmp_path)
+    assert "got format 9, wanted 2" in refusal(tmp_path)
 
 
 @pytest.mark.parametrize("left", [0, 100, 4096, 8000])
@@ -113,7 +113,8 @@ def test_a_file_cut_short(tmp_path: Path, left: int) -> None:
 def test_a_file_that_is_gone(tmp_path: Path) -> None:
     filled(tmp_path)
     (tmp_path / FILE).unlink()
-    assert "writes were acknowledged here before" in refusal(tmp_path)
+    assert "it is gone, but writes were acknowledged here before" in refusal(tmp_path)
+    assert not (tmp_path / FILE).exists()
 
 
 def copied_while_open(source: Path, target: Path) -> None:
@@ -141,7 +142,7 @@ def test_the_journal_is_read_and_missed(tmp_path: Path) -> None:
 def test_what_is_refused_is_left_as_it_is(tmp_path: Path) -> None:
     filled(tmp_path / "a")
     copied_while_open(tmp_path / "a", tmp_path / "b")
-    (tmp_path / "b" / COMMITTED).write_bytes((9999).to_bytes(8, "big"))
+    (tmp_path / "b" / COMMITTED).write_bytes(sqlite_store._note(9999))
     before = {name: (tmp_path / "b" / name).read_bytes() for name in (FILE, f"{FILE}-wal")}
     assert "version 9999 was acknowledged" in refusal(tmp_path / "b")
     assert before == {name: (tmp_path / "b" / name).read_bytes() for name in before}
@@ -183,6 +184,46 @@ def test_without_the_note_nothing_is_begun_anew(tmp_path: Path) -> None:
     (tmp_path / COMMITTED).unlink()
     assert f"{COMMITTED} beside it is missing" in refusal(tmp_path)
     assert not (tmp_path / COMMITTED).exists()
+
+
+@pytest.mark.parametrize("note", [b"", b"\0", b"\0" * 8, b"\0" * 13, b"\1" * 12])
+def test_a_note_that_is_none(tmp_path: Path, note: bytes) -> None:
+    filled(tmp_path)
+    (tmp_path / COMMITTED).write_bytes(note)
+    text = refusal(tmp_path)
+    if len(note) == 12:
+        assert f"the checksum of {COMMITTED} beside it is wrong" in text
+    else:
+        shown = "more" if len(note) > 12 else len(note)
+        assert f"{COMMITTED} beside it: got {shown} bytes, wanted 12" in text
+    assert (tmp_path / COMMITTED).read_bytes() == note
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("UPDATE facts SET value = 41", "the checksum of the version that it says it holds"),
+        ("UPDATE facts SET value = 'x'", "it says that it holds version 'x'"),
+        ("DELETE FROM facts", "it does not say which version it holds"),
+    ],
+)
+def test_a_version_that_somebody_changed(tmp_path: Path, change: str, said: str) -> None:
+    filled(tmp_path)
+    file = sqlite3.connect(tmp_path / FILE)
+    file.execute(change)
+    file.commit()
+    file.close()
+    assert said in refusal(tmp_path)
+
+
+def test_files_taken_away_before_anything_was_written(tmp_path: Path) -> None:
+    filled(tmp_path)
+    store = SqliteStore(tmp_path)
+    (tmp_path / FILE).unlink()
+    with pytest.raises(StoreError, match=r"cluster\.sqlite: removed or exchanged"):
+        store.save([("a", 99, b"1")])
+    assert not (tmp_path / FILE).exists()
+    store.close()
 
 
 # Any one bit of the file, its journal or the note of the last version may be wrong. Then the store

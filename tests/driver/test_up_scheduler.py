@@ -20,8 +20,10 @@ from stowplan.driver.connecting import connection_to
 from stowplan.driver.live import Live
 from stowplan.driver.local_cluster import Settings, running
 from tests.driver.embedded import Tree, pod
+from tests.driver.processes import replica
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("embedded")]
+LEASES = ("kube-scheduler", "stowplan")
 PODS = "/api/v1/namespaces/default/pods"
 
 
@@ -78,6 +80,62 @@ def test_pods_that_name_no_scheduler_or_this_one_are_placed_and_no_others(tmp_pa
     assert process.returncode == 0
     assert "".join(said) + rest == "".join(said) + "Stopped.\n"
     assert list(tmp_path.iterdir()) == []
+
+
+def test_its_leases_keep_others_from_deciding_the_same_pods(tmp_path: Path) -> None:
+    async def story() -> None:
+        settings = Settings(kubeconfig=tmp_path / "k")
+        async with running(settings) as cluster:
+            file = str(cluster.kubeconfig)
+            async with ApiClient(connection_to(file)) as api:
+                async with up_scheduler.scheduling(cluster):
+                    for name in LEASES:
+                        while not (await holder(api, name)).startswith("stowplan-up_"):
+                            await asyncio.sleep(0.05)
+                    async with replica("--kubeconfig", file, "--listen", "0") as other:
+                        assert await other.ended() == 1
+                    assert "got the lease kube-system/stowplan being renewed" in other.raw[-1]
+                # Given back at the end.
+                assert [await holder(api, name) for name in LEASES] == ["", ""]
+
+    run(story())
+
+
+def test_a_lost_lease_is_taken_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[Live] = []
+    made = Live.__init__
+
+    def noted(self: Live, *arguments: Any, **options: Any) -> None:
+        made(self, *arguments, **options)
+        begun.append(self)
+
+    async def story() -> None:
+        settings = Settings(nodes=1, kubeconfig=tmp_path / "k")
+        async with running(settings) as cluster, up_scheduler.scheduling(cluster):
+            while not (begun and begun[0].is_synced and begun[0].leadership.leads):
+                await asyncio.sleep(0.05)
+            # As after a sleep. Its time over, another would have to wait for 15 s.
+            assert begun[0].leadership.election is not None
+            begun[0].leadership.election.deadline = 1
+            async with ApiClient(connection_to(str(cluster.kubeconfig))) as api:
+                while len(begun) == 1:
+                    await asyncio.sleep(0.05)
+                await create(api, pod("later"))
+                async with asyncio.timeout(12):
+                    while not (await nodes_of(api))["later"]:
+                        await asyncio.sleep(0.05)
+            assert len(begun) == 2
+            assert not cluster.failed.done()
+
+    monkeypatch.setattr(Live, "__init__", noted)
+    run(story())
+
+
+async def holder(api: ApiClient, name: str) -> str:
+    path = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{name}"
+    answer = await api.send(Request("GET", path))
+    spec = json.loads(answer.body).get("spec", {})
+    return str(spec.get("holderIdentity") or "")
 
 
 def test_a_cluster_whose_scheduler_has_ended_does_not_go_on(

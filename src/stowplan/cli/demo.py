@@ -10,6 +10,7 @@ import click
 from rich.text import Text
 
 from stowplan.cli.demo_screen import Plain, Playing
+from stowplan.cli.demo_why import why
 from stowplan.cli.jobs_table import plain_table
 from stowplan.cli.screen import screen
 from stowplan.driver.demo import Outcome, show
@@ -60,12 +61,12 @@ def _shares(outcome: Outcome) -> Shares:
 
 
 def print_placements(placements: list[Placement]) -> None:
-    """A line per app: who placed how many of its pods where, and why there."""
+    """A line per app: who placed how many of its pods where, and why the last of them there."""
     table = plain_table("\nWho went where", "APP", "BY", "PLACED", "NODE:PODS", "WHY")
     for one in placements:
         nodes = ", ".join(f"{name.removeprefix('node-')}:{n}" for name, n in one.where.items())
         placed = f"{one.n_placed} of {one.n_pods}"
-        table.add_row(*map(Text, (one.app, one.decided_by, placed, nodes or "-", one.why)))
+        table.add_row(*map(Text, (one.app, one.decided_by, placed, nodes or "-", why(one))))
     screen().print(table)
 
 

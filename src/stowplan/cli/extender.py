@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import click
+import msgspec
 
 from stowplan.cli import live_options, options
 from stowplan.driver import logs
@@ -21,7 +22,7 @@ from stowplan.framework.problems import did_you_mean
     "--listen",
     metavar="HOST:PORT",
     required=True,
-    help="Where kube-scheduler asks. Other than loopback it speaks TLS.",
+    help="Where kube-scheduler asks. Other than loopback: TLS, and callers must be known.",
 )
 @options.config
 @options.profile
@@ -33,8 +34,21 @@ from stowplan.framework.problems import did_you_mean
     is_flag=True,
     help="Follow no cluster: judge the whole nodes that come, as if they were empty.",
 )
+@click.option(
+    "--bind",
+    "binds",
+    is_flag=True,
+    help="Bind for everybody on this computer; callers with a certificate may anyway.",
+)
 @live_options.tls_cert
 @live_options.tls_key
+@click.option(
+    "--client-ca-file",
+    metavar="FILE",
+    default="",
+    type=click.Path(dir_okay=False),
+    help="PEM: who asks has to have a certificate that it signs.",
+)
 @live_options.log_format
 @live_options.log_level
 def command(
@@ -45,21 +59,21 @@ def command(
     kubeconfig: str | None,
     context: str,
     alone: bool,
-    tls_cert_file: str,
-    tls_private_key_file: str,
-    log_format: str,
-    log_level: str,
+    binds: bool,
+    **shown: str,
 ) -> None:
     """Answer a stock kube-scheduler's questions: filter, prioritize, preempt, bind.
 
     Name it in the scheduler's `extenders` with urlPrefix http://HOST:PORT and the verbs filter,
-    prioritize, preempt, bind. It follows the cluster, so nodeCacheCapable may be true.
+    prioritize, preempt, and with --bind bind. It follows the cluster, so nodeCacheCapable may be
+    true.
     """
     try:
-        logs.set_up(log_format, log_level)
-        address = address_of(listen, tls_cert_file, tls_private_key_file)
+        logs.set_up(shown["log_format"], shown["log_level"])
+        address = address_of(listen, shown["tls_cert_file"], shown["tls_private_key_file"])
         if address is None:
             raise AddressError("listen: got nothing, wanted HOST:PORT")
+        address = msgspec.structs.replace(address, client_ca=shown["client_ca_file"])
         deciders, _ = read_files(config_files, plugin_files)
         profiles = deciders.configuration.profiles
         if not profiles or (profile and profile not in profiles):
@@ -67,7 +81,7 @@ def command(
             wanted = f"one of {', '.join(sorted(profiles))}" if profiles else "a profile"
             raise click.UsageError(f"--profile: got {profile!r}, wanted {wanted} {hint}".rstrip())
         connection = None if alone else connection_to(kubeconfig, context)
-        serve(ExtenderService(deciders, address, connection, profile or ""))
+        serve(ExtenderService(deciders, address, connection, profile or "", binds=binds))
     except (CredentialError, FileError, AddressError, logs.LogError) as problem:
         click.echo(f"stowplan: {problem}", err=True)
         sys.exit(2)

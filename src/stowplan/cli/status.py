@@ -56,6 +56,12 @@ def _print(tree: dict[str, Any], paper: Console) -> None:
         f"refused {counts['refused']} ({rates['refusedPerSecond']:g}/s); "
         f"writes waiting {tree['writes']['waiting']}, under way {tree['writes']['underWay']}"
     )
+    if "sessions" in tree:
+        sessions = tree["sessions"]
+        paper.print(f"sessions held {sessions['held']}, {sessions['waiting']} pods wait for one")
+    if "shadow" in tree:
+        found = ", ".join(f"{count} {what}" for what, count in tree["shadow"].items())
+        paper.print(f"dry run, compared with the cluster's own scheduler: {found or 'nothing yet'}")
     queues = Table("queue", "pods", box=None)
     for queue, count in tree["pending"].items():
         queues.add_row(queue, str(count))

@@ -19,6 +19,17 @@ PORT = 6443
 PROBLEMS_SHOWN = 10
 
 
+class _Place(click.Path):
+    """A path that was given: an empty text, as of an unset variable, would mean the working
+    directory."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Raises click.BadParameter."""
+        if value == "":
+            self.fail("got nothing, wanted a path", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 _WHERE = (
     click.option(
         "--port",
@@ -37,13 +48,13 @@ _WHERE = (
     click.option(
         "--kubeconfig",
         metavar="FILE",
-        type=click.Path(dir_okay=False, path_type=Path),
+        type=_Place(dir_okay=False, path_type=Path),
         help="Write it here.  [default: DIR/kubeconfig or ./stowplan.kubeconfig]",
     ),
     click.option(
         "--token-file",
         metavar="FILE.csv",
-        type=click.Path(dir_okay=False, path_type=Path),
+        type=_Place(dir_okay=False, path_type=Path),
         help='More clients, a line each: token,user,uid,"group,group".',
     ),
     click.option("--no-anonymous", is_flag=True, help="Refuse requests without a token."),
@@ -62,6 +73,7 @@ def _where(function: Callable[..., None]) -> Callable[..., None]:
     "--cluster",
     "clusters",
     metavar="PATH",
+    type=_Place(allow_dash=True),
     multiple=True,
     help="What to begin with: manifests, directories, dumps, - for standard input. Repeatable.",
 )
@@ -71,7 +83,7 @@ def _where(function: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "--data",
     metavar="DIR",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=_Place(file_okay=False, path_type=Path),
     help="Keep the cluster here. Without it, it is gone at the end.",
 )
 @_where

@@ -15,7 +15,7 @@ import msgspec
 from stowplan.client.answers import ListMeta, Status
 from stowplan.objects.codec import DecodeError, convert, decode, without_nulls
 from stowplan.objects.extender import spelt
-from stowplan.objects.meta import Object
+from stowplan.objects.meta import NamespacedObject, Object
 from stowplan.objects.pod import Pod
 from stowplan.objects.templates import Templates
 
@@ -98,7 +98,8 @@ class Whole:
     fields that scheduling does not read."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, tuple[str, bytes]] = {}
+        # By kind and key, not by uid: who takes another's place takes it here too.
+        self._kept: dict[tuple[type, str], tuple[str, str, bytes]] = {}
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -106,19 +107,23 @@ class Whole:
     def keep(self, value: Object, spelling: bytes) -> None:
         """The newest version of an object."""
         meta = value.metadata
-        self._kept[meta.uid] = meta.resource_version, spelling
+        self._kept[_where(value)] = meta.uid, meta.resource_version, spelling
 
     def drop(self, value: Object) -> None:
         """An object is gone."""
-        self._kept.pop(value.metadata.uid, None)
+        self._kept.pop(_where(value), None)
 
     def spelt(self, value: Object) -> dict[str, Any]:
         """An object with all its fields; where that version is not at hand, with those we know."""
-        kept = self._kept.get(value.metadata.uid)
-        if kept is None or kept[0] != value.metadata.resource_version:
+        kept, meta = self._kept.get(_where(value)), value.metadata
+        if kept is None or kept[:2] != (meta.uid, meta.resource_version):
             return spelt(value)
-        tree: dict[str, Any] = msgspec.json.decode(kept[1])
+        tree: dict[str, Any] = msgspec.json.decode(kept[2])
         return tree
+
+
+def _where(value: Object) -> tuple[type, str]:
+    return type(value), value.key if isinstance(value, NamespacedObject) else value.name
 
 
 class Decoder:
@@ -142,8 +147,10 @@ class Decoder:
         self._line = msgspec.json.Decoder(line)
         self._page = msgspec.json.Decoder(page)
         self._finished: Callable[[Any], Object] = _as_it_is
+        self._templates: Templates | None = None
         if kind is Pod:
-            self._finished = (Templates() if templates is None else templates).intern
+            self._templates = Templates() if templates is None else templates
+            self._finished = self._templates.intern
 
     def line(self, data: bytes) -> Told:
         """What a line says."""
@@ -168,9 +175,14 @@ class Decoder:
             self._whole.keep(value, spelling)
 
     def forget(self, value: Object) -> None:
-        """An object is gone that no watch has told of."""
+        """An object is gone."""
         if self._whole is not None:
             self._whole.drop(value)
+
+    def keep_for(self, n_objects: int) -> None:
+        """There are so many objects now."""
+        if self._templates is not None:
+            self._templates.keep_for(n_objects)
 
     def _patiently(self, data: bytes) -> Told:
         try:
@@ -240,7 +252,7 @@ class Lines:
             self._rest = []
         if rest:
             self._rest.append(rest)
-        return (line for line in whole if line.strip())
+        return (line for line in whole if line and not line.isspace())
 
     @property
     def is_cut(self) -> bool:

@@ -240,6 +240,8 @@ class Informer:
         if said.type != "DELETED":
             return self._shown(value)
         before = self._known.pop(_key(value), None)
+        self._decoder.forget(value)
+        self._decoder.keep_for(len(self._known))
         self._seen.discard(_key(value))
         return [] if before is None else [_deleted(value)]
 
@@ -277,6 +279,7 @@ class Informer:
         before = self._known.get(key)
         self._known[key] = value
         if before is None:
+            self._decoder.keep_for(len(self._known))
             return [_added(value)]
         return [] if _is_same(before, value) else [_updated(value)]
 

@@ -6,7 +6,7 @@ values; apiserver v0.36, endpoints/handlers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -55,6 +55,9 @@ class WriteOptions(msgspec.Struct, frozen=True):
     field_validation: str = "Warn"
 
 
+_NOTHING_ASKED = WriteOptions()
+
+
 class Query:
     """The parameters of a request; of one that came twice the first counts."""
 
@@ -65,6 +68,11 @@ class Query:
         self._first: dict[str, str] = {}
         for name, value in self._pairs:
             self._first.setdefault(name, value)
+
+    @property
+    def is_empty(self) -> bool:
+        """True if nothing was given."""
+        return not self._pairs
 
     def text(self, name: str) -> str:
         """The value, "" if it was not given."""
@@ -82,7 +90,7 @@ class Query:
     def number(self, name: str) -> int | None:
         """An int64; raises ApiError 400 for what is none. None if it was not given."""
         value = self._first.get(name)
-        if value is None or value == "":
+        if value is None:
             return None
         got = whole_number(value)
         if got is None:
@@ -213,8 +221,17 @@ def _check_field(resource: Resource, field: str) -> None:
     raise bad_request(f'"{field}" is not a known field selector: {known}')
 
 
+def refuse_export(query: Query) -> None:
+    """Raises ApiError 400 for a parameter that no longer means anything."""
+    if query.flag("export"):
+        text = "the export parameter, deprecated since v1.14, is no longer supported"
+        raise bad_request(text)
+
+
 def write_options(query: Query, kind: str) -> WriteOptions:
     """The options of a create, update or patch; kind: `CreateOptions`... Raises ApiError 422."""
+    if query.is_empty:
+        return _NOTHING_ASKED
     manager = query.text("fieldManager")
     dry_run = query.all("dryRun")
     validation = query.text("fieldValidation")
@@ -223,6 +240,7 @@ def write_options(query: Query, kind: str) -> WriteOptions:
         causes.append(forbidden_field("force", "may not be specified for non-apply patch"))
     if len(manager) > MANAGER_MAX:
         causes.append(too_long("fieldManager", MANAGER_MAX))
+    causes += _unprintable("fieldManager", manager)
     causes += dry_run_causes(dry_run)
     if validation not in ("", "Ignore", "Warn", "Strict"):
         wanted = ("", "Ignore", "Strict", "Warn")
@@ -230,6 +248,15 @@ def write_options(query: Query, kind: str) -> WriteOptions:
     if causes:
         raise invalid_object(META, kind, "", causes)
     return WriteOptions(bool(dry_run), manager, validation or "Warn")
+
+
+def _unprintable(field: str, text: str) -> Iterator[Cause]:
+    """What cannot be printed, by its place in bytes."""
+    for place, letter in enumerate(text):
+        if not letter.isprintable():
+            at = len(text[:place].encode())
+            told = f"invalid character U+{ord(letter):04X} (at position {at})"
+            yield invalid(field, text, told)
 
 
 def dry_run_causes(values: list[str]) -> list[Cause]:

@@ -169,7 +169,7 @@ def _check_kind(
 ) -> None:
     """Raises ApiError 400 when the body says to be of another kind or version."""
     got_kind, got_version = tree.get("kind", ""), tree.get("apiVersion", "")
-    if wanted.custom:
+    if wanted.custom and kind == wanted.kind:
         _check_custom(tree, kind, api_version)
         return
     text = mismatch(tree, wanted, registry, kind, api_version)
@@ -204,7 +204,7 @@ def mismatch(
         return f'{text} "{SCHEME}"'
     if got_kind == kind:
         return ""
-    ours = f"{internal_group(wanted.group)}.{kind}"
+    ours = f"{internal_group(api_version.rpartition('/')[0])}.{kind}"
     return f"converting ({version}.{got_kind}) to ({ours}): unknown conversion"
 
 
@@ -268,7 +268,7 @@ def read_deletion(raw: bytes, media: str, query: Query) -> tuple[Deletion, bool,
     conditions = tree.get("preconditions") or {}
     asked = Deletion(
         tree.get("gracePeriodSeconds"),
-        policy or ("Orphan" if orphan else ""),
+        policy or {None: "", True: "Orphan", False: "Background"}[orphan],
         conditions.get("uid") or "",
         conditions.get("resourceVersion") or "",
     )
@@ -291,7 +291,7 @@ def _deletion_tree(raw: bytes, media: str) -> Tree:
         raise bad_request(str(error)) from None
     kind = tree.get("kind") or "DeleteOptions"
     if kind != "DeleteOptions":
-        version = tree.get("apiVersion") or "v1"
+        version = tree.get("apiVersion") or "meta.k8s.io/v1"
         text = f'no kind "{kind}" is registered for version "{version}" in scheme'
         raise bad_request(f'{text} "{META_SCHEME}"')
     for key, (type_, place) in _DELETION_TYPES.items():

@@ -70,8 +70,14 @@ def head(resource: Resource) -> bytes:
     )
 
 
+def current(resource: Resource, value: bytes) -> bytes:
+    """Stored bytes as they are read now: of a custom kind the schema may have changed since."""
+    return value if resource.reread is None else resource.reread(value)
+
+
 def served(resource: Resource, value: bytes) -> bytes:
     """Stored bytes as this resource serves them: it may be another version than stored."""
+    value = current(resource, value)
     if resource.twin is not None:
         return encode(resource.twin.shown(decode(value)))
     start = head(resource)

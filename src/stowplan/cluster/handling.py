@@ -15,12 +15,13 @@ from stowplan.cluster.asking import (
     ListOptions,
     Query,
     list_options,
+    refuse_export,
     selection_of,
     version_of,
     write_options,
 )
 from stowplan.cluster.bodies import mismatch, read_deletion, read_kind, read_object, too_large
-from stowplan.cluster.canonical import decode, encode, item, served
+from stowplan.cluster.canonical import current, decode, encode, item, served
 from stowplan.cluster.errors import ApiError, Tree, method_not_allowed, no_such_path, not_found
 from stowplan.cluster.listing import Page, prefix_of
 from stowplan.cluster.listing import too_large as version_too_large
@@ -201,6 +202,7 @@ class Exchange:
 
     def _get(self, route: Route, resource: Resource) -> Response:
         self.form = form_of(self.request)
+        refuse_export(self.query)
         wanted = version_of(self.query.text("resourceVersion"))
         store = self.server.store
         if wanted > store.version:
@@ -402,7 +404,7 @@ class Exchange:
         if value is None:
             raise not_found(resource.group, resource.plural, route.name)
         if verb == "get":
-            return self._object(resource, view.read(decode(value), call))
+            return self._object(resource, view.read(decode(current(resource, value)), call))
         mode = call.field_validation
 
         def make(old: Tree) -> Tree:

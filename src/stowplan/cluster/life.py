@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from stowplan.cluster.controllers.budgets import Budgets
 from stowplan.cluster.controllers.deployments import Deployments
+from stowplan.cluster.controllers.ephemeral import EphemeralClaims
 from stowplan.cluster.controllers.garbage import Garbage
 from stowplan.cluster.controllers.index import Index, PodFacts
 from stowplan.cluster.controllers.jobs import Jobs
@@ -162,6 +163,7 @@ class Life:
                     Strays,
                     Namespaces,
                     Volumes,
+                    EphemeralClaims,
                 )
             ]
             self.parts.append(Garbage(self.api, self.index))

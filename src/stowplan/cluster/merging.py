@@ -5,6 +5,8 @@ the value of their merge key, plain values as a set. The order of the outcome is
 (or of `$setElementOrder`) for what it names; what only the server has keeps its place before the
 first named element that stood behind it.
 
+Differs: the original answers 500 to a patch that contradicts itself, as it has no word for the
+error; here it is the 400 that a client's mistake is.
 Source: apimachinery v0.36, util/strategicpatch; the walk is our own.
 """
 
@@ -26,12 +28,12 @@ PLAIN = Merging()
 
 
 def broken(text: str) -> ApiError:
-    """500 with this text: what the original answers to a patch that it cannot apply."""
-    return ApiError(500, "", text)
+    """400 with the original's text for a patch that cannot be applied."""
+    return bad_request(text)
 
 
 def merged(original: Tree, patch: Tree, shape: Shape | None) -> Tree:
-    """`original` with `patch` merged into it; changes both. Raises ApiError 400, 422, 500."""
+    """`original` with `patch` merged into it; changes both. Raises ApiError 400, 422."""
     if PATCH in patch:
         return _directed(patch)
     _retain(original, patch)
@@ -166,6 +168,9 @@ def _merge_in_order(original: Tree, patch: Tree, directive: str, shape: Shape | 
         if value is not None and not isinstance(value, list):
             raise broken(_wrong_type([], value))
     how = _merging(shape, key)
+    for at, each in enumerate(order if how.key else ()):
+        if not isinstance(each, dict):
+            raise broken(f"value for key {at} is not a map")
     if new:
         _check_order(new, order, how.key)
     if old is None and new is None:
@@ -188,7 +193,7 @@ def _wrong_type(wanted: Any, got: Any) -> str:
 
 
 def _check_order(new: Items, order: Items, key: str) -> None:
-    """Raises ApiError 500 when the patch has its elements in another order than it asks for."""
+    """Raises ApiError 400 when the patch has its elements in another order than it asks for."""
     if not order:
         return
     named = [each for each in new if not (key and _is_directed(each))]
@@ -225,10 +230,10 @@ def _merged_lists(old: Items, new: Items, how: Merging) -> Items:
     if not old and not new:
         return old
     kinds = {_element_kind(each) for each in (*old, *new)}
-    if "list" in kinds:
-        raise rejected()
     if len(kinds) > 1:
-        raise broken("list element types are not identical: " + " and ".join(sorted(kinds)))
+        raise broken(f"list element types are not identical: {go_value([old, new])}")
+    if kinds == {"list"}:
+        raise rejected()
     if kinds == {"plain"}:
         unique = {_hashable(each): each for each in reversed([*old, *new])}
         together = _first_of([*old, *new], unique)

@@ -6,6 +6,7 @@ Source: apimachinery v0.36, api/validation/objectmeta.go; apiserver v0.36, regis
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -39,13 +40,14 @@ class Uids:
 
     def __init__(self, dice: np.random.Generator) -> None:
         self._dice = dice
-        self._thrown = ""
+        self._thrown: list[str] = []
 
     def new(self) -> str:
         """The next one."""
         if not self._thrown:
-            self._thrown = self._dice.bytes(16 * UIDS_AT_ONCE).hex()
-        text, self._thrown = self._thrown[-32:], self._thrown[:-32]
+            digits = self._dice.bytes(16 * UIDS_AT_ONCE).hex()
+            self._thrown = [digits[at : at + 32] for at in range(0, len(digits), 32)]
+        text = self._thrown.pop()
         variant = "89ab"[int(text[16], 16) & 3]
         return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{variant}{text[17:20]}-{text[20:]}"
 
@@ -151,12 +153,20 @@ def _decoration_problems(meta: Tree) -> list[Cause]:
 
 def label_set_problems(labels: dict[str, str], field: str) -> list[Cause]:
     """What is wrong with a set of labels at `field`."""
+    if _is_good(tuple(labels.items())):
+        return []
     found: list[Cause] = []
     for key in sorted(labels):
         found += [invalid(field, key, text) for text in qualified_name_problems(key)]
         value = labels[key]
         found += [invalid(field, value, text) for text in label_value_problems(value)]
     return found
+
+
+@lru_cache(maxsize=4096)
+def _is_good(labels: tuple[tuple[str, str], ...]) -> bool:
+    """True for a set of labels with nothing wrong; pods of a template have the same."""
+    return not any(qualified_name_problems(k) or label_value_problems(v) for k, v in labels)
 
 
 def annotation_problems(annotations: dict[str, str], field: str) -> list[Cause]:

@@ -97,7 +97,10 @@ def subdomain_problems(name: str, prefix: bool = False) -> list[str]:
 
 def label_problems(name: str, prefix: bool = False) -> list[str]:
     """What keeps `name` from being a DNS label (RFC 1123)."""
-    return _problems(name, prefix, _label, LABEL_MAX, LABEL_TEXT)
+    found = _problems(name, prefix, _label, LABEL_MAX, LABEL_TEXT)
+    if LABEL_TEXT in found and not _problems(name, prefix, _subdomain, len(name), LABEL_TEXT):
+        found[-1] = "must not contain dots"
+    return found
 
 
 def label_1035_problems(name: str, prefix: bool = False) -> list[str]:

@@ -1,7 +1,8 @@
 """Which form an answer takes: JSON or YAML, pretty or not, table or metadata only.
 
 Differs: protobuf is not spoken. A client that takes nothing else is told 406, one that sends it
-415 with a text that names the setting to change.
+415, both with a text that names the setting to change. Refusals of other types list it all the
+same, as the original's do.
 Source: apiserver v0.36, endpoints/handlers/negotiation; go-restful's refusals as recorded.
 """
 
@@ -24,6 +25,7 @@ BODIES = (JSON, YAML, PROTOBUF)
 SUPPORTED = ", ".join(BODIES)
 STREAMS = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
 PROTOBUF_MAGIC = b"k8s\x00"
+UNSPOKEN = "which this server does not speak; set the client's `contentType: application/json`"
 
 
 class Form(msgspec.Struct, frozen=True):
@@ -95,6 +97,8 @@ def form_of(request: Request, transforms: bool = True, watch: bool = False) -> F
                     if watch and offer != JSON:
                         raise refused(f"only the following media types are accepted: {STREAMS}")
                     return form
+    if any(media == PROTOBUF for media, _ in clauses(header)):
+        raise refused(f"the request asks for protobuf, {UNSPOKEN}")
     raise refused(f"only the following media types are accepted: {SUPPORTED}")
 
 
@@ -184,8 +188,5 @@ def unsupported(wanted: tuple[str, ...]) -> ApiError:
 
 def protobuf_refused() -> ApiError:
     """415 of a protobuf body."""
-    text = (
-        "the body of the request is protobuf, which this server does not speak; set the client's"
-        " `contentType: application/json`"
-    )
+    text = f"the body of the request is protobuf, {UNSPOKEN}"
     return ApiError(415, "UnsupportedMediaType", text)

@@ -21,7 +21,7 @@ from stowplan.cluster.errors import (
 )
 from stowplan.cluster.gotext import go_value, json_kind, no_object
 from stowplan.cluster.merging import merged
-from stowplan.cluster.negotiation import unsupported
+from stowplan.cluster.negotiation import PROTOBUF, protobuf_refused, unsupported
 from stowplan.cluster.patching import (
     check_merge,
     check_operations,
@@ -45,6 +45,8 @@ _KINDS = {"number": "int64", "object": "map", "array": "slice"}
 def patch_type(request: Request, resource: Resource) -> str:
     """The type of a patch; raises ApiError 415 for one that the kind does not take."""
     media = request.headers.get("content-type", "").split(";", 1)[0]
+    if media == PROTOBUF:
+        raise protobuf_refused()
     if resource.custom:
         if media not in (JSON_PATCH, MERGE_PATCH):
             raise unsupported((JSON_PATCH, MERGE_PATCH, APPLY))
@@ -64,7 +66,7 @@ def apply(
     """A canonical, defaulted tree: `old`, which may be changed, patched; and texts to warn with.
 
     kind: one of the media types. mismatch: why a tree is of another kind, "" if it is not. Raises
-    ApiError 400, 413, 422, 500.
+    ApiError 400, 413, 422.
     """
     if kind == STRATEGIC:
         return _strategic(old, raw, schema, mode)

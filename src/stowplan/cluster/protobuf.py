@@ -28,7 +28,9 @@ _DEPTH_MAX = 20
 # {T} a map from text to T.
 _MESSAGES = """
 ObjectMeta: 1 name str, 2 generateName str, 3 namespace str, 5 uid str, 6 resourceVersion str,
- 11 labels {str}, 12 annotations {str}, 14 finalizers [str]
+ 11 labels {str}, 12 annotations {str}, 13 ownerReferences [OwnerReference], 14 finalizers [str]
+OwnerReference: 1 kind str, 3 name str, 4 uid str, 5 apiVersion str, 6 controller bool?,
+ 7 blockOwnerDeletion bool?
 LabelSelector: 1 matchLabels {str}, 2 matchExpressions [LabelSelectorRequirement]
 LabelSelectorRequirement: 1 key str, 2 operator str, 3 values [str]
 Namespace: 1 metadata ObjectMeta, 2 spec NamespaceSpec
@@ -51,13 +53,24 @@ Deployment: 1 metadata ObjectMeta, 2 spec DeploymentSpec
 DeploymentSpec: 1 replicas int?, 2 selector LabelSelector, 3 template PodTemplateSpec,
  5 minReadySeconds int, 6 revisionHistoryLimit int?, 7 paused bool, 9 progressDeadlineSeconds int?
 PodTemplateSpec: 1 metadata ObjectMeta, 2 spec PodSpec
-PodSpec: 2 containers [Container], 3 restartPolicy str, 8 serviceAccountName str, 10 nodeName str
+PodSpec: 2 containers [Container], 3 restartPolicy str, 4 terminationGracePeriodSeconds int?,
+ 5 activeDeadlineSeconds int?, 6 dnsPolicy str, 7 nodeSelector {str}, 8 serviceAccountName str,
+ 9 serviceAccount str, 10 nodeName str, 19 schedulerName str, 20 initContainers [Container],
+ 24 priorityClassName str
 Container: 1 name str, 2 image str, 3 command [str], 4 args [str], 6 ports [ContainerPort],
- 8 resources ResourceRequirements, 14 imagePullPolicy str
+ 8 resources ResourceRequirements, 13 terminationMessagePath str, 14 imagePullPolicy str,
+ 20 terminationMessagePolicy str
 ContainerPort: 1 name str, 3 containerPort int, 4 protocol str
 ResourceRequirements: 1 limits {Quantity}, 2 requests {Quantity}
 Job: 1 metadata ObjectMeta, 2 spec JobSpec
-JobSpec: 1 parallelism int?, 2 completions int?, 6 template PodTemplateSpec, 7 backoffLimit int?
+JobSpec: 1 parallelism int?, 2 completions int?, 3 activeDeadlineSeconds int?,
+ 6 template PodTemplateSpec, 7 backoffLimit int?, 8 ttlSecondsAfterFinished int?,
+ 9 completionMode str?, 10 suspend bool?, 14 podReplacementPolicy str?
+JobTemplateSpec: 1 metadata ObjectMeta, 2 spec JobSpec
+CronJob: 1 metadata ObjectMeta, 2 spec CronJobSpec
+CronJobSpec: 1 schedule str, 2 startingDeadlineSeconds int?, 3 concurrencyPolicy str,
+ 4 suspend bool?, 5 jobTemplate JobTemplateSpec, 6 successfulJobsHistoryLimit int?,
+ 7 failedJobsHistoryLimit int?, 8 timeZone str?
 Service: 1 metadata ObjectMeta, 2 spec ServiceSpec
 ServiceSpec: 1 ports [ServicePort], 2 selector {str}, 3 clusterIP str, 4 type str,
  10 externalName str
@@ -87,7 +100,7 @@ SelfSubjectReview: 1 metadata ObjectMeta
 _KINDS = {
     "v1": {"Namespace", "ConfigMap", "Secret", "ServiceAccount", "ResourceQuota", "Service"},
     "apps/v1": {"Deployment"},
-    "batch/v1": {"Job"},
+    "batch/v1": {"Job", "CronJob"},
     "policy/v1": {"PodDisruptionBudget"},
     "scheduling.k8s.io/v1": {"PriorityClass"},
     "rbac.authorization.k8s.io/v1": {"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"},

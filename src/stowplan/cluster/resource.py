@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from stowplan.cluster.errors import Cause
+from stowplan.cluster.names import subdomain_problems
 from stowplan.cluster.wire import User
 
 if TYPE_CHECKING:
@@ -168,7 +169,9 @@ class Strategy:
     unconditional_update: bool = True
     """A PUT without resourceVersion is taken; otherwise 422 metadata.resourceVersion."""
     orphans_by_default: bool = False
-    """DeleteOptions without a policy add the `orphan` finalizer (no built-in v1 kind does)."""
+    """DeleteOptions without a policy add the `orphan` finalizer (jobs, replication controllers)."""
+    deletion_warning: str = ""
+    """What is said to whoever deletes without a policy."""
     returns_deleted: bool = False
     """A deletion answers with the object (pods, volumes, classes); otherwise with a Status."""
     collects_garbage: bool = True
@@ -184,8 +187,6 @@ class Strategy:
     def name_problems(self, name: str, prefix: bool) -> list[str]:
         """What is wrong with a name; prefix: it is a generateName, a trailing dash may stand.
         The default: a DNS subdomain; override with `names.label_problems` and the like."""
-        from stowplan.cluster.names import subdomain_problems
-
         return subdomain_problems(name, prefix)
 
     def prepare_create(self, obj: Tree, call: Call) -> None:
@@ -318,6 +319,7 @@ class Resource:
     metadata.namespace. ttl_s: objects vanish so long after their last write (events), None: never.
     custom: from a CustomResourceDefinition; list items then keep kind and apiVersion. twin: set for
     a view of what another resource stores. deprecation: a warning that every request for it gets.
+    reread: set for custom kinds; stored bytes as they read under the present schema.
     """
 
     group: str
@@ -350,6 +352,7 @@ class Resource:
     twin: Twin | None = None
     deprecation: str = ""
     stored_as: str = ""
+    reread: Callable[[bytes], bytes] | None = None
 
     @cached_property
     def api_version(self) -> str:

@@ -211,8 +211,8 @@ def _metadata_causes(body: Tree, allowed: Tree) -> list[Cause]:
 
 
 def _shown(attributes: Tree) -> Any:
-    """Attributes as causes print them: a struct with all of its fields."""
-    return {"path": attributes.get("path", ""), "verb": attributes.get("verb", "")}
+    """Attributes as causes print them: a struct with all of its fields, under their Go names."""
+    return {"Path": attributes.get("path", ""), "Verb": attributes.get("verb", "")}
 
 
 def _refuse(causes: list[Cause]) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from stowplan.cluster.access import Everybody
 from stowplan.cluster.asking import ListOptions, version_of
-from stowplan.cluster.canonical import decode, version_in
+from stowplan.cluster.canonical import current, decode, version_in
 from stowplan.cluster.errors import Tree, expired, no_such_path
 from stowplan.cluster.handling import Exchange, shape_of
 from stowplan.cluster.hub import Hub, Watcher
@@ -255,7 +255,7 @@ class ApiServer:
     def get(self, resource: Resource, namespace: str, name: str) -> Tree | None:
         """The object as it stands, or None. namespace "" for what is not namespaced."""
         value = self.store.get(resource.key(namespace, name))
-        return None if value is None else decode(value)
+        return None if value is None else decode(current(resource, value))
 
     def list(self, resource: Resource, namespace: str = "") -> Iterator[Tree]:
         """The objects of a resource, of one namespace or ("") of all, in key order.
@@ -264,7 +264,7 @@ class ApiServer:
         """
         prefix = prefix_of(resource, namespace)
         for _, value in list(self.store.under(resource.path, prefix)):
-            yield decode(value)
+            yield decode(current(resource, value))
 
     def peek(self, resource: Resource, namespace: str, name: str) -> Tree | None:
         """As `get`, for those who read the same few objects often: the tree must not be changed."""

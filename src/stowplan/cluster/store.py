@@ -18,9 +18,10 @@ Record = tuple[str, int, bytes | None]
 class Shelf:
     """The objects of one resource path."""
 
-    __slots__ = ("keys", "values")
+    __slots__ = ("keys", "values", "writes")
 
     def __init__(self) -> None:
+        self.writes = 0
         self.values: dict[str, bytes] = {}
         self.keys = Index()
 
@@ -78,6 +79,11 @@ class Store:
         shelf = self._shelves.get(path)
         return list(shelf.keys.since("")) if shelf else []
 
+    def writes(self, path: str) -> int:
+        """A number that is another after every write below a resource path."""
+        shelf = self._shelves.get(path)
+        return shelf.writes if shelf else 0
+
     def count(self, path: str) -> int:
         """How many objects a resource path has now."""
         shelf = self._shelves.get(path)
@@ -94,6 +100,7 @@ class Store:
         shelf = self._shelf(resource.path)
         previous = shelf.values.get(key)
         shelf.values[key] = value
+        shelf.writes += 1
         if previous is None:
             shelf.keys.add(key)
         kind = "ADDED" if previous is None else "MODIFIED"
@@ -103,6 +110,7 @@ class Store:
         """Delete; `last` is the final state carrying `version + 1`."""
         shelf = self._shelf(resource.path)
         previous = shelf.values.pop(key)
+        shelf.writes += 1
         shelf.keys.discard(key)
         return self._logged(Change(self.version + 1, "DELETED", resource, key, last, previous))
 

@@ -121,13 +121,20 @@ def table_of(
 ) -> Tree:
     """A Table. meta: its metadata. headers: False in the later events of a watch."""
     table = resource.table or PLAIN_TABLE
+    rows = [row(table, obj, form, include, now) for obj in objects]
     return {
         "kind": "Table",
         "apiVersion": form.api_version,
         "metadata": meta,
         "columnDefinitions": definitions(table) if headers else None,
-        "rows": [row(table, obj, form, include, now) for obj in objects],
+        # In the original the rows of plain tables are made with the first one.
+        "rows": rows or (None if _is_plain(table) else []),
     }
+
+
+def _is_plain(table: Table) -> bool:
+    """True for a table of nothing but name and time of creation."""
+    return [column.name for column in table.columns] == [one.name for one in PLAIN_TABLE.columns]
 
 
 def transformed(resource: Resource, obj: Tree, form: Form, include: str, now: float) -> Tree:
@@ -153,7 +160,7 @@ def transformed_list(
             "kind": "PartialObjectMetadataList",
             "apiVersion": form.api_version,
             "metadata": meta,
-            "items": items,
+            "items": items or None,
         }
     if form.kind == "Table":
         return table_of(resource, objects, meta, form, include, now)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from stowplan.cluster import meta as metadata
 from stowplan.cluster.access import Attributes
 from stowplan.cluster.asking import unsigned
-from stowplan.cluster.canonical import decode, pack, restamp, version_in
+from stowplan.cluster.canonical import current, decode, pack, restamp, version_in
 from stowplan.cluster.errors import (
     OBJECT_MODIFIED,
     ApiError,
@@ -26,6 +26,7 @@ from stowplan.cluster.errors import (
     not_found,
     success,
 )
+from stowplan.cluster.repeats import repeats
 from stowplan.cluster.resource import (
     Admission,
     Call,
@@ -136,10 +137,11 @@ class Writes:
             if uid:
                 raise _uid_conflict(resource, call, uid, "")
             return self._create_by_update(call, make({})), True
-        old = decode(standing)
+        read = current(resource, standing)
+        old = decode(read)
         if uid and uid != old["metadata"]["uid"]:
             raise _uid_conflict(resource, call, uid, old["metadata"]["uid"])
-        new = make(decode(standing))
+        new = make(decode(read))
         new["metadata"].pop("managedFields", None)
         for plugin in self.admission:
             plugin.admit(call, new, old)
@@ -192,10 +194,10 @@ class Writes:
             meta["generation"] = old["metadata"]["generation"]
         rules.prepare_update(new, old, call)
         metadata.carry_over(meta, old["metadata"])
-        causes = metadata.problems(meta, resource.namespaced, metadata.path_names)
-        changes = metadata.update_problems(meta, old["metadata"])
-        # The original asks twice, once for all kinds and once in each kind's own rules.
-        causes += changes + changes + _finalizer_names(resource, meta)
+        often = repeats(resource, rules is resource.strategy)
+        causes = metadata.problems(meta, resource.namespaced, metadata.path_names) * often.problems
+        causes += metadata.update_problems(meta, old["metadata"]) * often.changes
+        causes += _finalizer_names(resource, meta) * often.names
         causes += rules.validate_update(new, old, call)
         if causes:
             raise invalid_object(resource.kind_group, resource.kind, meta.get("name", ""), causes)
@@ -211,7 +213,8 @@ class Writes:
                 self._remove(resource, key, standing)
             return new
         new["kind"], new["apiVersion"] = old["kind"], old["apiVersion"]
-        if new == old:
+        # What is stored in an old form is written anew even if nothing else changes.
+        if new == old and current(resource, standing) is standing:
             self.packed = standing
             return new
         if call.dry_run:
@@ -220,7 +223,7 @@ class Writes:
 
     def _remove(self, resource: Resource, key: str, standing: bytes) -> Tree:
         """Take an object out of the store; its last state."""
-        last = restamp(standing, self.store.version + 1)
+        last = restamp(current(resource, standing), self.store.version + 1)
         self.written(self.store.remove(resource, key, last))
         return decode(last)
 
@@ -231,7 +234,14 @@ class Writes:
             raise internal(f"{key} is not there to be changed")
         new = decode(standing)
         change(new)
-        return new if new == decode(standing) else self._put(resource, key, new)
+        version = self.store.version + 1
+        packed = pack(resource, new, version)
+        if packed == restamp(standing, version):
+            new["metadata"]["resourceVersion"] = str(version_in(standing))
+            return new
+        self.packed = packed
+        self.written(self.store.put(resource, key, packed))
+        return new
 
     def expire(self, registry: Registry, key: str, version: int) -> None:
         """Take out an object whose time is over, unless it was written again meanwhile."""
@@ -247,8 +257,10 @@ class Writes:
         standing = self.store.get(key)
         if standing is None:
             raise not_found(resource.group, resource.plural, call.name)
-        obj = decode(standing)
+        obj = decode(current(resource, standing))
         _check_preconditions(resource, obj["metadata"], asked)
+        if strategy.deletion_warning and not asked.propagation:
+            call.warnings.append(strategy.deletion_warning)
         if strategy.lingers:
             if not obj["metadata"].get("deletionTimestamp"):
                 return self._mark(call, key, obj, asked)

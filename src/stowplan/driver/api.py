@@ -2,8 +2,11 @@
 goes wrong out there: an answer without a status says it.
 
 Before a write leaves the program it is asked whether it still may, at the last moment that there
-is: when a connection is at hand, and again when the bytes are handed over. So a process that was
-stopped in between and goes on after somebody else leads writes nothing.
+is: when a connection is at hand and the bytes are handed over. So a process that was stopped in
+between and goes on after somebody else leads writes nothing.
+
+Writes go the short way (`writing`), what is read, and all that goes through a proxy, through
+aiohttp.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from functools import cache
 from typing import Any
@@ -28,18 +31,20 @@ from stowplan.client.answers import Answer, retry_after_of
 from stowplan.client.kubeconfig import Connection
 from stowplan.client.requests import Request
 from stowplan.driver.client_credentials import CredentialError, Credentials, proxy_of
+from stowplan.driver.writing import (
+    CONNECT_S,
+    IDLE_S,
+    NO_LEASE,
+    Guard,
+    LeaseOver,
+    Lines,
+    enliven,
+    said,
+)
 
 AGENT = f"stowplan/{__version__}"
 CONNECTIONS_MAX = 256
-CONNECT_S = 10.0
 CHUNK = 1 << 16
-NO_LEASE = "the lease is over"
-
-Guard = Callable[[], bool]
-
-
-class LeaseOver(Exception):
-    """A write was held back, as somebody else may lead by now."""
 
 
 class _Guarded(ClientRequest):
@@ -78,6 +83,7 @@ class ApiClient:
         self.n_sent: dict[tuple[str, int], int] = {}
         self._guard = guard
         self._session: aiohttp.ClientSession | None = None
+        self._lines: Lines | None = None
         self._proxy = proxy_of(connection)
         self._opening = asyncio.Lock()
 
@@ -94,11 +100,16 @@ class ApiClient:
 
     async def _open(self) -> aiohttp.ClientSession:
         trust = await self.credentials.trust()
+        connection = self.connection
+        if self._proxy is None:
+            self._lines = Lines(
+                connection.server, trust, connection.server_name, AGENT, CONNECTIONS_MAX
+            )
         connector = aiohttp.TCPConnector(
             limit=CONNECTIONS_MAX,
             ssl=True if trust is None else trust,
             socket_factory=_lively_socket,
-            keepalive_timeout=30,
+            keepalive_timeout=IDLE_S,
         )
         self._session = aiohttp.ClientSession(
             connector=connector,
@@ -113,6 +124,9 @@ class ApiClient:
     async def close(self) -> None:
         """Give the connections back."""
         session, self._session = self._session, None
+        lines, self._lines = self._lines, None
+        if lines is not None:
+            await lines.close()
         if session is not None:
             await session.close()
 
@@ -123,21 +137,29 @@ class ApiClient:
             self.credentials.forget()
             await self._renew_trust()
             answer = await self._send(request)
-        key = (request.method, answer.status)
-        self.n_sent[key] = self.n_sent.get(key, 0) + 1
+        self._count(request, answer.status)
         return answer
+
+    def _count(self, request: Request, status: int) -> None:
+        key = (request.method, status)
+        self.n_sent[key] = self.n_sent.get(key, 0) + 1
 
     async def _renew_trust(self) -> None:
         """A program may give a new certificate, too; connections have the old one."""
         if self.connection.run is not None:
-            old = self._session
+            old, lines = self._session, self._lines
             with contextlib.suppress(CredentialError):
                 await self._open()
+                if lines is not None:
+                    await lines.close()
                 if old is not None:
                     await old.close()
 
     async def _send(self, request: Request) -> Answer:
         try:
+            if request.is_write and (lines := await self._short_way()) is not None:
+                headers = await self.credentials.headers()
+                return await lines.send(request, headers, self._guard)
             async with await self._asked(request) as response:
                 try:
                     body = await response.read()
@@ -152,7 +174,12 @@ class ApiClient:
         except LeaseOver as held:
             return Answer(0, fault=str(held))
         except (aiohttp.ClientError, TimeoutError, OSError, CredentialError) as problem:
-            return Answer(0, fault=_said(problem))
+            return Answer(0, fault=said(problem))
+
+    async def _short_way(self) -> Lines | None:
+        if self._session is None:
+            await self._opened()
+        return self._lines
 
     async def _asked(self, request: Request) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         session = self._session or await self._opened()
@@ -177,6 +204,7 @@ class ApiClient:
         answer: Answer | None = None
         try:
             async with await self._asked(request) as response:
+                self._count(request, response.status)
                 if response.status == 200:
                     yield response.content
                     return
@@ -190,7 +218,7 @@ class ApiClient:
                 if response.status == 401:
                     self.credentials.forget()
         except CredentialError as problem:
-            answer = Answer(0, fault=_said(problem))
+            answer = Answer(0, fault=said(problem))
         if answer is not None:
             yield answer
 
@@ -203,30 +231,15 @@ def _timeout(seconds: float | None) -> aiohttp.ClientTimeout:
 def _cut_off(request: Request, status: int, problem: Exception) -> Answer:
     """An answer whose head has come and whose body has not: what was written is known to be
     written, or refused; what was to be read is not there."""
-    fault = f"the answer was cut off: {_said(problem)}"
+    fault = f"the answer was cut off: {said(problem)}"
     if request.method == "GET":
         return Answer(0, fault=fault)
     return Answer(status, fault=fault)
 
 
-def _said(problem: BaseException) -> str:
-    text = str(problem)
-    if isinstance(problem, TimeoutError):
-        return text or "no answer in time"
-    return text or type(problem).__name__
-
-
 def _lively_socket(address: Any) -> socket.socket:
-    """A socket that notices within half a minute when nobody is at the other end any more."""
+    """A socket that notices when nobody is at the other end any more."""
     family, kind, protocol, _, _ = address
     made = socket.socket(family=family, type=kind, proto=protocol)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
-        option = getattr(socket, name, None)
-        if option is not None:
-            made.setsockopt(socket.IPPROTO_TCP, option, value)
-    patience = getattr(socket, "TCP_USER_TIMEOUT", None)
-    if patience is not None:
-        made.setsockopt(socket.IPPROTO_TCP, patience, 30_000)
+    enliven(made)
     return made

@@ -45,7 +45,7 @@ async def plain(stage: Stage) -> None:
         lambda: len(view.per_node("web")) == 6 and max(view.per_node("web").values()) <= 3,
         lambda: counted(view.per_node("web")),
     )
-    stage.note("web", 12, "the emptiest node each time, and not all in one zone")
+    stage.note("web", 12)
 
 
 async def spread(stage: Stage) -> None:
@@ -62,7 +62,7 @@ async def spread(stage: Stage) -> None:
         lambda: sorted(view.per_zone("api").values()) == [2, 2, 2],
         lambda: counted(view.per_zone("api")),
     )
-    stage.note("api", 6, "zones may differ by one pod at most")
+    stage.note("api", 6)
 
 
 async def preemption(stage: Stage) -> None:
@@ -88,8 +88,8 @@ async def preemption(stage: Stage) -> None:
         lambda: len(view.waiting("report")) == 3,
         lambda: f"{len(view.waiting('report'))} wait",
     )
-    stage.note("checkout", 3, "priority 1000: 3 pods of priority -10 had to go")
-    stage.note("report", 6, "what room checkout left")
+    stage.note("checkout", 3)
+    stage.note("report", 6)
     await stage.pause()
     stage.say("Both are done and leave")
     await stage.delete("Deployment", "report", "checkout")
@@ -111,8 +111,8 @@ async def gangs(stage: Stage) -> None:
         lambda: not view.placed("survey") and bool(view.why_not("survey")),
         lambda: f"{len(view.placed('survey'))} placed; {view.why_not('survey') or 'no reason'}",
     )
-    stage.note("train", 6, "room for all 6 at once")
-    stage.note("survey", 24, "room for some of 24 only: a gang takes all or nothing")
+    stage.note("train", 6)
+    stage.note("survey", 24)
     await stage.pause()
     await stage.delete("Job", "survey")
     await stage.delete("PodGroup", "survey")
@@ -143,8 +143,8 @@ async def reclaim(stage: Stage) -> None:
         lambda: f"{view.running('serve')} run",
     )
     stage.keep_picture()
-    stage.note("sweep", 12, "its queue deserves 12 cores, the rest was lent")
-    stage.note("serve", 12, "its queue had less than it deserves, so research had to give back")
+    stage.note("sweep", 12)
+    stage.note("serve", 12)
 
 
 async def dead_node(stage: Stage) -> None:

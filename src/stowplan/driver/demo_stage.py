@@ -55,14 +55,20 @@ class Check(msgspec.Struct, frozen=True):
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """Where the pods of an app went, and why. where: node -> how many."""
+    """Where the pods of an app went. where: node -> how many.
+
+    pod: by key, the one whose node was chosen last, or that waits; "" where none is left. picture:
+    the cluster then. written: what the scheduler has written about the app.
+    """
 
     app: str
     decided_by: str
     n_placed: int
     n_pods: int
     where: dict[str, int]
-    why: str
+    pod: str
+    picture: Found
+    written: list[str]
 
 
 class Audience(Protocol):
@@ -194,12 +200,21 @@ class Stage:
         pods = self.view.pods
         return await self.until(lambda: all(p.gone_at or p.app not in apps for p in pods.values()))
 
-    def note(self, app: str, n_pods: int, why: str) -> None:
+    def note(self, app: str, n_pods: int) -> None:
         """Keep where the pods of an app are, for the end. n_pods: so many were asked for."""
-        deciders = {one.pod.spec.scheduler_name for one in self.view.live(app)}
-        where = dict(sorted(self.view.per_node(app).items()))
-        by, n_placed = ", ".join(sorted(deciders)), len(self.view.placed(app))
-        self.placements.append(Placement(app, by, n_placed, n_pods, where, why))
+        view = self.view
+        live = sorted(view.live(app), key=lambda one: one.placed_at)
+        placement = Placement(
+            app,
+            ", ".join(sorted({one.pod.spec.scheduler_name for one in live})),
+            len(view.placed(app)),
+            n_pods,
+            dict(sorted(view.per_node(app).items())),
+            live[-1].pod.key if live else "",
+            view.picture(),
+            view.written(app),
+        )
+        self.placements.append(placement)
 
     def keep_picture(self) -> None:
         """Keep the cluster as it is now, for the end."""

@@ -26,7 +26,8 @@ PREEMPTED = "DisruptionTarget"
 class Seen(msgspec.Struct):
     """A pod's life as it was seen. Times are of the steady clock in ns, 0: not yet.
 
-    target: why it has to leave, as its DisruptionTarget condition says; "" where none does.
+    target, told: why it has to leave, as its DisruptionTarget condition says, in a word and in
+    more; "" where none does.
     """
 
     pod: Pod
@@ -34,6 +35,7 @@ class Seen(msgspec.Struct):
     placed_at: int = 0
     gone_at: int = 0
     target: str = ""
+    told: str = ""
 
     @property
     def app(self) -> str:
@@ -88,7 +90,7 @@ class View:
             one.placed_at = now
         for condition in pod.status.conditions:
             if condition.type == PREEMPTED and condition.status == "True":
-                one.target = condition.reason
+                one.target, one.told = condition.reason, condition.message
         return one
 
     def picture(self) -> Found:
@@ -152,6 +154,11 @@ class View:
             if condition.type == "Unschedulable" and condition.status == "True":
                 return f"{condition.reason}: {condition.message}"
         return ""
+
+    def written(self, app: str) -> list[str]:
+        """What the scheduler has written about pods of an app that had to go."""
+        counts = Counter(f"{one.target}: {one.told}" for one in self.evicted(app))
+        return [f"{n} evicted, {text}" for text, n in counts.items()]
 
     def waits_s(self, batch: bool) -> list[float]:
         """How long pods waited that have got a node, sorted. batch: those that sessions decide."""

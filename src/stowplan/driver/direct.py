@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
-
-from aiohttp import web
 
 _METHODS = r"POST|PUT|PATCH|DELETE"
 _HEAD = re.compile(
@@ -73,28 +72,85 @@ class Direct(Protocol):
         ...
 
 
-class Connection(web.RequestHandler):
-    """A connection of the HTTP library that tries the short way first."""
+class Connection(asyncio.Protocol):
+    """A connection that goes the short way until a request comes that is not plain.
 
-    def __init__(self, manager: web.Server, direct: Direct, idle_s: float) -> None:
-        loop = asyncio.get_running_loop()
-        settings = manager._kwargs
-        super().__init__(manager, loop=loop, **settings)
-        self._direct: Direct | None = direct
+    library: makes the HTTP library's end of a connection. It is made, and given the connection for
+    good, with the first request that goes the general way. open_ones: those that have not come to
+    that yet. One on which nothing plain has come for idle_s is closed.
+    """
+
+    def __init__(
+        self,
+        library: Callable[[], asyncio.Protocol],
+        direct: Direct,
+        idle_s: float,
+        open_ones: set[Connection],
+    ) -> None:
+        self.transport: asyncio.Transport | None = None
+        self._library = library
+        self._direct = direct
         self._idle_s = idle_s
+        self._open_ones = open_ones
+        self._is_full = False
+        self._latest = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The connection is there."""
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self._open_ones.add(self)
+        loop = asyncio.get_running_loop()
+        self._latest = loop.time()
+        self._timer = loop.call_later(self._idle_s, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client has gone."""
+        self._leave()
+
+    def pause_writing(self) -> None:
+        """The client does not take what it is sent."""
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        """It has taken it."""
+        self._is_full = False
 
     def data_received(self, data: bytes) -> None:
         """Take a plain request, or hand over to the library."""
-        if self._direct is not None:
-            request = plain(data)
-            transport = self.transport
-            if (
-                request is not None
-                and isinstance(transport, asyncio.Transport)
-                and self._direct.answer_directly(request, transport)
-            ):
-                # The library would otherwise think that nothing has come for so long.
-                self._next_keepalive_close_time = self._loop.time() + self._idle_s
-                return
-            self._direct = None
-        super().data_received(data)
+        transport = self.transport
+        if transport is None:
+            return
+        request = plain(data)
+        if request is not None and self._direct.answer_directly(request, transport):
+            self._latest = asyncio.get_running_loop().time()
+            return
+        self._leave()
+        library = self._library()
+        library.connection_made(transport)
+        transport.set_protocol(library)
+        if self._is_full:
+            library.pause_writing()
+        library.data_received(data)
+
+    def _leave(self) -> None:
+        self.transport = None
+        self._open_ones.discard(self)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        """Close the connection if it was idle for too long."""
+        loop = asyncio.get_running_loop()
+        transport = self.transport
+        if transport is None:
+            return
+        due = self._latest + self._idle_s
+        # One whose answer is not there yet does not read, and is not idle.
+        if loop.time() >= due and transport.is_reading():
+            transport.close()
+            self._leave()
+            return
+        self._timer = loop.call_at(max(due, loop.time() + self._idle_s / 4), self._look)

@@ -5,6 +5,7 @@ Source: kube-scheduler v1.36, scheduler/metrics; kube-batch v0.5, pkg/scheduler/
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -13,17 +14,47 @@ from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
     HistogramMetricFamily,
+    InfoMetricFamily,
     Metric,
 )
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
-from stowplan.framework.metrics import Labels
+from stowplan._version import __version__
+from stowplan.driver import measures
+from stowplan.framework import timed as profiles
+from stowplan.framework.clusterevents import ClusterEvent
+from stowplan.framework.metrics import Distribution, Labels
+from stowplan.queue.queue import Place
+from stowplan.scheduler import timed as machines
 
 if TYPE_CHECKING:
     from stowplan.driver.live import Live
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
+POPPED = "PodPopped"
+QUEUES = {
+    Place.ACTIVE: "active",
+    Place.BACKOFF: "backoff",
+    Place.PARKED: "unschedulable",
+    Place.GATED: "unschedulable",
+}
+HELP = {
+    measures.ATTEMPTS: "Attempts to schedule pods, by result.",
+    measures.ATTEMPT_SECONDS: "Time of an attempt: to decide, and to bind.",
+    measures.ALGORITHM_SECONDS: "Time to decide.",
+    measures.SLI_SECONDS: "Time from a pod being ready to be tried to its being bound.",
+    measures.POD_ATTEMPTS: "Attempts that a pod took until it was bound.",
+    measures.AFTER_FLUSH: "Pods bound after nothing but time had brought them back.",
+    measures.PREEMPTIONS: "How often room was looked for at the expense of others.",
+    measures.VICTIMS: "Pods that had to go at once.",
+    profiles.EVALUATIONS: "How often a plugin was asked about a pod.",
+    profiles.PLUGIN_SECONDS: "Time of a plugin at an extension point, in one attempt of ten.",
+    profiles.POINT_SECONDS: "Time of all plugins of an extension point.",
+    machines.EVENT_SECONDS: "Time to take in what the watch shows.",
+    machines.PERMIT_SECONDS: "Time that pods have waited at Permit.",
+}
+"""What the series of `Measures.counted` are; all others are of sessions."""
 
 
 class Standing(Collector):
@@ -34,11 +65,15 @@ class Standing(Collector):
 
     def collect(self) -> Iterable[Metric]:
         yield self._pending()
+        yield self._incoming()
+        yield self._unschedulable()
+        yield self._in_flight()
         yield self._cached()
         yield self._led()
         yield self._requests()
         yield self._informed()
-        yield from self._sessions()
+        yield from self._counted()
+        yield InfoMetricFamily("stowplan_build", "Who this is.", {"version": __version__})
 
     def _pending(self) -> Metric:
         found = GaugeMetricFamily(
@@ -46,6 +81,50 @@ class Standing(Collector):
         )
         for queue, count in pending(self._live).items():
             found.add_metric((queue,), count)
+        return found
+
+    def _incoming(self) -> Metric:
+        found = CounterMetricFamily(
+            "scheduler_queue_incoming_pods",
+            "Pods that have come to a part of the queue, by what has brought them.",
+            labels=("queue", "event"),
+        )
+        totals: Counter[tuple[str, str]] = Counter()
+        for (place, cause), count in list(self._live.machine.queue.incoming.items()):
+            event = cause.label if isinstance(cause, ClusterEvent) else cause
+            totals[QUEUES[place], event] += count
+        for labels, count in totals.items():
+            found.add_metric(labels, count)
+        return found
+
+    def _unschedulable(self) -> Metric:
+        found = GaugeMetricFamily(
+            "scheduler_unschedulable_pods",
+            "Pods that wait, by each plugin that has refused them.",
+            labels=("plugin", "profile"),
+        )
+        counts = Counter(
+            (plugin, entry.pod.spec.scheduler_name)
+            for entry in self._live.machine.queue
+            for plugin in entry.refusers
+        )
+        for labels, count in counts.items():
+            found.add_metric(labels, count)
+        return found
+
+    def _in_flight(self) -> Metric:
+        found = GaugeMetricFamily(
+            "scheduler_inflight_events",
+            "Attempts under way, and what has happened meanwhile.",
+            labels=("event",),
+        )
+        log = self._live.machine.queue.in_flight.log()
+        counts = {POPPED: 0}
+        for one in log:
+            event = POPPED if isinstance(one, str) else one.event.label
+            counts[event] = counts.get(event, 0) + 1
+        for event, count in counts.items():
+            found.add_metric((event,), count)
         return found
 
     def _cached(self) -> Metric:
@@ -90,27 +169,28 @@ class Standing(Collector):
             found.add_metric((informer.resource.title,), len(informer))
         return found
 
-    def _sessions(self) -> Iterator[Metric]:
-        metrics = self._live.measures.sessions
+    def _counted(self) -> Iterator[Metric]:
+        metrics = self._live.measures.counted
         for name, series in _by_name(metrics.counters).items():
             names = _label_names(series)
-            counter = CounterMetricFamily(name.removesuffix("_total"), _HELP, labels=names)
+            counter = CounterMetricFamily(name.removesuffix("_total"), _help(name), labels=names)
             for labels, count in series:
                 counter.add_metric(_values(labels), count)
             yield counter
         for name, series in _by_name(metrics.levels).items():
-            level = GaugeMetricFamily(name, _HELP, labels=_label_names(series))
+            level = GaugeMetricFamily(name, _help(name), labels=_label_names(series))
             for labels, value in series:
                 level.add_metric(_values(labels), value)
             yield level
         for name, series in _by_name(metrics.distributions).items():
-            spread = HistogramMetricFamily(name, _HELP, labels=_label_names(series))
+            spread = HistogramMetricFamily(name, _help(name), labels=_label_names(series))
             for labels, one in series:
                 spread.add_metric(_values(labels), _buckets(one), one.total)
             yield spread
 
 
-_HELP = "Of sessions."
+def _help(name: str) -> str:
+    return HELP.get(name, "Of sessions.")
 
 
 def _by_name(found: dict[tuple[str, Labels], Any]) -> dict[str, list[tuple[Labels, Any]]]:
@@ -128,7 +208,7 @@ def _values(labels: Labels) -> tuple[str, ...]:
     return tuple(value for _, value in labels)
 
 
-def _buckets(one: Any) -> list[tuple[str, float]]:
+def _buckets(one: Distribution) -> list[tuple[str, float]]:
     found: list[tuple[str, float]] = []
     total = 0
     for bound, count in zip(one.bounds, one.counts, strict=False):

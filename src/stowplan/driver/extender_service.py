@@ -4,7 +4,11 @@
 
 Where it follows a cluster, nodes are judged with the pods on them, those included that it has bound
 and the watch has not shown yet. Whatever goes wrong with a question is told in `Error`, where the
-answer has one, and by status 400 or 500 where not.
+answer has one, and by status 400 where not.
+
+Elsewhere than on loopback it answers those only whose certificate a given authority has signed: a
+kube-scheduler has no token to show to an extender. It binds for such callers, and on loopback where
+that was asked for.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ from stowplan.client.resources import resources_of
 from stowplan.driver.api import ApiClient
 from stowplan.driver.clocks import steady
 from stowplan.driver.following import Following
+from stowplan.driver.reaching import reach
 from stowplan.driver.second_opinion import Misunderstood, SecondOpinion
 from stowplan.driver.serving import Address, AddressError, server_context
 from stowplan.framework import Snapshot
@@ -53,8 +58,17 @@ class ExtenderService:
         address: Address,
         connection: Connection | None = None,
         profile: str = "",
+        *,
+        binds: bool = False,
     ) -> None:
-        """connection: of the cluster to follow, None for none. Raises ContractError."""
+        """connection: of the cluster to follow, None for none. binds: for whoever connects.
+        Raises ContractError and AddressError."""
+        if not (address.is_loopback or address.client_ca):
+            raise AddressError(
+                f"listen: got {address.host}, where others can connect, wanted --client-ca-file, "
+                "which says who may, or a loopback address"
+            )
+        self._may_bind = binds or bool(address.client_ca)
         self.port = address.port
         self.n_asked = 0
         self._deciders = deciders
@@ -79,8 +93,7 @@ class ExtenderService:
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=2)
         await self._runner.setup()
         address = self._address
-        is_secure = not address.is_loopback or bool(address.certificate)
-        context = server_context(address) if is_secure else None
+        context = server_context(address) if address.is_secure else None
         try:
             site = web.TCPSite(self._runner, address.host, address.port, ssl_context=context)
             await site.start()
@@ -88,7 +101,7 @@ class ExtenderService:
             said = problem.strerror or problem
             raise AddressError(f"listen: {address.host}:{address.port}: {said}") from None
         self.port = int(self._runner.addresses[0][1])
-        scheme = "https" if is_secure else "http"
+        scheme = "https" if address.is_secure else "http"
         log.info("extender at %s://%s:%d", scheme, address.host, self.port)
 
     async def stop(self) -> None:
@@ -101,6 +114,7 @@ class ExtenderService:
             await self._api.close()
 
     async def _follow(self, connection: Connection) -> None:
+        await reach(connection)
         kinds: tuple[type[Object], ...] = (Node, Pod, *kinds_read(self._deciders))
         self._api = ApiClient(connection)
         dice = np.random.default_rng()
@@ -143,6 +157,11 @@ class ExtenderService:
         """What went wrong, "" for nothing."""
         if self._api is None:
             raise Misunderstood("got a pod to bind, wanted a cluster to bind it in (--kubeconfig)")
+        if not self._may_bind:
+            raise Misunderstood(
+                "got a pod to bind from somebody unknown, wanted --bind, or callers "
+                "with a certificate (--client-ca-file)"
+            )
         if not isinstance(question, dict):
             raise Misunderstood("got something else, wanted PodName, PodNamespace, PodUID and Node")
         names = ("PodUID", "PodNamespace", "PodName", "Node")
@@ -185,8 +204,15 @@ async def _serve(service: ExtenderService) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await service.start()
+    stopping = asyncio.create_task(stop.wait())
+    # A cluster that does not answer may be waited for long.
+    starting = asyncio.create_task(service.start())
     try:
-        await stop.wait()
+        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+        await stopping
     finally:
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
         await service.stop()

@@ -44,6 +44,7 @@ class Hands:
     ) -> None:
         self.n_dropped = 0
         self.n_busy = 0
+        self._n_behind = 0
         self._api = api
         self._performer = performer
         self._tell = tell
@@ -69,7 +70,7 @@ class Hands:
     @property
     def n_waiting(self) -> int:
         """How many effects wait to be begun, events aside."""
-        return len(self._ready) + sum(map(len, self._behind.values()))
+        return len(self._ready) + self._n_behind
 
     def take(self, effect: Effect) -> None:
         """An effect to be performed at the API server."""
@@ -85,6 +86,7 @@ class Hands:
         behind = self._behind.get(uid)
         if behind is not None:
             behind.append(effect)
+            self._n_behind += 1
             return
         self._behind[uid] = deque()
         self._ready.append(effect)
@@ -133,6 +135,7 @@ class Hands:
         behind = self._behind.get(uid)
         if behind:
             self._ready.append(behind.popleft())
+            self._n_behind -= 1
             _wake(self._idle)
         else:
             self._behind.pop(uid, None)

@@ -39,6 +39,8 @@ _SHORT_BYTES = 1 << 15
 _LOOK_S = 0.02
 _UNSAVED = b"the write could not be saved\n"
 _LINE_BYTES_MAX = 1 << 15
+# Over TLS the tickets of a new session wait until something else is sent.
+_TICKETS_BYTES_MAX = 1 << 12
 _BODILESS = (204, 304)
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
 _HANDSHAKE = b"\x16"  # What a TLS connection begins with.
@@ -109,13 +111,15 @@ class HttpServer:
         self._door: socket.socket | None = None
         self._porter: asyncio.Task[None] | None = None
         self._newcomers: set[asyncio.Task[None]] = set()
+        self._plain_ones: set[Connection] = set()
         self._later_ones: set[asyncio.Task[None]] = set()
         self._date_second = 0
         self._date_text = ""
 
     async def start(self, door: socket.socket, tls: Tls = NO_TLS) -> None:
         """Let in whoever comes to `door`, which is closed by `stop`."""
-        quiet = logging.getLogger("stowplan.http")
+        # The library logs what clients do wrong; what we do wrong is told by the pump.
+        quiet = logging.getLogger("stowplan.http.library")
         quiet.addHandler(logging.NullHandler())
         quiet.propagate = False
         self._server = web.Server(
@@ -142,6 +146,9 @@ class HttpServer:
         await self.pump.stop()
         if self._later_ones:
             await asyncio.wait(self._later_ones, timeout=self.bounds.stop_s)
+        for connection in list(self._plain_ones):
+            if connection.transport is not None:
+                connection.transport.close()
         if self._server is not None:
             self._server.pre_shutdown()
             await self._server.shutdown(self.bounds.stop_s)
@@ -149,6 +156,12 @@ class HttpServer:
             task.cancel()
 
     # Connections.
+
+    @property
+    def n_connections(self) -> int:
+        """How many are open now."""
+        general = len(self._server.connections) if self._server is not None else 0
+        return general + len(self._plain_ones) + len(self._newcomers)
 
     async def _receive(self, tls: Tls) -> None:
         loop = asyncio.get_running_loop()
@@ -161,7 +174,7 @@ class HttpServer:
                 # Out of file numbers, or a client that left already: others come.
                 await asyncio.sleep(0.05)
                 continue
-            if len(self._server.connections) + len(self._newcomers) >= self.bounds.connections_max:
+            if self.n_connections >= self.bounds.connections_max:
                 connection.close()
                 continue
             task = loop.create_task(self._welcome(connection, tls))
@@ -191,13 +204,13 @@ class HttpServer:
 
     def _protocol(self) -> asyncio.Protocol:
         assert self._server is not None
-        return Connection(self._server, self, self.bounds.idle_s)
+        return Connection(self._server, self, self.bounds.idle_s, self._plain_ones)
 
     # The short way: see `direct`.
 
     def answer_directly(self, request: Plain, transport: asyncio.Transport) -> bool:
         """See `direct.Direct`."""
-        busy = transport.get_write_buffer_size() > 0 or transport.is_closing()
+        busy = transport.get_write_buffer_size() > _TICKETS_BYTES_MAX or transport.is_closing()
         length = len(request.body)
         refused = (
             length > self.bounds.body_bytes_max
@@ -254,10 +267,22 @@ class HttpServer:
 
     async def _serve(self, raw: web.BaseRequest) -> web.StreamResponse:
         try:
+            return await self._served(raw)
+        except OSError:
+            # The client has gone; the library knows what to do.
+            raise
+        # Whatever it is, it is of this one request: it is told of, and others are served.
+        except Exception as fault:  # noqa: BLE001
+            return _closing(_plain(500, self.pump.told(f"{raw.method} {raw.path}", fault)))
+
+    async def _served(self, raw: web.BaseRequest) -> web.StreamResponse:
+        try:
             body = await self._body(raw)
         except ApiError as refused:
             # What is left of the body is not read, so the connection cannot go on.
             return _closing(_refusal(refused))
+        except web.RequestPayloadError:
+            return _closing(_plain(400, "the body cannot be read"))
         except TimeoutError:
             return _closing(_plain(408, f"the body took more than {self.bounds.body_s:g} s"))
         if self.pump.stopping:

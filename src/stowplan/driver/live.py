@@ -2,7 +2,9 @@
 decides is carried out, what came of that goes into the machine.
 
 All of it happens in one event loop; only the lease, and what people ask about the scheduler, have a
-thread of their own. One call of the machine is kept short, so that requests go on in between.
+thread of their own. One call of the machine is kept short, so that requests go on in between. A
+session is decided whole, however long that takes, so such a call is made in another thread: the
+loop goes on meanwhile, and leaves the machine alone.
 """
 
 from __future__ import annotations
@@ -37,8 +39,8 @@ from stowplan.driver.leadership import Leadership
 from stowplan.driver.limits import Limiter
 from stowplan.driver.measures import Measures
 from stowplan.driver.outside import Outside
-from stowplan.driver.shadow import Shadow
-from stowplan.driver.warming import warm
+from stowplan.driver.shadow import Judge, Shadow
+from stowplan.driver.warming import beginning_to_warm
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
@@ -56,6 +58,10 @@ EVENTS_MAX = 5000
 HEADS_MIN, HEADS_MAX = 8, 2000
 CALL_NS = 25_000_000
 """How long one call of the machine is meant to take."""
+CALLS_APART_NS = 2_000_000
+"""How far apart calls are that begin because something has happened."""
+CALL_MAX_NS = 600 * SECOND
+"""With a call that takes longer the loop counts as stuck."""
 WAITING_MAX = 1000
 """With so many writes waiting nothing more is decided: it would be out of date when its turn comes.
 """
@@ -99,14 +105,16 @@ class Live:
         self.measures = Measures()
         self.stopped_by = ""
         self.beat_at = steady()
+        self._called_at = 0
         dice = np.random.default_rng(options.seed)
         election_dice, informer_dice, tie_dice = dice.spawn(3)
         ties = None if options.seed is None else tie_dice
         identity = "" if options.terms is None else options.terms.identity
         chosen = MachineOptions(leads=False, identity=identity or "session")
         self.machine = deciders.machine(
-            dice=ties, options=chosen, engine=options.engine, metrics=self.measures.sessions
+            dice=ties, options=chosen, engine=options.engine, metrics=self.measures.counted
         )
+        self.measures.watch(self.machine)
         self.leadership = Leadership(
             options.connection,
             None if options.dry_run else options.terms,
@@ -125,10 +133,12 @@ class Live:
         self._stopping = asyncio.Event()
         self.following: Following | None = None
         self.hands: Hands | None = None
-        self.shadow = Shadow(self.tell) if options.dry_run else None
+        self.shadow = Shadow(self.tell, Judge(deciders)) if options.dry_run else None
         self.outside = Outside(self.tell, self.machine.work)
         self._calling: Calling | None = None
         self._tasks: list[asyncio.Task[Any]] = []
+        # Held by whoever uses the machine while the loop goes on.
+        self._turn = asyncio.Lock()
 
     # From anywhere.
 
@@ -148,14 +158,15 @@ class Live:
             self._awake.set()
 
     async def in_turn(self, look: Callable[[], T], timeout_s: float = 10.0) -> T:
-        """What somebody in another thread wants to look at, looked at between calls of the
-        machine. Raises TimeoutError."""
+        """What somebody, in this thread or another, wants to look at, looked at between calls of
+        the machine. Raises TimeoutError."""
         loop = self._loop
         if loop is None or loop.is_closed():
             return look()
 
         async def looked() -> T:
-            return look()
+            async with self._turn:
+                return look()
 
         looking = asyncio.run_coroutine_threadsafe(looked(), loop)
         return await asyncio.wait_for(asyncio.wrap_future(looking), timeout_s)
@@ -227,11 +238,11 @@ class Live:
         self.following.start()
         warming = None
         if options.engine == "auto":
-            warming = asyncio.create_task(asyncio.to_thread(warm))
+            warming = beginning_to_warm()
         try:
             await self._follow_until_synced()
             if warming is not None:
-                await warming
+                await self._warmed(warming)
             await self._decide_until_stopped()
             await self._drain()
         finally:
@@ -273,18 +284,39 @@ class Live:
         log.info("synced in %.1f s: %s", (steady() - begun) / SECOND, counts or "nothing there")
         self._inbox.extendleft([*reversed(elected), happened.Synced()])
 
+    async def _warmed(self, warming: asyncio.Future[None]) -> None:
+        """Wait for that, unless somebody wants an end."""
+        while not warming.done() and not self._stopping.is_set():
+            self.beat_at = steady()
+            await asyncio.wait({warming}, timeout=0.2)
+        if warming.done():
+            warming.result()
+
     async def _decide_until_stopped(self) -> None:
         while not self._stopping.is_set():
             events = self._taken()
             held_back = self.hands is not None and self.hands.n_waiting > WAITING_MAX
             if events or self._is_due():
-                self._handle(events, 0 if held_back else self._heads)
+                heads = 0 if held_back else self._heads
+                if self._may_take_long():
+                    await self._handle_aside(events, heads)
+                else:
+                    self._handle(events, heads)
+            elif self.shadow is not None:
+                self.shadow.serve_due(steady())
             self._check_tasks()
             if held_back or self._inbox or self._is_due():
                 # Requests get their turn; where they do not keep up, more of it.
                 await asyncio.sleep(_NOW if held_back else 0)
             else:
                 await self._nap(self._nap_s())
+                await self._gather()
+
+    async def _gather(self) -> None:
+        """Where the machine has just been called let some more come: a call has its price."""
+        rest = self._called_at + CALLS_APART_NS - steady()
+        if self._inbox and rest > 0:
+            await asyncio.sleep(rest / SECOND)
 
     def _nap_s(self) -> float:
         if self._alarm is None:
@@ -296,10 +328,12 @@ class Live:
         self.beat_at = steady()
         if self._inbox or self._stopping.is_set():
             return
+        # Without a task of its own, as this is done for every handful of events.
+        alarm = asyncio.get_running_loop().call_later(seconds, self._awake.set)
         try:
-            await asyncio.wait_for(self._awake.wait(), seconds)
-        except TimeoutError:
-            return
+            await self._awake.wait()
+        finally:
+            alarm.cancel()
 
     def _is_due(self) -> bool:
         return self._alarm is not None and steady() >= self._alarm
@@ -312,20 +346,44 @@ class Live:
             return events
         return [inbox.popleft() for _ in range(EVENTS_MAX)]
 
+    def _may_take_long(self) -> bool:
+        """True when a call may hold a session."""
+        sessions = self.machine.sessions
+        return sessions is not None and sessions.due <= steady()
+
     def _handle(self, events: list[Event], heads: int) -> None:
-        begun = steady()
-        self.beat_at = begun
-        if self._alarm is not None and begun >= self._alarm:
-            self._alarm = None
+        begun = self._calls()
         effects = self.machine.handle(events, begun, heads)
         took = steady() - begun
-        self.measures.handled(events, effects, took)
         if heads and took > CALL_NS:
             self._heads = max(HEADS_MIN, min(self._heads, heads * CALL_NS // took))
         elif heads and took < CALL_NS // 2:
             self._heads = min(HEADS_MAX, self._heads * 2)
+        self._handled(events, effects, begun, took)
+
+    async def _handle_aside(self, events: list[Event], heads: int) -> None:
+        """The same in another thread, while requests, watches and looks at the clock go on."""
+        async with self._turn:
+            begun = self._calls()
+            call = asyncio.create_task(asyncio.to_thread(self.machine.handle, events, begun, heads))
+            while not call.done():
+                await asyncio.wait({call}, timeout=1.0)
+                if steady() - begun < CALL_MAX_NS:
+                    self.beat_at = steady()
+            self._handled(events, call.result(), begun, steady() - begun)
+
+    def _calls(self) -> int:
+        """What time it is when the machine is called."""
+        begun = steady()
+        self.beat_at = self._called_at = begun
+        if self._alarm is not None and begun >= self._alarm:
+            self._alarm = None
+        return begun
+
+    def _handled(self, events: list[Event], effects: list[Effect], begun: int, took: int) -> None:
+        self.measures.handled(events, effects, begun, took)
         if self.shadow is not None:
-            self.shadow.seen(events)
+            self.shadow.seen(events, begun)
         for effect in effects:
             self._begin(effect)
 

@@ -9,6 +9,8 @@ import signal
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from errno import EADDRNOTAVAIL
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +30,7 @@ from stowplan.cluster.life import Living
 from stowplan.cluster.loading import Loading, load
 from stowplan.cluster.options import Options
 from stowplan.cluster.published import default_pages
+from stowplan.cluster.records import BadRecord, checked
 from stowplan.cluster.registry import built_in
 from stowplan.cluster.tokens import Tokens
 from stowplan.driver.http_server import Bounds, HttpServer, Tls, open_door
@@ -114,10 +117,10 @@ async def running(
             store = SqliteStore(settings.data) if settings.data else None
             known = tokens(settings.data, settings.token_file)
             keys = encryption(settings.data, settings.host, time.time())
-            cluster = _cluster(settings, door.getsockname()[1], store, known, living)
+            cluster = _begun(settings, door.getsockname()[1], store, known, living)
             loading = _filled(cluster, settings, documents)
             failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-            pump = Pump(cluster, store, failed.set_result)
+            pump = Pump(cluster, store, partial(_fail, failed))
             url = _url(settings.host, door)
             with _kubeconfigs(settings, url, keys, known) as paths:
                 server = HttpServer(pump, settings.bounds)
@@ -133,13 +136,24 @@ async def running(
                 store.close()
 
 
+def _fail(failed: asyncio.Future[str], why: str) -> None:
+    """The first reason counts."""
+    if not failed.done():
+        failed.set_result(why)
+
+
 def _door(settings: Settings) -> socket.socket:
     try:
         return open_door(settings.host, settings.port)
     except OSError as problem:
+        # The library repeats the address in brackets.
+        why = (problem.strerror or str(problem)).partition(" (")[0]
+        if problem.errno in (EADDRNOTAVAIL, None) or problem.errno < 0:
+            # Below zero are the numbers of failed look-ups of names.
+            raise UpError(f"{settings.host}: {why}; name another with --bind") from None
         raise UpError(
-            f"port {settings.port} of {settings.host}: {problem.strerror}; name another with "
-            "--port, or 0 for any that is free"
+            f"port {settings.port} of {settings.host}: {why}; name another with --port, or 0 for "
+            "any that is free"
         ) from None
 
 
@@ -160,6 +174,30 @@ def _filled(cluster: Cluster, settings: Settings, documents: Sequence[tuple[str,
     return loading
 
 
+def _begun(
+    settings: Settings,
+    port: int,
+    store: SqliteStore | None,
+    known: Known,
+    living: Living | None,
+) -> Cluster:
+    """A cluster with what was kept. Raises StoreError for records that it cannot begin with."""
+    if store is None:
+        return _cluster(settings, port, None, known, living)
+    try:
+        cluster = _cluster(settings, port, store, known, living)
+        # Observers are told of what was kept.
+        cluster.server.tick(time.time())
+    except StoreError:
+        raise
+    except BadRecord as bad:
+        raise store.damaged(str(bad)) from None
+    except Exception as fault:  # noqa: BLE001
+        # It is an object, but of a form that was never stored here.
+        raise store.damaged(f"an object that cannot be understood: {fault!r}") from None
+    return cluster
+
+
 def _cluster(
     settings: Settings,
     port: int,
@@ -178,7 +216,8 @@ def _cluster(
         observers=(guard, Definitions()),
         durable=store is not None,
     )
-    return Cluster(options, np.random.default_rng(seed), store.records() if store else (), living)
+    records = checked(store.records()) if store else ()
+    return Cluster(options, np.random.default_rng(seed), records, living)
 
 
 @contextlib.contextmanager

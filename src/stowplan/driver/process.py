@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -20,10 +21,20 @@ from stowplan.client.requests import read_lease
 from stowplan.driver.api import ApiClient
 from stowplan.driver.clocks import steady
 from stowplan.driver.live import Live, LiveOptions
+from stowplan.driver.reaching import reach
 from stowplan.driver.scheduling import NAME, lease_name, scheduler_names
 from stowplan.driver.serving import Address, Serving
-from stowplan.driver.shadow import Difference
+from stowplan.driver.shadow import (
+    AS_GOOD,
+    OTHER,
+    OURS_ONLY,
+    REFUSED,
+    SAME,
+    THEIRS_ONLY,
+    Difference,
+)
 from stowplan.driver.standing import dump
+from stowplan.framework import ConfigError, ContractError
 from stowplan.messages.events import ConfigurationChanged
 
 log = logging.getLogger("stowplan.scheduler")
@@ -55,8 +66,8 @@ def run(deciders: Deciders, options: LiveOptions, orders: Orders) -> int:
 
 
 async def _run(deciders: Deciders, options: LiveOptions, orders: Orders) -> int:
-    if not orders.take_over and not options.dry_run:
-        await refuse_taken(deciders, options)
+    if not await _may_begin(deciders, options, orders):
+        return 0
     address = orders.address
     serve = None if address is None else lambda live: Serving(live, address)
     live = Live(deciders, options, serve)
@@ -66,7 +77,7 @@ async def _run(deciders: Deciders, options: LiveOptions, orders: Orders) -> int:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, partial(_asked_to_stop, live, number))
-    loop.add_signal_handler(signal.SIGUSR2, partial(_dump, live))
+    loop.add_signal_handler(signal.SIGUSR2, partial(_asked_for_dump, live, set()))
     rereading = asyncio.create_task(_reread(live))
     try:
         code = await live.run()
@@ -75,6 +86,27 @@ async def _run(deciders: Deciders, options: LiveOptions, orders: Orders) -> int:
     if live.shadow is not None:
         _report(live)
     return code
+
+
+async def _may_begin(deciders: Deciders, options: LiveOptions, orders: Orders) -> bool:
+    """Wait until the cluster answers and nobody else decides our pods; False where a signal came
+    first. Raises Taken and CredentialError."""
+    looking = asyncio.create_task(look_around(deciders, options, orders))
+    loop, numbers = asyncio.get_running_loop(), (signal.SIGTERM, signal.SIGINT)
+    for number in numbers:
+        loop.add_signal_handler(number, looking.cancel)
+    try:
+        await looking
+    except asyncio.CancelledError:
+        return False
+    return True
+
+
+async def look_around(deciders: Deciders, options: LiveOptions, orders: Orders) -> None:
+    """Wait until the cluster answers; raises Taken and CredentialError."""
+    await reach(options.connection)
+    if not orders.take_over and not options.dry_run:
+        await refuse_taken(deciders, options)
 
 
 async def _reread(live: Live) -> None:
@@ -90,9 +122,21 @@ async def _reread(live: Live) -> None:
             changed = path.stat().st_mtime_ns
             if changed != known:
                 known = changed
-                live.tell(ConfigurationChanged(path.read_text(), str(path)))
+                text = path.read_text()
+                live.tell(ConfigurationChanged(text, str(path)))
+                _note(live, text, str(path))
         except (OSError, UnicodeDecodeError) as problem:
             log.warning("%s: %s", path, problem)
+
+
+def _note(live: Live, text: str, source: str) -> None:
+    """What holds from now on, for those who ask; what is wrong with it the scheduler says."""
+    with contextlib.suppress(ConfigError, ContractError):
+        had, batch = live.deciders.batch, live.deciders.reread(text, source).batch
+        if had is None or batch is None or had.scheduler_name != batch.scheduler_name:
+            return
+        changed = msgspec.structs.replace(live.deciders.configuration, batch=batch)
+        live.deciders = msgspec.structs.replace(live.deciders, configuration=changed)
 
 
 def _asked_to_stop(live: Live, number: int) -> None:
@@ -100,9 +144,17 @@ def _asked_to_stop(live: Live, number: int) -> None:
     live.stop()
 
 
-def _dump(live: Live) -> None:
+def _asked_for_dump(live: Live, under_way: set[asyncio.Task[None]]) -> None:
+    task = asyncio.create_task(_dump(live))
+    under_way.add(task)
+    task.add_done_callback(under_way.discard)
+
+
+async def _dump(live: Live) -> None:
     try:
-        log.info("state written to %s", dump(live))
+        log.info("state written to %s", await live.in_turn(lambda: dump(live)))
+    except TimeoutError:
+        log.warning("state not written: a session takes too long")
     except OSError as problem:
         log.warning("state not written: %s", problem)
 
@@ -166,15 +218,19 @@ def _lease(answer: Answer) -> Lease | None:
 def _report(live: Live) -> None:
     shadow = live.shadow
     assert shadow is not None
+    shadow.compare_all(steady())
     counts = shadow.counts
-    compared = sum(counts.values())
     log.info(
-        "dry run: %d of %d placements are the same, %d on another node, %d that are refused here; "
-        "%d placed here only, %d evictions wanted",
-        counts["same"],
-        compared,
-        counts["other node"],
-        counts["theirs only"],
+        "dry run: %d placements compared: %d the same, %d equally good, %d on another node, %d "
+        "refused here; of those refused there %d refused here too, %d placed here; %d more placed "
+        "here that wait there; %d evictions wanted",
+        counts[SAME] + counts[AS_GOOD] + counts[OTHER] + counts[THEIRS_ONLY],
+        counts[SAME],
+        counts[AS_GOOD],
+        counts[OTHER],
+        counts[THEIRS_ONLY],
+        counts[REFUSED],
+        counts[OURS_ONLY],
         len(shadow.ours_only()),
         shadow.n_evictions,
     )
@@ -182,5 +238,6 @@ def _report(live: Live) -> None:
 
 def show(difference: Difference) -> str:
     """A difference in a line."""
-    ours = difference.ours or f"nowhere ({difference.why})"
-    return f"{difference.pod}: here {ours}, there {difference.theirs or 'nowhere'}"
+    why = f" ({difference.why})" if difference.why else ""
+    ours = difference.ours or "nowhere"
+    return f"{difference.pod}: here {ours}{why}, there {difference.theirs or 'nowhere'}"

@@ -4,16 +4,25 @@ All state of the cluster is touched by one thread, that of the event loop. A com
 thread and takes along all that was written since the last one began, so that the more requests
 there are the more of them share the wait for the disk. An answer leaves when what it acknowledges
 is committed, and watchers see a change no earlier.
+
+A fault of ours is never kept quiet: one line says where it was. A request that met one gets 500, a
+turn of the crank is made again, and when it fails again and again the cluster is given up.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
+import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Protocol
 
+import msgspec
+
+from stowplan.cluster.errors import internal
 from stowplan.cluster.wire import Chunk, Persist, Request, Response, Stream
 from stowplan.driver.sqlite_store import SqliteStore, StoreError
 
@@ -21,6 +30,13 @@ BUSY_S = 0.002
 """The least time between two looks at what is due. Requests in between share one."""
 IDLE_S = 1.0
 """The most."""
+STUMBLES_MAX = 20
+"""Turns in a row that may fail before the cluster is given up."""
+FAULTS_MAX = 100
+"""Different faults that are told of; each is told once."""
+_FRAMES_SHOWN = 3
+
+log = logging.getLogger("stowplan.cluster")
 
 
 class Face(Protocol):
@@ -76,6 +92,8 @@ class Pump:
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._commit: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, "commit") if store else None
+        self._stumbles = 0
+        self._faults: set[str] = set()
 
     def start(self) -> None:
         """Begin to let time pass. To be called on the event loop."""
@@ -93,7 +111,11 @@ class Pump:
 
     def begin(self, request: Request) -> Response | Stream:
         """What `ask` does at once: the answer, which may not be sent before `finish`."""
-        answer = self.face.handle(request, self.clock())
+        try:
+            answer = self.face.handle(request, self.clock())
+        # Whatever it is, it is of this one request: it is told of, and others are answered.
+        except Exception as fault:  # noqa: BLE001
+            answer = _broken(self.told(f"{request.method} {request.path}", fault))
         self._soon()
         return answer
 
@@ -112,7 +134,12 @@ class Pump:
         """The next bytes of a stream, waited for."""
         event = self._streams[stream]
         while True:
-            chunk = self.face.read(stream, self.clock())
+            try:
+                chunk = self.face.read(stream, self.clock())
+            # Whatever it is, it is of this one stream: it is told of, and the stream ended.
+            except Exception as fault:  # noqa: BLE001
+                self.told("a watch", fault)
+                return Chunk(b"", end=True)
             if chunk.body or chunk.end or self.stopping:
                 return chunk
             event.clear()
@@ -136,6 +163,14 @@ class Pump:
         if self._thread:
             self._thread.shutdown()
 
+    def told(self, doing: str, fault: Exception) -> str:
+        """Where a fault is; logged when it is met for the first time."""
+        text = f"{fault!r} in {_place_of(fault)}"
+        if text not in self._faults and len(self._faults) < FAULTS_MAX:
+            self._faults.add(text)
+            log.error("%s: a fault of Stowplan: %s", doing, text)
+        return text
+
     # Time.
 
     def _soon(self) -> None:
@@ -155,12 +190,26 @@ class Pump:
         loop = asyncio.get_running_loop()
         self._timer = None
         now = self.clock()
-        after = self.face.tick(now)
+        after = self._let_pass(now)
         self._save()
         self._wake()
         self._last_turn = loop.time()
         wait_s = IDLE_S if after is None else min(max(after - now, BUSY_S), IDLE_S)
         self._at(self._last_turn + wait_s)
+
+    def _let_pass(self, now: float) -> float | None:
+        """`tick`; a fault of it is told of, and the cluster given up when there is no end to it."""
+        try:
+            after = self.face.tick(now)
+        # Whatever it is, it has to be told: nobody else would.
+        except Exception as fault:  # noqa: BLE001
+            text = self.told("letting time pass", fault)
+            self._stumbles += 1
+            if self._stumbles == STUMBLES_MAX:
+                self._failed(f"the cluster cannot go on: {text}")
+            return now + IDLE_S
+        self._stumbles = 0
+        return after
 
     def _wake(self) -> None:
         for number in self.face.woken():
@@ -223,3 +272,17 @@ class Pump:
             elif not future.done():
                 future.set_result(None)
         self._waiting = held
+
+
+def _place_of(fault: Exception) -> str:
+    """`work.py:12 (take) < life.py:180 (step)`: the innermost places first."""
+    frames = traceback.extract_tb(fault.__traceback__)[-_FRAMES_SHOWN:]
+    return " < ".join(f"{Path(f.filename).name}:{f.lineno} ({f.name})" for f in reversed(frames))
+
+
+def _broken(text: str) -> Response:
+    """500, as the original answers what made it panic."""
+    error = internal(text)
+    return Response(
+        500, (("Content-Type", "application/json"),), msgspec.json.encode(error.status())
+    )

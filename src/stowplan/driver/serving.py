@@ -46,6 +46,7 @@ REVIEWED_S = 10
 """How long an answer of the API server about somebody is gone by."""
 SECOND = 1_000_000_000
 KEPT_MAX = 1000
+NO_LIMIT = -1.0
 
 
 class AddressError(ValueError):
@@ -53,12 +54,20 @@ class AddressError(ValueError):
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Where to listen. certificate, key: files, "" for a certificate of one's own making."""
+    """Where to listen. certificate, key: files, "" for a certificate of one's own making.
+    client_ca: a file; whoever connects has to have a certificate that it signs. "" asks for none.
+    """
 
     host: str
     port: int
     certificate: str = ""
     key: str = ""
+    client_ca: str = ""
+
+    @property
+    def is_secure(self) -> bool:
+        """True where TLS is spoken."""
+        return not self.is_loopback or bool(self.certificate or self.client_ca)
 
     @property
     def is_loopback(self) -> bool:
@@ -93,7 +102,6 @@ class Serving:
         self.port = address.port
         self._live = live
         self._address = address
-        self._is_secure = not address.is_loopback or bool(address.certificate)
         self._api: ApiClient | None = None
         self._runner: web.AppRunner | None = None
         self._known: dict[tuple[str, str], tuple[int, bool]] = {}
@@ -126,7 +134,7 @@ class Serving:
         await runner.setup()
         address = self._address
         try:
-            context = server_context(address) if self._is_secure else None
+            context = server_context(address) if address.is_secure else None
             site = web.TCPSite(runner, address.host, address.port, ssl_context=context)
             await site.start()
         except (OSError, ssl.SSLError) as problem:
@@ -134,7 +142,7 @@ class Serving:
                 f"listen: {address.host}:{address.port}: {problem.strerror or problem}"
             ) from None
         self.port = int(runner.addresses[0][1])
-        scheme = "https" if self._is_secure else "http"
+        scheme = "https" if address.is_secure else "http"
         log.info("serving %s://%s:%d", scheme, address.host, self.port)
 
     @web.middleware
@@ -191,12 +199,32 @@ class Serving:
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     async def _configz(self, request: web.Request) -> web.Response:
-        tree = effective(self._live.deciders.configuration)
-        return _json({"kubescheduler.config.k8s.io": tree})
+        return _json({"kubescheduler.config.k8s.io": in_force(self._live)})
 
     async def _statusz(self, request: web.Request) -> web.Response:
         live = self._live
         return _json(await live.in_turn(lambda: standing.summary(live)))
+
+
+def in_force(live: Live) -> dict[str, Any]:
+    """The configuration with what the command line and our own defaults have made of it. Requests
+    without a limit have a qps below 0, as configurations spell it."""
+    configuration, options = live.deciders.configuration, live.options
+    terms = options.terms
+    election = msgspec.structs.replace(configuration.leader_election, leader_elect=False)
+    if terms is not None and not options.dry_run:
+        election = msgspec.structs.replace(
+            configuration.leader_election,
+            resource_name=terms.name,
+            resource_namespace=terms.namespace,
+        )
+    client = msgspec.structs.replace(
+        configuration.client_connection, qps=options.qps or NO_LIMIT, burst=options.burst
+    )
+    changed = msgspec.structs.replace(
+        configuration, leader_election=election, client_connection=client
+    )
+    return effective(changed)
 
 
 def _json(tree: Any) -> web.Response:
@@ -206,10 +234,15 @@ def _json(tree: Any) -> web.Response:
 def server_context(address: Address) -> ssl.SSLContext:
     """How TLS is spoken as a server, with a certificate of one's own making where none is given;
     raises AddressError."""
+    read = address.certificate
     try:
-        return _context(address)
+        context = _context(address)
+        if read := address.client_ca:
+            context.load_verify_locations(read)
+            context.verify_mode = ssl.CERT_REQUIRED
     except (OSError, ssl.SSLError) as problem:
-        raise AddressError(f"TLS: {address.certificate}: {problem.strerror or problem}") from None
+        raise AddressError(f"TLS: {read}: {problem.strerror or problem}") from None
+    return context
 
 
 def _context(address: Address) -> ssl.SSLContext:

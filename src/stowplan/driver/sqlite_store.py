@@ -4,7 +4,8 @@ The file is in write-ahead mode and each commit waits for the disk (`synchronous
 power failure loses nothing acknowledged either, as far as the disk tells the truth; many requests
 share a commit, which pays for it. Beside the file stands the last version committed. It is written
 after the commit and shows, at the next start, whether the end of the journal has gone missing,
-which SQLite by itself would pass over in silence. Every row carries a checksum.
+which SQLite by itself would pass over in silence. Every row carries a checksum. Files that are
+removed or exchanged while the store is open are noticed at the next commit.
 
 Nothing that looks damaged is ever repaired or reset here: `StoreError` says what was found.
 """
@@ -25,18 +26,23 @@ COMMITTED = "committed"
 LOCK = "lock"
 
 _APPLICATION = 0x53746F77  # "Stow"
-_FORMAT = 1
+_FORMAT = 2
 _SCHEMA = """
 CREATE TABLE objects (
     key TEXT PRIMARY KEY, version INTEGER NOT NULL, value BLOB NOT NULL, checksum INTEGER NOT NULL
 ) WITHOUT ROWID;
-CREATE TABLE facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
-INSERT INTO facts VALUES ('version', 0);
+CREATE TABLE facts (
+    name TEXT PRIMARY KEY, value INTEGER NOT NULL, checksum INTEGER NOT NULL
+) WITHOUT ROWID;
 """
+_NOTE_BYTES = 12
 
 _BUNDLES = (512, 128, 32, 8, 4, 2, 1)
 
 Record = tuple[str, int, bytes | None]
+Mark = tuple[int, int]
+"""What tells a file from another of the same name: device and number."""
+Row = tuple[str, int, bytes, int]
 T = TypeVar("T")
 
 
@@ -55,6 +61,7 @@ class SqliteStore:
         self._lock = _locked(directory)
         self._committed: int | None = None
         self._file: sqlite3.Connection | None = None
+        self._marks: dict[str, Mark] = {}
         try:
             path, note = directory / FILE, directory / COMMITTED
             if not note.exists() and path.exists() and path.stat().st_size > 0:
@@ -62,8 +69,8 @@ class SqliteStore:
                 # It is made first: without it nobody can tell what has been acknowledged.
                 raise _damaged(path, f"{COMMITTED} beside it is missing")
             self._committed = _opened(note)
-            acknowledged = int.from_bytes(os.pread(self._committed, 8, 0), "big")
-            self.version = _checked(path, acknowledged)
+            self.version = _checked(path, _noted(self._committed, path))
+            self._marks = _marks_of(directory, FILE, COMMITTED)
         except BaseException:
             self.close()
             raise
@@ -85,6 +92,10 @@ class SqliteStore:
                 file.close()
         yield "", self.version, None
 
+    def damaged(self, what: str) -> StoreError:
+        """The refusal of a file in which somebody has found something wrong."""
+        return _damaged(self.directory / FILE, what)
+
     def save(self, records: Iterable[Record]) -> None:
         """Commit changes, in order and all at once; returns when they are on the disk."""
         latest: dict[str, tuple[int, bytes | None]] = {}
@@ -99,20 +110,7 @@ class SqliteStore:
         ]
         gone = [key for key, (_, value) in latest.items() if value is None]
         try:
-            if self._file is None:
-                self._file = _connected(self.directory / FILE)
-            with self._file as file:
-                file.execute("BEGIN IMMEDIATE")
-                for some in _bundles(gone):
-                    marks = ", ".join("?" * len(some))
-                    file.execute(f"DELETE FROM objects WHERE key IN ({marks})", some)
-                for each in _bundles(rows):
-                    marks = ", ".join(("(?, ?, ?, ?)",) * len(each))
-                    flat = [value for row in each for value in row]
-                    file.execute(f"REPLACE INTO objects VALUES {marks}", flat)
-                file.execute("UPDATE facts SET value = ? WHERE name = 'version'", (version,))
-            assert self._committed is not None
-            os.pwrite(self._committed, version.to_bytes(8, "big"), 0)
+            self._commit(rows, gone, version)
         except (sqlite3.Error, OSError) as problem:
             where = self.directory / FILE
             raise StoreError(
@@ -121,12 +119,47 @@ class SqliteStore:
             ) from None
         self.version = version
 
+    def _commit(self, rows: list[Row], gone: list[str], version: int) -> None:
+        """Raises sqlite3.Error, OSError, StoreError."""
+        self._check_place()
+        is_first = self._file is None
+        if self._file is None:
+            self._file = _connected(self.directory / FILE)
+        with self._file as file:
+            file.execute("BEGIN IMMEDIATE")
+            for some in _bundles(gone):
+                marks = ", ".join("?" * len(some))
+                file.execute(f"DELETE FROM objects WHERE key IN ({marks})", some)
+            for each in _bundles(rows):
+                marks = ", ".join(("(?, ?, ?, ?)",) * len(each))
+                flat = [value for row in each for value in row]
+                file.execute(f"REPLACE INTO objects VALUES {marks}", flat)
+            file.execute("UPDATE facts SET value = ?, checksum = ?", _fact(version))
+        assert self._committed is not None
+        os.pwrite(self._committed, _note(version), 0)
+        if is_first:
+            self._marks = _marks_of(self.directory, FILE, f"{FILE}-wal", COMMITTED)
+
+    def _check_place(self) -> None:
+        """Raises StoreError if what is written would not be there at the next start."""
+        for name, mark in self._marks.items():
+            path = self.directory / name
+            if _mark_of(path) != mark:
+                raise StoreError(
+                    f"{path}: removed or exchanged while the cluster ran, after version "
+                    f"{self.version}; nothing can be saved any more. Put back a copy of the whole "
+                    "directory, or name another with --data"
+                )
+
     def close(self) -> None:
         """Fold the journal into the file and let go of the directory."""
         try:
             if self._file is not None:
                 self._file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
                 self._file.close()
+        except sqlite3.Error as problem:
+            where = self.directory / FILE
+            raise StoreError(f"{where}: could not be closed: {problem}") from None
         finally:
             if self._committed is not None:
                 os.close(self._committed)
@@ -176,6 +209,43 @@ def _opened(path: Path) -> int:
         raise StoreError(f"{path}: cannot be opened: {problem.strerror}") from None
 
 
+def _noted(note: int, path: Path) -> int:
+    """The version that was acknowledged last. Raises StoreError."""
+    found = os.pread(note, _NOTE_BYTES + 1, 0)
+    if not found and (not path.exists() or path.stat().st_size == 0):
+        # Before there is a file, so that what is younger than the file is never without it.
+        os.pwrite(note, _note(0), 0)
+        return 0
+    if len(found) != _NOTE_BYTES:
+        more = "more" if len(found) > _NOTE_BYTES else f"{len(found)}"
+        text = f"{COMMITTED} beside it: got {more} bytes, wanted {_NOTE_BYTES}"
+        raise _damaged(path, text)
+    version = int.from_bytes(found[:8], "big")
+    if found != _note(version):
+        raise _damaged(path, f"the checksum of {COMMITTED} beside it is wrong")
+    return version
+
+
+def _note(version: int) -> bytes:
+    """What stands in the note of the last version: the version and its checksum."""
+    told = version.to_bytes(8, "big")
+    return told + zlib.crc32(told).to_bytes(4, "big")
+
+
+def _mark_of(path: Path) -> Mark | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _marks_of(directory: Path, *names: str) -> dict[str, Mark]:
+    """Those of these files that are there now."""
+    found = {name: _mark_of(directory / name) for name in names}
+    return {name: mark for name, mark in found.items() if mark is not None}
+
+
 def _read_only(path: Path) -> sqlite3.Connection:
     """A connection that leaves the file and its journal as they are."""
     where = f"{path.absolute().as_uri()}?mode=ro"
@@ -199,6 +269,8 @@ def _checked(path: Path, acknowledged: int) -> int:
 
     acknowledged: the version that must be there at least. Raises StoreError.
     """
+    if acknowledged and not path.exists():
+        raise _damaged(path, "it is gone, but writes were acknowledged here before")
     # SQLite would make the file readable for everybody; it may hold secrets.
     os.close(_opened(path))
     if path.stat().st_size == 0:
@@ -227,7 +299,8 @@ def _made(path: Path) -> None:
     file = _connected(path)
     try:
         file.executescript(
-            f"BEGIN; {_SCHEMA} PRAGMA application_id={_APPLICATION};"
+            f"BEGIN; {_SCHEMA} INSERT INTO facts VALUES ('version', 0, {_fact(0)[1]});"
+            f"PRAGMA application_id={_APPLICATION};"
             f"PRAGMA user_version={_FORMAT}; COMMIT;"
         )
     except sqlite3.Error as problem:
@@ -249,12 +322,15 @@ def _looked_through(file: sqlite3.Connection, path: Path) -> int:
     found = [row[0] for row in file.execute("PRAGMA integrity_check(3)")]
     if found != ["ok"]:
         raise _damaged(path, "; ".join(" ".join(text.split()) for text in found))
-    version = file.execute("SELECT value FROM facts WHERE name = 'version'").fetchone()
-    if version is None:
+    facts = file.execute("SELECT name, value, checksum FROM facts").fetchall()
+    if len(facts) != 1 or facts[0][0] != "version":
         raise _damaged(path, "it does not say which version it holds")
-    if not isinstance(version[0], int):
-        raise _damaged(path, f"it says that it holds version {version[0]!r}")
-    return version[0]
+    _, version, checksum = facts[0]
+    if not isinstance(version, int):
+        raise _damaged(path, f"it says that it holds version {version!r}")
+    if _fact(version)[1] != checksum:
+        raise _damaged(path, "the checksum of the version that it says it holds is wrong")
+    return version
 
 
 def _damaged(path: Path, what: str) -> StoreError:
@@ -266,3 +342,8 @@ def _damaged(path: Path, what: str) -> StoreError:
 
 def _checksum(key: str, version: int, value: bytes) -> int:
     return zlib.crc32(value, zlib.crc32(f"{key}\0{version}".encode()))
+
+
+def _fact(version: int) -> tuple[int, int]:
+    """What the file says of its version: that and a checksum."""
+    return version, _checksum("version", version, b"")

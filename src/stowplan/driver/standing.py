@@ -69,6 +69,9 @@ def summary(live: Live) -> Tree:
         },
         "followed": [] if following is None else [_informer(one) for one in following.informers],
     }
+    sessions = live.machine.sessions
+    if sessions is not None:
+        tree["sessions"] = {"held": sessions.number, "waiting": sessions.decider.n_waiting}
     if live.shadow is not None:
         tree["shadow"] = dict(live.shadow.counts)
     return tree

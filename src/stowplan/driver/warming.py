@@ -3,6 +3,10 @@ pod that counts. It takes some seconds once per computer, and a fraction of one 
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import threading
+
 from stowplan.assembly.deciders import deciders_of
 from stowplan.cycle.engine.start import Mode
 from stowplan.messages import events as happened
@@ -13,6 +17,30 @@ from stowplan.objects.pod import Container, Pod, PodSpec, ResourceRequirements
 from stowplan.objects.quantity import Quantity
 
 _NODES, _PODS = 8, 200
+
+
+def beginning_to_warm() -> asyncio.Future[None]:
+    """Warm in a thread that nobody has to wait for at the end of the program."""
+    loop = asyncio.get_running_loop()
+    warmed = loop.create_future()
+
+    def settle(fault: Exception | None) -> None:
+        if not warmed.done():
+            warmed.set_result(None) if fault is None else warmed.set_exception(fault)
+
+    def work() -> None:
+        fault: Exception | None = None
+        try:
+            warm()
+        # Whoever waits is told; here nobody could be.
+        except Exception as problem:  # noqa: BLE001
+            fault = problem
+        # There is no loop any more where the program has gone on without.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(settle, fault)
+
+    threading.Thread(target=work, name="warming", daemon=True).start()
+    return warmed
 
 
 def warm() -> None:

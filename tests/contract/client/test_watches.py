@@ -246,6 +246,57 @@ def test_a_page_whose_token_has_expired_begins_the_list_anew_and_asks_for_all_at
     assert not {"continue", "limit"} & set(dict(request.query))
 
 
+# Bookmarks.
+
+
+def bookmark(version: str, **annotations: str) -> bytes:
+    """As the server spells it: with nulls where a kind has to have something."""
+    meta = {"resourceVersion": version, "creationTimestamp": None, "annotations": annotations}
+    tree = {"kind": "Pod", "metadata": meta, "spec": {"containers": None}, "status": {}}
+    return json.dumps({"type": "BOOKMARK", "object": tree}).encode() + b"\n"
+
+
+def test_recorded_bookmarks_are_where_the_next_watch_begins() -> None:
+    n_bookmarks = 0
+    for where, exchange, resource in readable():
+        types = [event["type"] for event in exchange["events"]]
+        query = exchange["request"]["path"] + str(exchange["request"].get("query", ""))
+        if "BOOKMARK" not in types or "ERROR" in types or "sendInitialEvents" in query:
+            continue
+        last = len(types) - types[::-1].index("BOOKMARK")
+        informer = listed(resource, [])
+        informer.opened(NOW)
+        told = informer.fed(b"".join(lines(exchange)[:last]), NOW)
+        assert len(told) == last - types[:last].count("BOOKMARK"), where
+        informer.closed(NOW + 10 * SECOND)
+        request = informer.next(NOW + 60 * SECOND)
+        assert isinstance(request, Request)
+        mark = json.loads(lines(exchange)[last - 1])["object"]["metadata"]["resourceVersion"]
+        assert dict(request.query)["resourceVersion"] == mark, where
+        n_bookmarks += 1
+    assert n_bookmarks >= 1
+
+
+def test_the_bookmark_that_ends_a_streaming_list_tells_what_has_gone() -> None:
+    informer = listed(NODES, two_nodes())
+    informer._streams = True
+    informer.opened(NOW)
+    informer.fed(expired()["an ERROR event"], NOW)
+    request = informer.next(NOW + 60 * SECOND)
+    assert isinstance(request, Request)
+    assert ("sendInitialEvents", "true") in request.query
+    informer.opened(NOW + 60 * SECOND)
+    one = json.dumps({"type": "ADDED", "object": two_nodes()[0]}).encode() + b"\n"
+    # One that does not end it tells nothing yet.
+    assert informer.fed(one + bookmark("7"), NOW) == []
+    told = informer.fed(bookmark("9", **{"k8s.io/initial-events-end": "true"}), NOW)
+    assert [type(event) for event in told] == [happened.NodeDeleted]
+    informer.closed(NOW + 70 * SECOND)
+    request = informer.next(NOW + 200 * SECOND)
+    assert isinstance(request, Request)
+    assert dict(request.query)["resourceVersion"] == "9"
+
+
 # Absent resources, servers of other versions, servers in need.
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from stowplan.cluster.admission.plugin import Plugin, all_stored, is_about, refusal, stored
 from stowplan.cluster.errors import forbidden
 from stowplan.cluster.resource import Call
+from stowplan.cluster.store import Store
 
 Tree = dict[str, Any]
 
@@ -20,6 +21,11 @@ PREEMPT = "PreemptLowerPriority"
 
 class Priority(Plugin):
     """Resolves `priorityClassName` of new pods and keeps the default class single."""
+
+    def __init__(self) -> None:
+        self._default: Tree | None = None
+        self._looked_in: Store | None = None
+        self._looked_at = 0
 
     def admit(self, call: Call, obj: Tree | None, old: Tree | None) -> None:
         """Fill in what a pod's class says; on update keep what was filled in."""
@@ -40,7 +46,7 @@ class Priority(Plugin):
         """Refuse a second default class."""
         if obj is None or not is_about(call, CLASSES) or not obj.get("globalDefault"):
             return
-        default = _default_class(call)
+        default = self._default_class(call)
         if default is None:
             return
         name = default["metadata"]["name"]
@@ -74,7 +80,7 @@ class Priority(Plugin):
     def _established(self, call: Call, obj: Tree, name: str) -> tuple[str, int, str]:
         """Class, priority and policy; without a class those of the default, or 0."""
         if not name:
-            found = _default_class(call)
+            found = self._default_class(call)
             if found is None:
                 return "", 0, PREEMPT
         else:
@@ -83,8 +89,15 @@ class Priority(Plugin):
                 raise refusal(call, obj, f"no PriorityClass with name {name} was found")
         return found["metadata"]["name"], found.get("value", 0), found.get("preemptionPolicy", "")
 
+    def _default_class(self, call: Call) -> Tree | None:
+        """The default class; of several (there should be one) that of the lowest value.
 
-def _default_class(call: Call) -> Tree | None:
-    """The default class; of several (there should be one) that of the lowest value."""
-    found = [each for each in all_stored(call, CLASSES) if each.get("globalDefault")]
-    return min(found, key=lambda each: each.get("value", 0), default=None)
+        Looked for again only after a class was written.
+        """
+        store = call.server.store
+        writes = store.writes(CLASSES)
+        if self._looked_in is not store or self._looked_at != writes:
+            found = [each for each in all_stored(call, CLASSES) if each.get("globalDefault")]
+            self._default = min(found, key=lambda each: each.get("value", 0), default=None)
+            self._looked_in, self._looked_at = store, writes
+        return self._default

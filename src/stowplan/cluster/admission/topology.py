@@ -16,7 +16,10 @@ COPIED = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 
 
 class TopologyLabels(Plugin):
-    """Puts the labels on bindings, which hand them to their pods, and on pods born bound."""
+    """Puts the labels on bindings, which hand them to their pods, and on pods born bound.
+
+    Not on what is posted to the old `bindings`, which the original leaves out too.
+    """
 
     def admit(self, call: Call, obj: Tree | None, old: Tree | None) -> None:
         """Copy what the node has of the two labels, over what was there."""
@@ -33,7 +36,7 @@ class TopologyLabels(Plugin):
 
 def _node_of(call: Call, obj: Tree) -> str:
     path = call.resource.path
-    if path == "bindings" or (path == "pods" and call.subresource == "binding"):
+    if path == "pods" and call.subresource == "binding":
         target = obj.get("target") or {}
         return str(target.get("name", "")) if target.get("kind") == "Node" else ""
     if path == "pods" and not call.subresource:

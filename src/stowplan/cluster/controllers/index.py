@@ -8,6 +8,7 @@ thousand pods is counted without decoding one.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -294,7 +295,13 @@ def _places(pod: PodFacts) -> list[tuple[str, str, str]]:
 
 def split_key(change: Change) -> Key:
     """Namespace and name of what changed."""
-    _, namespace, name = change.key.rsplit("/", 2)
+    return _split(change.key)
+
+
+@lru_cache(maxsize=64)
+def _split(key: str) -> Key:
+    # Every controller asks it of every change.
+    _, namespace, name = key.rsplit("/", 2)
     return namespace, name
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from stowplan.cluster import times
+from stowplan.cluster.canonical import decode, encode, version_in
 from stowplan.cluster.crd.paths import Path, printed
 from stowplan.cluster.crd.structural import drop_nulls, pruned, set_defaults
 from stowplan.cluster.crd.values import Checker, list_causes
@@ -35,6 +36,7 @@ Tree = dict[str, Any]
 ENDING = "create not allowed while custom resource definition is terminating"
 VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 _INT32_MAX = 2**31 - 1
+_ALWAYS = 2**64
 _STANDARD = ("orphan", "foregroundDeletion", "kubernetes")
 _AGE = ({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},)
 
@@ -73,6 +75,27 @@ class CustomSchema:
         """Nothing is left to do: decoding has set the defaults."""
 
 
+class Rereading:
+    """Objects that were stored before the present schema read as if they had been since.
+
+    since: later versions were written under it. The original asks its schema at every read.
+    """
+
+    def __init__(self, structure: Tree, since: int) -> None:
+        self._structure = structure
+        self._since = since
+
+    def __call__(self, value: bytes) -> bytes:
+        """The bytes as they are read now; the same ones if nothing changes."""
+        if version_in(value) > self._since:
+            return value
+        tree = decode(value)
+        made = pruned(tree, self._structure, True, [])
+        set_defaults(made, self._structure)
+        drop_nulls(made, self._structure)
+        return value if made == tree else encode(made)
+
+
 class CustomStrategy(Strategy):
     """A custom kind: its schema decides what is valid."""
 
@@ -106,6 +129,10 @@ class CustomStrategy(Strategy):
         yield from list_causes(_content(obj), self._structure)
 
     def validate_update(self, new: Tree, old: Tree, call: Call) -> Iterable[Cause]:
+        wrong = list(_type_causes(new, call.resource))
+        if wrong:
+            yield from wrong
+            return
         yield from Checker().check(_content(new), self._structure, _content(old))
         yield from self._scaled(new)
         if not any(list_causes(_content(old), self._structure)):
@@ -157,6 +184,13 @@ class CustomStatusStrategy(Strategy):
             yield from Checker("status").check(new["status"], below, **was)
         if not any(list_causes(_content(old), self._structure)):
             yield from list_causes(_content(new), self._structure)
+
+
+def _type_causes(obj: Tree, resource: Resource) -> Iterator[Cause]:
+    """What a patch has made of the kind and the version, which are not its own to change."""
+    for name, wanted in (("kind", resource.kind), ("apiVersion", resource.api_version)):
+        if obj.get(name, wanted) != wanted:
+            yield invalid(name, obj[name], f"must be {wanted}")
 
 
 def _content(obj: Tree) -> Tree:
@@ -241,21 +275,32 @@ def _cell(found: list[Any], kind: str, now: float) -> Any:
     return None
 
 
-def resources_of(definition: Tree, ending: bool) -> list[Resource]:
-    """What a definition serves, the version that is stored last. ending: it is being deleted."""
+def resources_of(definition: Tree, ending: bool, since: int) -> list[Resource]:
+    """What a definition serves, the version that is stored last.
+
+    ending: it is being deleted. since: objects of later versions were written under it.
+    """
     spec = definition["spec"]
+    if any(_structure(one) != _structure(spec["versions"][0]) for one in spec["versions"]):
+        # Each version has its own form, whichever an object was written through.
+        since = _ALWAYS
     made = [
-        (version["storage"], _resource(definition, version, ending))
+        (version["storage"], _resource(definition, version, ending, since))
         for version in spec["versions"]
         if version["served"]
     ]
     return [resource for _, resource in sorted(made, key=lambda one: one[0])]
 
 
-def _resource(definition: Tree, version: Tree, ending: bool) -> Resource:
+def _structure(version: Tree) -> Tree:
+    found: Tree = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+    return found
+
+
+def _resource(definition: Tree, version: Tree, ending: bool, since: int) -> Resource:
     spec = definition["spec"]
     names = definition["status"]["acceptedNames"]
-    structure = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+    structure = _structure(version)
     below = version.get("subresources") or {}
     stored = next(one["name"] for one in spec["versions"] if one["storage"])
     fields = {one["jsonPath"][1:]: one["jsonPath"] for one in version.get("selectableFields", ())}
@@ -277,6 +322,7 @@ def _resource(definition: Tree, version: Tree, ending: bool) -> Resource:
         fields={name: _selected(path) for name, path in fields.items()},
         custom=True,
         stored_as=stored,
+        reread=Rereading(structure, since),
         deprecation=version.get("deprecationWarning", "") if version.get("deprecated") else "",
     )
 

@@ -55,12 +55,22 @@ def schema_causes(schema: Tree, path: str, statuses: bool) -> list[Cause]:
     causes = list(_root(schema, here)) if statuses else []
     if schema.get("nullable"):
         causes.append(forbidden_field(f"{here}.nullable", "nullable cannot be true at the root"))
+    if _refers(schema):
+        # What is referred to is not known, so nothing is said of the structure.
+        return [*causes, *_supported(schema, _Place(here, root=True))]
     structural = [*_structural(schema, here, "root"), *_complete(schema, schema, here, here)]
     if structural:
         causes += sorted(structural, key=lambda one: f"{one.field}: {one.message}")
     else:
         causes += _defaults(schema, here)
     return [*causes, *_supported(schema, _Place(here, root=True))]
+
+
+def _refers(schema: Tree) -> bool:
+    """True if any part of a schema stands elsewhere."""
+    found: list[str] = []
+    _walk(schema, lambda node: found.append(node.get("$ref") or ""))
+    return any(found)
 
 
 def _root(schema: Tree, path: str) -> Iterator[Cause]:

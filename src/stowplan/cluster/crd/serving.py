@@ -37,6 +37,7 @@ class Definitions:
     def __init__(self) -> None:
         self._ending: set[str] = set()
         self._served: dict[str, object] = {}
+        self._shapes: dict[str, tuple[object, int]] = {}
 
     def restore(self, server: ApiServer) -> None:
         """Serve what was served before a restart (`resource.Restoring`)."""
@@ -80,10 +81,19 @@ class Definitions:
         self._served.pop(path, None)
         if established:
             self._served[path] = state
-            for one in resources_of(definition, ending):
+            for one in resources_of(definition, ending, self._since(server, definition, path)):
                 registry.add(one)
         if not (ending and established):
             server.hub.end(path, now)
+
+    def _since(self, server: ApiServer, definition: Tree, path: str) -> int:
+        """Which objects have the present form of their kind for certain: those of versions later
+        than this one."""
+        versions = definition["spec"]["versions"]
+        known = self._shapes.get(path)
+        if known is None or known[0] != versions:
+            known = self._shapes[path] = (versions, server.version)
+        return known[1]
 
     def _end(self, server: ApiServer, resource: Resource, current: Tree, now: float) -> None:
         """Begin to delete the objects, once."""

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from stowplan.cluster.crd import formats
+from stowplan.cluster.crd.structural import EMBEDDED
 from stowplan.cluster.errors import (
     TYPE_INVALID,
     Cause,
@@ -159,7 +160,7 @@ class Checker:
         form = schema.get("format", "")
         form = form if form in formats.NUMBERS.get(kind, ()) else ""
         if kind and not _in_range(value, kind, form):
-            tail = f" with format {form}" if form else ""
+            tail = f" with format {form}" if form else " (default format)"
             yield self._plain(f"Checked value must be of type {kind}{tail} in {name}")
         factor = schema.get("multipleOf")
         if factor is not None and not _is_multiple(value, factor):
@@ -250,8 +251,12 @@ def expression(pattern: str) -> re.Pattern[str]:
 
 
 def list_causes(value: Any, schema: Tree, path: str = "") -> Iterator[Cause]:
-    """What breaks the promise of lists that are sets or maps."""
+    """What breaks the promise of lists that are sets or maps, and of objects within the object."""
     if isinstance(value, dict):
+        if schema.get(EMBEDDED):
+            for name in ("apiVersion", "kind"):
+                if name not in value:
+                    yield required(f"{path}.{name}" if path else name)
         properties: Tree = schema.get("properties") or {}
         rest = schema.get("additionalProperties")
         for key, one in value.items():

@@ -21,7 +21,7 @@ from stowplan.cluster.controllers.recorder import Recorder
 from stowplan.cluster.controllers.times import seconds
 from stowplan.cluster.hollow import status
 from stowplan.cluster.hollow.admission import Account, refusal
-from stowplan.cluster.hollow.plan import Habits, Plan, is_silent, plan_of
+from stowplan.cluster.hollow.plan import Habits, Plan, is_silent, plan_of, problems
 from stowplan.cluster.resource import Change, Deletion
 from stowplan.objects.codec import decode
 from stowplan.objects.node import Node
@@ -126,6 +126,8 @@ class Kubelets(Controller):
         """What the status tells of a pod's life so far."""
         held = pod.get("status") or {}
         life = _Life(facts.uid, facts.node, arrived=seconds(held.get("startTime")))
+        # After a restart, addresses that are taken are not given again.
+        self._addresses = max(self._addresses, _number(str(held.get("podIP") or "")))
         for entry in held.get("containerStatuses") or ():
             running = (entry.get("state") or {}).get("running") or {}
             life.began = max(life.began, seconds(running.get("startedAt")))
@@ -177,6 +179,7 @@ class Kubelets(Controller):
             return False
         machine.account.admit(key, typed)
         life.arrived = now
+        self._say_unread(pod, life)
         if plan.start_s + plan.init_s * len(pod["spec"].get("initContainers", ())) > 0:
             status.arrived(pod, machine.host, now)
             self._write(pod)
@@ -184,8 +187,7 @@ class Kubelets(Controller):
 
     def _begin(self, pod: Tree, life: _Life, plan: Plan, machine: _Machine) -> None:
         self._addresses += 1
-        n = self._addresses
-        address = f"10.{128 + (n >> 16) % 128}.{(n >> 8) % 256}.{n % 256}"
+        address = _pod_address(self._addresses)
         if pod["spec"].get("hostNetwork"):
             address = machine.host
         life.began = self.api.now
@@ -237,6 +239,14 @@ class Kubelets(Controller):
         life.left = True
         self.api.delete(PODS, *key, Deletion(grace_s=0, uid=meta["uid"]))
 
+    def _say_unread(self, pod: Tree, life: _Life) -> None:
+        """Tell of annotations that nobody can make sense of."""
+        for text in problems(pod["metadata"].get("annotations") or {}):
+            self.recorder.record(
+                pod, "kubelet", "UnreadAnnotation", text, type="Warning",
+                host=life.node, object_kind="Pod", api_version="v1",
+            )  # fmt: skip
+
     def _say_back_off(self, pod: Tree, life: _Life) -> None:
         meta = pod["metadata"]
         for container in pod["spec"]["containers"]:
@@ -277,6 +287,21 @@ class Kubelets(Controller):
     @staticmethod
     def _typed(pod: Tree) -> Pod:
         return decode(msgspec.json.encode(pod), Pod)
+
+
+def _pod_address(number: int) -> str:
+    """The address of the pod that was started as this one of all (from 1)."""
+    return f"10.{128 + (number >> 16) % 128}.{(number >> 8) % 256}.{number % 256}"
+
+
+def _number(address: str) -> int:
+    """Which pod has got an address by `_pod_address`; 0 for another address."""
+    parts = address.split(".")
+    if len(parts) != 4 or not all(part.isdecimal() and len(part) <= 3 for part in parts):
+        return 0
+    first, second, third = (int(part) for part in parts[1:])
+    number = (first - 128 << 16) + (second << 8) + third
+    return number if number > 0 and _pod_address(number) == address else 0
 
 
 def _is_late(pod: Tree, life: _Life, now: float) -> bool:

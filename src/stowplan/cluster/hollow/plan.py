@@ -15,7 +15,7 @@ On a node, `stowplan.dev/kubelet: off` silences its kubelet: no heartbeats, noth
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,10 @@ STOP_SECONDS = "stowplan.dev/stop-seconds"
 KUBELET = "stowplan.dev/kubelet"
 FOREVER = math.inf
 _EXIT_CODE_MOST = 255
+_DIGITS_MOST = 3
+_LENGTHS = (START_SECONDS, INIT_SECONDS, READY_SECONDS, RUN_SECONDS, STOP_SECONDS)
+_OWN = "stowplan.dev/"
+_SHOWN_MOST = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,25 +74,56 @@ def plan_of(pod: Tree, habits: Habits) -> Plan:
     )
 
 
+def problems(notes: Mapping[str, str]) -> Iterator[str]:
+    """What the annotations of a pod say that cannot be read, and therefore counts as absent."""
+    for name, text in notes.items():
+        shown = text if len(text) <= _SHOWN_MOST else f"{text[:_SHOWN_MOST]}..."
+        if name in _LENGTHS and _length(text) is None:
+            yield f'{name}: got "{shown}", wanted seconds from 0 on, or "forever"'
+        elif name == EXIT_CODE and _numbers(text) is None:
+            yield f'{name}: got "{shown}", wanted numbers from 0 to {_EXIT_CODE_MOST}, like "1,1,0"'
+        elif name.startswith(_OWN) and name.endswith("-seconds") and name not in _LENGTHS:
+            yield f"{name}: no such annotation; there are {', '.join(_LENGTHS)}"
+
+
+def node_problems(notes: Mapping[str, str]) -> Iterator[str]:
+    """As `problems`, of a node."""
+    text = notes.get(KUBELET, "on")
+    if text not in ("on", "off"):
+        yield f'{KUBELET}: got "{text[:_SHOWN_MOST]}", wanted "off" (or "on"); it counts as "on"'
+
+
 def is_silent(node: Tree) -> bool:
     """True for a node whose kubelet is off."""
     return bool((node["metadata"].get("annotations") or {}).get(KUBELET) == "off")
 
 
 def _seconds(text: str | None, otherwise: float) -> float:
-    if text is None:
-        return otherwise
+    found = None if text is None else _length(text)
+    return otherwise if found is None else found
+
+
+def _length(text: str) -> float | None:
+    """A length in seconds; None if the text is none."""
     if text == "forever":
         return FOREVER
     try:
         value = float(text)
     except ValueError:
-        return otherwise
-    return value if 0.0 <= value < FOREVER else otherwise
+        return None
+    return value if 0.0 <= value < FOREVER else None
 
 
 def _codes(text: str | None) -> tuple[int, ...]:
-    parts = [part.strip() for part in (text or "").split(",")]
-    if not all(part.isdecimal() and int(part) <= _EXIT_CODE_MOST for part in parts):
-        return (0,)
+    return (None if text is None else _numbers(text)) or (0,)
+
+
+def _numbers(text: str) -> tuple[int, ...] | None:
+    """Exit codes; None if the text is no list of such."""
+    parts = [part.strip() for part in text.split(",")]
+    # Longer ones are not even looked at: a number of thousands of digits is refused by Python.
+    if not all(part.isdecimal() and len(part) <= _DIGITS_MOST for part in parts):
+        return None
+    if any(int(part) > _EXIT_CODE_MOST for part in parts):
+        return None
     return tuple(int(part) for part in parts)

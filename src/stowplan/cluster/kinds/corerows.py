@@ -77,7 +77,7 @@ def _places() -> Iterable[Row]:
         short_names=("ns",),
         verbs=NO_COLLECTION,
         table=tables.NAMESPACES,
-        fields={"status.phase": field("status.phase"), "name": field("metadata.name")},
+        fields={"status.phase": field("status.phase")},
         subresources=(Subresource("finalize", ("update",), NamespaceFinalize()),),
     )
 
@@ -88,6 +88,10 @@ def _unschedulable(node: Tree) -> str:
 
 def _host_network(pod: Tree) -> str:
     return "true" if pod["spec"].get("hostNetwork") else "false"
+
+
+def _nothing(pod: Tree) -> str:
+    return ""
 
 
 def _pod_ip(pod: Tree) -> str:
@@ -115,7 +119,8 @@ def _pods() -> Iterable[Row]:
         categories=("all",),
         table=PodTable(),
         fields={name: field(name) for name in names}
-        | {"spec.hostNetwork": _host_network, "status.podIP": _pod_ip},
+        # The original takes the last name and finds it empty in every pod.
+        | {"spec.hostNetwork": _host_network, "status.podIP": _pod_ip, "status.podIPs": _nothing},
         subresources=(
             Subresource(
                 "binding", ("create",), act=bind, version="v1", kind="Binding", schema=_BINDING
@@ -149,7 +154,7 @@ def _pods() -> Iterable[Row]:
         plural="replicationcontrollers",
         kind="ReplicationController",
         type="core/v1.ReplicationController",
-        strategy=Plain(
+        strategy=workloads.Orphaning(
             workloads.replication_controller,
             status={"replicas": 0},
             counted=("spec",),
@@ -260,7 +265,6 @@ def _storage() -> Iterable[Row]:
         status=storing.VolumeStatusStrategy(),
         short_names=("pv",),
         table=tables.VOLUMES,
-        fields={"name": field("metadata.name")},
     )
     yield Row(
         plural="persistentvolumeclaims",
@@ -270,5 +274,4 @@ def _storage() -> Iterable[Row]:
         status=storing.ClaimStatusStrategy(),
         short_names=("pvc",),
         table=tables.CLAIMS,
-        fields={"name": field("metadata.name")},
     )

@@ -37,6 +37,7 @@ _EFFECTS = ("NoExecute", "NoSchedule", "None")
 def _driver(name: str, path: str) -> Iterator[Cause]:
     if not name:
         yield required(path)
+        return
     if len(name) > 63:
         yield Cause(path, "FieldValueTooLong", "Too long: may not be more than 63 bytes")
     for text in subdomain_problems(name):
@@ -63,7 +64,7 @@ def device_class(obj: Tree) -> Iterator[Cause]:
 def _config(one: Tree, path: str) -> Iterator[Cause]:
     opaque = one.get("opaque")
     if opaque is None:
-        yield required(path, "exactly one configuration type must be given")
+        yield required(f"{path}.opaque")
         return
     yield from _driver(opaque["driver"], f"{path}.opaque.driver")
     if opaque["parameters"] is None:
@@ -163,9 +164,7 @@ def _constraint(one: Tree, names: set[str], path: str) -> Iterator[Cause]:
 
 def _named(given: list[str], names: set[str], path: str) -> Iterator[Cause]:
     for at, name in enumerate(given):
-        if name not in names:
-            text = "must be the name of a request in the claim"
-            yield invalid(f"{path}[{at}]", name, text)
+        yield from _named_request(name, names, f"{path}[{at}]")
 
 
 def claim_update(new: Tree, old: Tree) -> Iterator[Cause]:
@@ -283,7 +282,8 @@ def _slice(obj: Tree) -> Iterator[Cause]:
     if not where:
         yield required("spec", text)
     elif len(where) > 1:
-        yield invalid("spec", f"{{{', '.join(f'`{name}`' for name in where)}}}", text)
+        given = f"{{{', '.join(f'`{name}`' for name in where)}}}"
+        yield invalid("spec", given, f"{text}, but multiple fields are set")
     if "nodeName" in spec:
         yield from checks.dns_subdomain(spec["nodeName"], "spec.nodeName")
     if "nodeSelector" in spec:
@@ -299,7 +299,7 @@ def _slice_devices(given: list[Tree]) -> Iterator[Cause]:
         here = f"spec.devices[{at}]"
         yield from checks.dns_label(one["name"], f"{here}.name")
         if one["name"] in names:
-            yield duplicate(f"{here}.name", one["name"])
+            yield duplicate(here, one["name"])
         names.add(one["name"])
         for key, value in sorted(one.get("attributes", {}).items()):
             if len(value) != 1:

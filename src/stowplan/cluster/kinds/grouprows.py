@@ -67,7 +67,6 @@ def _apps() -> Iterable[Row]:
             categories=("all",),
             table=workloads.TABLES[kind],
             subresources=(scale(),) if scales else (),
-            fields={"status.replicas": field("status.replicas")} if kind == "ReplicaSet" else {},
         )
 
     yield row("deployments", "Deployment", workloads.DEPLOYMENT, "deploy")

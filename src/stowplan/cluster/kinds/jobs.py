@@ -50,6 +50,13 @@ _CRON_PART = re.compile(r"(\*|\?|\w+(?:-\w+)?)(?:/(\d+))?")
 class JobStrategy(Templated):
     """Jobs: their pods are found by the job's uid unless `manualSelector` is set."""
 
+    orphans_by_default = True
+    deletion_warning = (
+        "child pods are preserved by default when jobs are deleted; set "
+        "propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress "
+        "this warning"
+    )
+
     def __init__(self) -> None:
         super().__init__(status={}, counted=("spec",))
 
@@ -123,7 +130,8 @@ def _own_selector(spec: Tree) -> Iterator[Cause]:
     found = spec["template"]["metadata"].get("labels", {})
     if not checks.matches(selector, found):
         text = "`selector` does not match template `labels`"
-        yield invalid("spec.template.metadata.labels", found or None, text)
+        shown = dict(sorted(found.items())) or None
+        yield invalid("spec.template.metadata.labels", shown, text)
 
 
 def _pod_names(obj: Tree) -> Iterator[Cause]:
@@ -151,12 +159,28 @@ def _job_spec(spec: Tree, path: str) -> Iterator[Cause]:
         for name in ("backoffLimitPerIndex", "maxFailedIndexes"):
             if name in spec:
                 yield invalid(f"{path}.{name}", spec[name], "requires indexed completion mode")
+    yield from _managed(spec, mode, path)
     failure = spec.get("podFailurePolicy")
     if failure is not None:
         yield from _failure_rules(failure["rules"] or [], spec, f"{path}.podFailurePolicy.rules")
     yield from _replacement(spec, f"{path}.podReplacementPolicy")
     yield from template_spec(spec["template"], f"{path}.template")
     yield from _ending(spec, f"{path}.template.spec.restartPolicy")
+
+
+def _managed(spec: Tree, mode: str, path: str) -> Iterator[Cause]:
+    """Who looks after the job, and what counts as success."""
+    manager = spec.get("managedBy")
+    if manager is not None:
+        host, _, rest = manager.partition("/")
+        if not host or not rest:
+            text = 'must be a domain-prefixed path (such as "acme.io/foo")'
+            yield invalid(f"{path}.managedBy", manager, text)
+        else:
+            yield from checks.dns_subdomain(host, f"{path}.managedBy")
+    if "successPolicy" in spec and mode != "Indexed":
+        shown = internal("batch/v1.SuccessPolicy", spec["successPolicy"])
+        yield invalid(f"{path}.successPolicy", shown, "requires indexed completion mode")
 
 
 def _indexed(spec: Tree, path: str) -> Iterator[Cause]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from stowplan.cluster.errors import Cause, duplicate, forbidden_field, invalid
+from stowplan.cluster.hollow.plan import node_problems
 from stowplan.cluster.kinds import amounts, checks, placement
 from stowplan.cluster.kinds.basics import keep
 from stowplan.cluster.names import label_problems
@@ -48,13 +49,16 @@ class NodeStrategy(Strategy):
             yield invalid("spec.podCIDRs", cidrs, text)
 
     def validate_update(self, new: Tree, old: Tree, call: Call) -> Iterable[Cause]:
-        return node_update(new, old)
+        yield from self.validate(new, call)
+        yield from node_update(new, old)
 
     def warnings(self, obj: Tree, old: Tree | None, call: Call) -> Iterable[str]:
         if "configSource" in obj["spec"]:
             yield "spec.configSource: the feature is removed"
         if obj["spec"].get("externalID"):
             yield "spec.externalID: this field is deprecated, and is unused by Kubernetes"
+        for text in node_problems(obj["metadata"].get("annotations") or {}):
+            yield f"metadata.annotations: {text}"
 
 
 class NodeStatusStrategy(Strategy):

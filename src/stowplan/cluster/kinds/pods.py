@@ -47,14 +47,16 @@ class PodStrategy(Strategy):
 
     def prepare_create(self, obj: Tree, call: Call) -> None:
         obj["metadata"]["generation"] = 1
-        obj["status"] = {"phase": "Pending", "qosClass": qos_class(obj["spec"])}
+        obj["status"] = {"phase": "Pending", "qosClass": _qos_class_seen(obj["spec"])}
         if obj["spec"].get("schedulingGates"):
             since = {"lastTransitionTime": times.stamp(call.now)}
             obj["status"]["conditions"] = [{**_GATED, **since}]
         _spell_out_label_keys(obj["spec"], obj["metadata"].get("labels", {}))
+        _end_soon(obj["spec"])
 
     def prepare_update(self, new: Tree, old: Tree, call: Call) -> None:
         keep(new, old, "status")
+        _end_soon(new["spec"])
         count(new, old, ("spec",))
 
     def validate(self, obj: Tree, call: Call) -> Iterable[Cause]:
@@ -255,6 +257,12 @@ def _gated(munged: Tree, old: Tree) -> Iterator[Cause]:
         munged.pop("affinity", None)
 
 
+def _end_soon(spec: Tree) -> None:
+    """A negative grace period is read as a second, in pods though not in templates."""
+    if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
+        spec["terminationGracePeriodSeconds"] = 1
+
+
 def _spell_out_label_keys(spec: Tree, labels: dict[str, str]) -> None:
     """matchLabelKeys become terms of the selectors they stand beside."""
     terms: list[Tree] = []
@@ -275,6 +283,20 @@ def _spell_out_label_keys(spec: Tree, labels: dict[str, str]) -> None:
                     selector.setdefault("matchExpressions", []).append(
                         {"key": key, "operator": operator, "values": [labels[key]]}
                     )
+
+
+_QOS_SEEN: dict[bytes, str] = {}
+
+
+def _qos_class_seen(spec: Tree) -> str:
+    """`qos_class`, which nothing but the spec decides, of a spec that may have come before."""
+    key = encode(spec)
+    found = _QOS_SEEN.get(key)
+    if found is None:
+        if len(_QOS_SEEN) >= _SEEN_MAX:
+            _QOS_SEEN.clear()
+        found = _QOS_SEEN[key] = qos_class(spec)
+    return found
 
 
 def qos_class(spec: Tree) -> str:

@@ -60,7 +60,7 @@ def pod_spec(spec: Tree, meta: Tree | None, path: str, is_pod: bool) -> Iterator
     if spec["dnsPolicy"] not in DNS_POLICIES:
         yield not_supported(f"{path}.dnsPolicy", spec["dnsPolicy"], DNS_POLICIES)
     yield from checks.labels(spec.get("nodeSelector", {}), f"{path}.nodeSelector")
-    if spec["securityContext"]:
+    if spec["securityContext"] or spec.get("hostPID"):
         yield from rights.pod(spec["securityContext"], spec, f"{path}.securityContext")
     if "affinity" in spec:
         yield from placement.affinity(spec["affinity"], f"{path}.affinity")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from stowplan.cluster.errors import Cause, forbidden_field, invalid, not_found_field
+from stowplan.cluster.errors import Cause, forbidden_field, invalid
 from stowplan.cluster.kinds import checks
 
 Tree = dict[str, Any]
@@ -76,7 +76,8 @@ def _claims(status: Tree, spec: Tree) -> Iterator[Cause]:
     for at, one in enumerate(status.get("resourceClaimStatuses", ())):
         here = f"status.resourceClaimStatuses[{at}]"
         if one["name"] not in known:
-            yield not_found_field(f"{here}.name", one["name"])
+            text = "must match the name of an entry in `spec.resourceClaims`"
+            yield invalid(f"{here}.name", one["name"], text)
         if "resourceClaimName" in one:
             yield from checks.dns_subdomain(one["resourceClaimName"], f"{here}.resourceClaimName")
 

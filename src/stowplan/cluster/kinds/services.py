@@ -22,7 +22,7 @@ from stowplan.cluster.errors import (
 )
 from stowplan.cluster.kinds import checks
 from stowplan.cluster.kinds.basics import keep
-from stowplan.cluster.names import label_1035_problems
+from stowplan.cluster.names import label_problems
 from stowplan.cluster.resource import Call, Strategy
 
 Tree = dict[str, Any]
@@ -44,7 +44,7 @@ class ServiceStrategy(Strategy):
     storage_path = "services/specs"
 
     def name_problems(self, name: str, prefix: bool) -> list[str]:
-        return label_1035_problems(name, prefix)
+        return label_problems(name, prefix)
 
     def prepare_create(self, obj: Tree, call: Call) -> None:
         obj["status"] = {"loadBalancer": {}}
@@ -139,6 +139,7 @@ def _give_out(obj: Tree, old: Tree | None, call: Call) -> None:
     if spec["type"] == "ExternalName":
         return
     headless = spec.get("clusterIP") == "None"
+    _choose_families(obj, headless)
     taken, ports = _taken(obj, call)
     same = old is not None and spec.get("clusterIP") == old["spec"].get("clusterIP")
     if not headless and not (same and spec.get("clusterIP")):
@@ -148,8 +149,6 @@ def _give_out(obj: Tree, old: Tree | None, call: Call) -> None:
         else:
             spec["clusterIP"] = _free_address(taken, call)
             spec["clusterIPs"] = [spec["clusterIP"]]
-    spec.setdefault("ipFamilies", ["IPv4"])
-    spec.setdefault("ipFamilyPolicy", "SingleStack")
     if spec["type"] in ("NodePort", "LoadBalancer"):
         own = old["spec"].get("ports", []) if old is not None else []
         _refuse_ports(obj, ports, {one.get("nodePort", 0) for one in own})
@@ -168,6 +167,31 @@ def _taken(obj: Tree, call: Call) -> tuple[set[str], set[int]]:
         addresses.update(other["spec"].get("clusterIPs", ()))
         ports.update(one["nodePort"] for one in other["spec"].get("ports", ()) if "nodePort" in one)
     return addresses, ports
+
+
+def _choose_families(obj: Tree, headless: bool) -> None:
+    """The cluster has IPv4 only; services without addresses and selectors may have both."""
+    spec = obj["spec"]
+    loose = headless and not spec.get("selector")
+    policy = spec.setdefault("ipFamilyPolicy", "RequireDualStack" if loose else "SingleStack")
+    families = spec.setdefault("ipFamilies", ["IPv4"])
+    causes = []
+    if policy == "SingleStack" and len(families) > 1:
+        text = "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are"
+        causes.append(invalid("spec.ipFamilyPolicy", policy, f"{text} specified"))
+    elif loose:
+        if policy != "SingleStack" and len(families) == 1:
+            families += [family for family in _FAMILIES if family not in families]
+    else:
+        if policy == "RequireDualStack":
+            text = "this cluster is not configured for dual-stack services"
+            causes.append(invalid("spec.ipFamilyPolicy", policy, text))
+        for at, family in enumerate(families):
+            if family == "IPv6":
+                text = "not configured on this cluster"
+                causes.append(invalid(f"spec.ipFamilies[{at}]", family, text))
+    if causes:
+        raise invalid_object("", "Service", obj["metadata"].get("name", ""), causes)
 
 
 def _refuse_taken(obj: Tree, taken: set[str]) -> None:
@@ -205,6 +229,9 @@ def _refuse_ports(obj: Tree, taken: set[int], own: set[int]) -> None:
 
 
 def _free_address(taken: set[str], call: Call) -> str:
+    if call.dry_run:
+        # Nothing is given out; the original shows where its range begins.
+        return str(RANGE.network_address)
     free = [str(one) for one in RANGE.hosts() if str(one) not in taken]
     if not free:
         cause = invalid("spec.clusterIPs", [], "failed to allocate a serviceIP: range is full")

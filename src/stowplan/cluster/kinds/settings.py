@@ -202,8 +202,8 @@ def limit_range(obj: Tree) -> Iterator[Cause]:
 
 
 def _ordered(one: Tree, path: str) -> Iterator[Cause]:
-    order = (("min", "minimum"), ("defaultRequest", "default request"), ("default", "default"))
-    names = [*order, ("max", "maximum")]
+    order = (("min", "min"), ("defaultRequest", "default request"), ("default", "default"))
+    names = [*order, ("max", "max")]
     resources = sorted({name for which, _ in names for name in one.get(which, {})})
     for resource in resources:
         for low, (lower, lower_told) in enumerate(names):

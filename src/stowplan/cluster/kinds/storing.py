@@ -87,10 +87,12 @@ class ClaimStrategy(Strategy):
 
     def prepare_create(self, obj: Tree, call: Call) -> None:
         obj["status"] = {"phase": "Pending"}
+        _drop_odd_source(obj["spec"], {})
         _agree_on_source(obj["spec"])
 
     def prepare_update(self, new: Tree, old: Tree, call: Call) -> None:
         keep(new, old, "status")
+        _drop_odd_source(new["spec"], old["spec"])
         _agree_on_source(new["spec"])
 
     def validate(self, obj: Tree, call: Call) -> Iterable[Cause]:
@@ -111,6 +113,21 @@ class ClaimStatusStrategy(Strategy):
         for name in sorted(new["status"].get("capacity", {})):
             value = new["status"]["capacity"][name]
             yield from amounts.amount(name, value, f"status.capacity[{name}]")
+
+
+_OLD_SOURCES = (
+    ("", "PersistentVolumeClaim"),
+    ("snapshot.storage.k8s.io", "VolumeSnapshot"),
+)
+
+
+def _drop_odd_source(spec: Tree, old: Tree) -> None:
+    """The old field names claims and snapshots; anything else in it is dropped without a word."""
+    if "dataSource" in old or "dataSourceRef" in old or "dataSourceRef" in spec:
+        return
+    one = spec.get("dataSource")
+    if one is not None and (one.get("apiGroup") or "", one["kind"]) not in _OLD_SOURCES:
+        del spec["dataSource"]
 
 
 def _agree_on_source(spec: Tree) -> None:
@@ -263,6 +280,8 @@ def _storage_class(obj: Tree) -> Iterator[Cause]:
         yield required("provisioner")
     else:
         yield from checks.qualified_name(provisioner.lower(), "provisioner")
+    if "" in obj.get("parameters", {}):
+        yield invalid("parameters", "", "field can not be empty.")
     policy = obj.get("reclaimPolicy")
     if policy and policy not in ("Delete", "Retain"):
         yield not_supported("reclaimPolicy", policy, ["Delete", "Retain"])

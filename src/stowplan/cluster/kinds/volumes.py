@@ -314,6 +314,7 @@ def csi_driver_name(name: str, path: str) -> Iterator[Cause]:
     """The name of a CSI driver."""
     if not name:
         yield required(path)
+        return
     if len(name) > 63:
         yield Cause(path, "FieldValueTooLong", "Too long: may not be more than 63 bytes")
     for text in subdomain_problems(name.lower()):

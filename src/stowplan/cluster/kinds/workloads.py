@@ -21,6 +21,7 @@ from stowplan.cluster.errors import (
 )
 from stowplan.cluster.kinds import checks, grouptables
 from stowplan.cluster.kinds.basics import Plain, UpdateCheck
+from stowplan.cluster.kinds.claims import claim_spec
 from stowplan.cluster.kinds.podspec import images_are_trimmed, pod_spec
 from stowplan.cluster.kinds.podwarnings import pod_warnings
 from stowplan.cluster.resource import Call, Table
@@ -34,6 +35,12 @@ _PERCENT_TEXT = (
 )
 _TEMPLATE = "spec.template"
 _GENERATION = "deprecated.daemonset.template.generation"
+
+
+class Orphaning(Plain):
+    """A kind whose pods stay when it is deleted without a word about them."""
+
+    orphans_by_default = True
 
 
 class Templated(Plain):
@@ -164,7 +171,12 @@ def _deployment_strategy(strategy: Tree) -> Iterator[Cause]:
     elif strategy["type"] == "RollingUpdate":
         yield from _rolling(rolling or {}, f"{path}.rollingUpdate", "maxSurge")
     else:
-        yield not_supported(f"{path}.type", strategy["type"], ["Recreate", "RollingUpdate"])
+        yield not_supported(path, _seen_inside(strategy), ["Recreate", "RollingUpdate"])
+
+
+def _seen_inside(strategy: Tree) -> Tree:
+    """A strategy of no known type, as the original prints it: by the names of its Go fields."""
+    return {"Type": strategy["type"], "RollingUpdate": strategy.get("rollingUpdate")}
 
 
 def _rolling(rolling: Tree, path: str, other: str) -> Iterator[Cause]:
@@ -211,6 +223,8 @@ def _stateful_set(obj: Tree) -> Iterator[Cause]:
     yield from checks.not_negative(spec.get("minReadySeconds", 0), "spec.minReadySeconds")
     start = spec.get("ordinals", {}).get("start", 0)
     yield from checks.not_negative(start, "spec.ordinals.start")
+    for at, one in enumerate(spec.get("volumeClaimTemplates", ())):
+        yield from claim_spec(one["spec"], f"spec.volumeClaimTemplates[{at}].spec")
     if spec["serviceName"]:
         yield from checks.dns_label(spec["serviceName"], "spec.serviceName")
     yield from _selector(spec["selector"], "statefulset")
@@ -237,7 +251,7 @@ def _stateful_strategy(strategy: Tree) -> Iterator[Cause]:
                 yield from not_over_100(missing, here)
     else:
         text = "must be 'RollingUpdate' or 'OnDelete'"
-        yield invalid(f"{path}.type", strategy["type"], text)
+        yield invalid(path, _seen_inside(strategy), text)
 
 
 _STATEFUL_CHANGEABLE = (
@@ -285,9 +299,8 @@ def _daemon_set(obj: Tree) -> Iterator[Cause]:
     if strategy["type"] == "RollingUpdate":
         yield from _daemon_rolling(strategy.get("rollingUpdate"))
     elif strategy["type"] != "OnDelete":
-        yield not_supported(
-            "spec.updateStrategy.type", strategy["type"], ["RollingUpdate", "OnDelete"]
-        )
+        wanted = ["RollingUpdate", "OnDelete"]
+        yield not_supported("spec.updateStrategy", _seen_inside(strategy), wanted)
     if "revisionHistoryLimit" in spec:
         yield from checks.not_negative(spec["revisionHistoryLimit"], "spec.revisionHistoryLimit")
 
@@ -365,10 +378,10 @@ def replica_status(new: Tree, old: Tree) -> Iterator[Cause]:
     text = "cannot be greater than status.replicas"
     for name in _COUNTS[1:]:
         if status.get(name, 0) > status.get("replicas", 0):
-            yield invalid(f"status.{name}", status[name], text)
+            yield invalid(f"status.{name}", status.get(name, 0), text)
     if status.get("availableReplicas", 0) > status.get("readyReplicas", 0):
         text = "cannot be greater than readyReplicas"
-        yield invalid("status.availableReplicas", status["availableReplicas"], text)
+        yield invalid("status.availableReplicas", status.get("availableReplicas", 0), text)
 
 
 def _deployment_status(new: Tree, old: Tree) -> Iterator[Cause]:
@@ -386,10 +399,10 @@ def _deployment_status(new: Tree, old: Tree) -> Iterator[Cause]:
     text = "cannot be greater than status.replicas"
     for name in ("updatedReplicas", "readyReplicas", "availableReplicas"):
         if status.get(name, 0) > status.get("replicas", 0):
-            yield invalid(f"status.{name}", status[name], text)
+            yield invalid(f"status.{name}", status.get(name, 0), text)
     if status.get("availableReplicas", 0) > status.get("readyReplicas", 0):
         text = "cannot be greater than readyReplicas"
-        yield invalid("status.availableReplicas", status["availableReplicas"], text)
+        yield invalid("status.availableReplicas", status.get("availableReplicas", 0), text)
     count, was = status.get("collisionCount"), before.get("collisionCount")
     if was is not None and count is None:
         yield invalid("status.collisionCount", None, "cannot be unset")
@@ -405,10 +418,10 @@ def _stateful_status(new: Tree, old: Tree) -> Iterator[Cause]:
     text = "cannot be greater than status.replicas"
     for name in (*names[1:], "availableReplicas"):
         if status.get(name, 0) > status.get("replicas", 0):
-            yield invalid(f"status.{name}", status[name], text)
+            yield invalid(f"status.{name}", status.get(name, 0), text)
     if status.get("availableReplicas", 0) > status.get("readyReplicas", 0):
         text = "cannot be greater than status.readyReplicas"
-        yield invalid("status.availableReplicas", status["availableReplicas"], text)
+        yield invalid("status.availableReplicas", status.get("availableReplicas", 0), text)
 
 
 def _daemon_status(new: Tree, old: Tree) -> Iterator[Cause]:

@@ -62,8 +62,15 @@ _SECURITY_FIELDS = (
     "supplementalGroupsPolicy fsGroup fsGroupChangePolicy sysctls seccompProfile "
     "appArmorProfile seLinuxChangePolicy"
 )
+_VOLUME_FIELDS = (
+    "gcePersistentDisk awsElasticBlockStore hostPath glusterfs nfs rbd quobyte iscsi flexVolume "
+    "cinder cephfs fc flocker azureFile vsphereVolume azureDisk photonPersistentDisk "
+    "portworxVolume scaleIO local storageos csi"
+)
 _POD_SPEC = _POD_SPEC_FIELDS.split()
 _SECURITY = _SECURITY_FIELDS.split()
+_ORDERS = {"PersistentVolumeSource": _VOLUME_FIELDS.split()}
+"""Types whose fields the original has in another order inside than outside."""
 
 
 def difference(full_name: str, old: Tree, new: Tree) -> str:
@@ -92,14 +99,21 @@ def _struct(shape: Struct, value: Tree | None) -> Any:
         return value
     if shape.name == "PodSpec":
         return _pod_spec(shape, value)
-    fields = shape.fields.values()
     made: Tree = {}
-    for one in fields:
+    for one in (shape.fields[name] for name in _ORDERS.get(shape.name, shape.fields)):
         if one.value.shape is not None and one.value.shape.name == "ObjectMeta":
-            made |= value.get(one.name, {})
+            made |= _meta(value.get(one.name, {}))
         elif one.name not in ("kind", "apiVersion"):
             made[_name(one.name)] = _field(one, value.get(one.name))
     return made
+
+
+def _meta(meta: Tree) -> Tree:
+    """Metadata keep their JSON form; what is a map is in the order of its keys."""
+    maps: Tree = {
+        name: dict(sorted(meta[name].items())) for name in ("labels", "annotations") if name in meta
+    }
+    return {**meta, **maps}
 
 
 def _name(json_name: str) -> str:

@@ -25,7 +25,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from stowplan.cluster.schema import scalars
-from stowplan.cluster.schema.shapes import Field, Struct, Value, list_of, map_of
+from stowplan.cluster.schema.shapes import Field, Remembered, Struct, Value, list_of, map_of
 
 
 def _none() -> None:
@@ -82,6 +82,9 @@ _SCALARS: dict[str, Value] = {
 # Values that Go holds in structs and yet leaves out or writes as null are marked in the tables.
 
 
+REMEMBERED = {"core/v1.PodSpec"}
+
+
 def _text(go: str) -> Value:
     return Value(scalars.text_decoder(go), go, lambda: "", openapi={"type": "string"})
 
@@ -135,7 +138,8 @@ class Tables:
             return made
         about, lines = self._lines[full_name]
         package, _, name = full_name.rpartition(".")
-        made = self._structs[full_name] = Struct(package, name)
+        kind = Remembered if full_name in REMEMBERED else Struct
+        made = self._structs[full_name] = kind(package, name)
         made.about = about
         made.hook = self._hooks.get(full_name)
         for line in lines:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from stowplan.cluster.resource import Merging
 from stowplan.cluster.schema.scalars import At, Decode, mismatch, path_of
 
@@ -20,6 +22,8 @@ Tree = dict[str, Any]
 Hook = Callable[[Tree], None]
 
 _STRICT_MAX = 100
+REMEMBERED_MAX = 1000
+REMEMBERED_BYTES_MAX = 16 << 10
 
 
 class Sink:
@@ -137,6 +141,34 @@ class Struct:
         if one is None:
             return None
         return Merging(one.strategies, one.key, one.value.shape)
+
+
+class Remembered(Struct):
+    """A type whose values come by the thousand alike: pods of a template have one spec.
+
+    What a value was decoded to is kept beside its text, if nothing was to be said about it. Texts
+    with a null are left out: in YAML there are numbers (not a number) that are written as such.
+    """
+
+    def __init__(self, package: str, name: str) -> None:
+        super().__init__(package, name)
+        self._known: dict[bytes, bytes] = {}
+
+    def decode(self, value: Any, at: At, sink: Any) -> Any:
+        """As of every type."""
+        try:
+            text = msgspec.json.encode(value)
+        except (TypeError, ValueError, OverflowError, RecursionError):
+            return super().decode(value, at, sink)
+        known = self._known.get(text)
+        if known is not None:
+            return msgspec.json.decode(known)
+        made = super().decode(value, at, sink)
+        if not sink.texts and len(text) <= REMEMBERED_BYTES_MAX and b"null" not in text:
+            if len(self._known) >= REMEMBERED_MAX:
+                self._known.clear()
+            self._known[text] = msgspec.json.encode(made)
+        return made
 
 
 def _copier(default: Any) -> Callable[[], Any]:

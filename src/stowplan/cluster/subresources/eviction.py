@@ -68,7 +68,8 @@ def _dry_run(call: Call, options: Tree) -> bool:
     told = options.get("dryRun") or []
     if call.dry_run and told and told != ["All"]:
         text = f"Non-matching dry-run options in request and content: [All] and [{' '.join(told)}]"
-        raise ApiError(500, "", text)
+        # Differs: the original answers this with 500.
+        raise bad_request(text)
     return call.dry_run or bool(told)
 
 

@@ -14,7 +14,6 @@ from typing import Any
 from stowplan.cluster.errors import (
     bad_request,
     conflict,
-    internal,
     invalid,
     invalid_object,
     not_found,
@@ -74,7 +73,8 @@ class CustomScale:
         wanted = _at(obj, self.spec_path)
         if wanted is None:
             if call.verb == "get":
-                raise internal(f'the spec replicas field "{self.spec_path}" does not exist')
+                # Differs: the original answers this with 500.
+                raise bad_request(f'the spec replicas field "{self.spec_path}" does not exist')
             wanted = _UNSET
         status: Tree = {"replicas": _at(obj, self.status_path) or 0}
         selector = _at(obj, self.selector_path) if self.selector_path else None

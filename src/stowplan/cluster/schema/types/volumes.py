@@ -397,8 +397,7 @@ PersistentVolume -- a piece of storage in the cluster.
   spec PersistentVolumeSpec
   status PersistentVolumeStatus
 
-PersistentVolumeSpec
-  capacity ResourceList
+PersistentVolumeSource
   gcePersistentDisk GCEPersistentDiskVolumeSource?
   awsElasticBlockStore AWSElasticBlockStoreVolumeSource?
   hostPath HostPathVolumeSource?
@@ -421,6 +420,10 @@ PersistentVolumeSpec
   local LocalVolumeSource?
   storageos StorageOSPersistentVolumeSource?
   csi CSIPersistentVolumeSource?
+
+PersistentVolumeSpec
+  capacity ResourceList
+  +PersistentVolumeSource
   accessModes [PersistentVolumeAccessMode]
   claimRef ObjectReference? -- the claim that has it.
   persistentVolumeReclaimPolicy PersistentVolumeReclaimPolicy =Retain

@@ -1,0 +1,69 @@
+"""Saved records looked at before a cluster begins with them.
+
+A checksum says that a record is what was written; whether what was written is an object at all is
+asked here, so that a file that somebody has edited is refused by name and not met later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from stowplan.cluster.canonical import decode, version_in
+from stowplan.cluster.store import Record
+
+_TEXTS = ("name", "uid", "creationTimestamp")
+_MAPS = ("labels", "annotations")
+_BEGINNING = b'{"kind":"%b","apiVersion":"'
+
+
+class BadRecord(ValueError):
+    """A record that no object can be made of; the text says which and why."""
+
+
+def checked(records: Iterable[Record]) -> Iterator[Record]:
+    """The records, each one looked at. Raises BadRecord."""
+    for key, version, value in records:
+        if value is not None:
+            wrong = _wrong(key, version, value)
+            if wrong:
+                raise BadRecord(f"{key!r} is no object: {wrong}")
+        yield key, version, value
+
+
+def _wrong(key: str, version: int, value: bytes) -> str:
+    """What is wrong with a record; "" if nothing is."""
+    try:
+        tree = decode(value)
+    except msgspec.DecodeError as error:
+        return str(error)
+    meta = tree.get("metadata")
+    if not isinstance(meta, dict):
+        return "it has no metadata"
+    for where, name in ((tree, "kind"), (tree, "apiVersion"), *((meta, name) for name in _TEXTS)):
+        if not isinstance(where.get(name), str) or not where[name]:
+            return f"{name}: got {where.get(name)!r}, wanted a text"
+    if meta.get("resourceVersion") != str(version):
+        return f"resourceVersion: got {meta.get('resourceVersion')!r}, wanted '{version}'"
+    if not _is_as_stored(tree, value, version):
+        return "it is not written as objects are stored"
+    wanted = f"{meta.get('namespace', '')}/{meta['name']}"
+    if not key.endswith(f"/{wanted}"):
+        return f"it is {wanted.strip('/')!r}"
+    return next((f"{name} is no map of texts" for name in _MAPS if not _is_map(meta, name)), "")
+
+
+def _is_as_stored(tree: dict[str, Any], value: bytes, version: int) -> bool:
+    """True if the bytes have the order that `canonical` relies on."""
+    try:
+        found = version_in(value)
+    except ValueError:
+        return False
+    return found == version and value.startswith(_BEGINNING % tree["kind"].encode())
+
+
+def _is_map(meta: dict[str, Any], name: str) -> bool:
+    found = meta.get(name, {})
+    return isinstance(found, dict) and all(isinstance(each, str) for each in found.values())

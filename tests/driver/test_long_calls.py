@@ -1,0 +1,168 @@
+"""A call of the machine that takes long keeps neither lease nor health nor requests waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from stowplan.assembly.deciders import Deciders
+from stowplan.client.election import Terms
+from stowplan.client.kubeconfig import Connection
+from stowplan.driver.live import Live, LiveOptions
+from stowplan.driver.scheduling import deciders_named, read_files
+from stowplan.driver.serving import Address, Serving
+from tests.driver.small_api import SmallApi
+from tests.driver.test_live import GANGS
+
+pytestmark = pytest.mark.slow
+
+TERMS = Terms("kube-system", "stowplan", "one", duration_s=3.0, renew_s=2.0, retry_s=0.2)
+LONG_S = 3.0
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(story, 60))
+
+
+class Waiting(Live):
+    """Wrong: holds sessions in the loop."""
+
+    def _may_take_long(self) -> bool:
+        return False
+
+
+class Patient:
+    """A scheduler in a thread of its own, whose machine can be held up. url: of its health."""
+
+    def __init__(self, api: SmallApi, deciders: Deciders, kind: type[Live]) -> None:
+        self.url = ""
+        self.is_held_up = False
+        options = LiveOptions(Connection(api.url, "test"), TERMS, seed=1, engine="walk")
+        self.live = kind(deciders, options, self._beside)
+        self.thread = threading.Thread(target=lambda: asyncio.run(self.live.run()))
+
+    @asynccontextmanager
+    async def _beside(self, live: Live) -> AsyncIterator[None]:
+        async with Serving(live, Address("127.0.0.1", 0)) as face:
+            self.url = f"http://127.0.0.1:{face.port}/healthz"
+            yield
+
+    def slowed(
+        self, call: Callable[..., Any], at_end: Callable[[], object] = lambda: None
+    ) -> Callable[..., Any]:
+        """What takes its time when it is called first, and keeps the interpreter to itself as long
+        as it lets one."""
+        told = False
+
+        def slow(*arguments: Any) -> Any:
+            nonlocal told
+            if not told:
+                told = self.is_held_up = True
+                ends = time.monotonic() + LONG_S
+                while time.monotonic() < ends:
+                    sum(range(2000))
+                at_end()
+                self.is_held_up = False
+            return call(*arguments)
+
+        return slow
+
+
+@asynccontextmanager
+async def patient(
+    api: SmallApi, found: Deciders, kind: type[Live] = Live
+) -> AsyncIterator[Patient]:
+    one = Patient(api, found, kind)
+    one.thread.start()
+    try:
+        await api.until(lambda: one.live.is_synced and one.live.leadership.leads, 20)
+        yield one
+    finally:
+        one.live.stop()
+        await asyncio.to_thread(one.thread.join)
+
+
+def n_renewals(api: SmallApi) -> int:
+    return sum(1 for method, path, _ in api.writes if method == "PUT" and "/leases/" in path)
+
+
+async def looked_after(api: SmallApi, one: Patient) -> tuple[float, int]:
+    """How long an answer about health took at most while the machine was held up, and how often
+    the lease was renewed."""
+    await api.until(lambda: one.is_held_up)
+    renewals, waits_s = n_renewals(api), []
+    async with aiohttp.ClientSession() as session:
+        while one.is_held_up:
+            begun = time.monotonic()
+            async with session.get(one.url) as answer:
+                assert answer.status == 200
+            waits_s.append(time.monotonic() - begun)
+            await asyncio.sleep(0.05)
+    assert len(waits_s) >= 3
+    return max(waits_s), n_renewals(api) - renewals
+
+
+def test_health_is_told_and_the_lease_renewed_while_pods_are_decided() -> None:
+    async def story() -> None:
+        async with SmallApi() as api:
+            api.node("n1")
+            async with patient(api, deciders_named("stowplan")) as one:
+                machine = one.live.machine
+                machine.handle = one.slowed(machine.handle)  # type: ignore[method-assign]
+                api.pod("web")
+                longest_s, n = await looked_after(api, one)
+                assert longest_s < LONG_S / 2
+                assert n >= 3
+                assert one.live.leadership.leads
+                await api.until(lambda: all(api.placed().values()))
+
+    run(story())
+
+
+async def taken_in(tmp_path: Path, kind: type[Live]) -> bool:
+    """Whether what a watch shows was taken in while a session was held."""
+    config = tmp_path / "gangs.yaml"
+    config.write_text(GANGS)
+    found, _ = read_files([str(config)])
+    async with SmallApi({"podgroups", "queues", "priorityclasses"}) as api:
+        api.node("n1", cpu="4")
+        meta = {"apiVersion": "scheduling.sigs.dev/v1alpha2", "metadata": {"name": "default"}}
+        api.put("queues", meta | {"spec": {"weight": 1}})
+        async with patient(api, found, kind) as one:
+            sessions, following = one.live.machine.sessions, one.live.following
+            assert sessions is not None
+            assert following is not None
+            pods = next(one for one in following.informers if one.resource.plural == "pods")
+            decider: Any = sessions.decider
+            n_known: list[int] = []
+            decider.hold = one.slowed(decider.hold, lambda: n_known.append(len(pods)))
+            api.pod("alone", scheduler="kube-batch")
+            await api.until(lambda: one.is_held_up)
+            api.pod("late", scheduler="kube-batch")
+            longest_s, n = await looked_after(api, one)
+            assert longest_s < LONG_S / 2
+            assert n >= 3
+            await api.until(lambda: all(api.placed().values()), 20)
+            return n_known == [2]
+
+
+def test_requests_and_watches_go_on_while_a_session_is_held(tmp_path: Path) -> None:
+    async def story() -> None:
+        assert await taken_in(tmp_path, Live)
+
+    run(story())
+
+
+def test_a_loop_that_waits_for_sessions_is_caught(tmp_path: Path) -> None:
+    async def story() -> None:
+        assert not await taken_in(tmp_path, Waiting)
+
+    run(story())

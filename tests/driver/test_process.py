@@ -1,0 +1,218 @@
+"""`stowplan run` as users and orchestrators meet it: refusals at the start, signals, what it writes
+to its log, and what a dry run says at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from stowplan.client.kubeconfig import Connection
+from stowplan.driver import process
+from stowplan.driver.live import LiveOptions
+from stowplan.driver.process import Orders
+from stowplan.driver.scheduling import deciders_named
+from tests.driver.processes import CONFIG, kubeconfig, replica
+from tests.driver.real_server import free_port
+from tests.driver.small_api import SmallApi, status
+from tests.driver.test_live import GANGS
+
+pytestmark = pytest.mark.slow
+
+
+def run(story: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(story, 90))
+
+
+# Refusals.
+
+
+@pytest.mark.parametrize(
+    ("code", "wanted"), [(401, "credentials that it knows"), (403, "the right to list nodes")]
+)
+def test_whoever_may_not_list_is_told_so_in_a_line(tmp_path: Path, code: int, wanted: str) -> None:
+    async def refuses(request: web.Request) -> web.Response:
+        return status(code, "No", "not you")
+
+    async def story() -> None:
+        async with SmallApi() as api:
+            api.fault = refuses
+            file = kubeconfig(tmp_path / "k", api.url)
+            async with replica("--kubeconfig", file, "--listen", "0") as one:
+                assert await one.ended() == 2
+            (line,) = one.raw
+            assert line == f"stowplan: {file}: {api.url}: got {code} (not you), wanted {wanted}"
+
+    run(story())
+
+
+def test_a_server_that_is_not_there_is_waited_for_and_named_once(tmp_path: Path) -> None:
+    async def story() -> None:
+        port = free_port()
+        file = kubeconfig(tmp_path / "k", f"http://127.0.0.1:{port}")
+        async with replica("--kubeconfig", file, "--listen", "0") as one:
+            async with asyncio.timeout(30):
+                while not one.raw:
+                    await asyncio.sleep(0.05)
+            await asyncio.sleep(1.2)
+            one.signal(signal.SIGTERM)
+            assert await one.ended() == 0
+        (line,) = one.lines
+        assert line["msg"].startswith(f"http://127.0.0.1:{port}: Cannot connect")
+        assert line["msg"].endswith("trying again")
+
+    run(story())
+
+
+def lease(holder: str, renewals: int) -> dict[str, Any]:
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 3, "renewTime": f"{renewals}"}
+    return {"metadata": {"name": "stowplan", "namespace": "kube-system"}, "spec": spec}
+
+
+async def renewing(api: SmallApi, holder: str) -> None:
+    for i in range(1000):
+        api.put("leases", lease(holder, i))
+        await asyncio.sleep(0.5)
+
+
+def test_a_name_that_somebody_else_schedules_is_refused(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with SmallApi() as api:
+            task = asyncio.create_task(renewing(api, "other"))
+            file = kubeconfig(tmp_path / "k", api.url)
+            async with replica("--kubeconfig", file, "--listen", "0") as one:
+                assert await one.ended() == 1
+            assert "'stowplan': got the lease kube-system/stowplan being renewed" in one.raw[-1]
+            assert "--take-over" in one.raw[-1]
+            task.cancel()
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("holder", "is_renewed", "orders", "is_refused"),
+    [
+        ("other", True, Orders(), True),
+        ("other", True, Orders(take_over=True), False),
+        ("other", False, Orders(), False),
+        ("stowplan_a_replica", True, Orders(), False),
+    ],
+)
+def test_who_counts_as_somebody_else(
+    monkeypatch: pytest.MonkeyPatch, holder: str, is_renewed: bool, orders: Orders, is_refused: bool
+) -> None:
+    monkeypatch.setattr(process, "LOOK_S", 0.1)
+
+    async def story() -> None:
+        async with SmallApi() as api:
+            api.put("leases", lease(holder, 0))
+            task = asyncio.create_task(renewing(api, holder)) if is_renewed else None
+            options = LiveOptions(Connection(api.url, "test"))
+            begins = process.look_around(deciders_named("stowplan"), options, orders)
+            if is_refused:
+                with pytest.raises(process.Taken, match="being renewed by 'other'"):
+                    await begins
+            else:
+                await begins
+            if task is not None:
+                task.cancel()
+
+    run(story())
+
+
+# While it runs.
+
+
+def test_it_dumps_its_state_shows_what_holds_and_settles_bindings_before_it_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    held = asyncio.Event()
+    gangs, profiles = tmp_path / "gangs.yaml", tmp_path / "profiles.json"
+
+    async def slow_bindings(request: web.Request) -> None:
+        if request.path.endswith("/binding"):
+            held.set()
+            await asyncio.sleep(1.5)
+
+    async def story() -> None:
+        gangs.write_text(GANGS)
+        profiles.write_text(json.dumps(CONFIG))
+        port = free_port()
+        async with SmallApi() as api:
+            api.node("n1")
+            api.pod("huge", cpu="40")
+            file = kubeconfig(tmp_path / "k", api.url)
+            configs = ("--config", str(profiles), "--config", str(gangs), "--qps", "500")
+            levels = ("--log-level", "warning,leader=info,scheduler=info,writes=debug")
+            listen = ("--listen", f"127.0.0.1:{port}")
+            async with replica("--kubeconfig", file, *configs, *levels, *listen) as one:
+                await api.until(lambda: any(w[0] == "PATCH" for w in api.writes), 30)
+                one.signal(signal.SIGUSR2)
+                await api.until(lambda: one.said("state written to"))
+                (dumped,) = tmp_path.glob("stowplan-state-*.json")
+                assert json.loads(dumped.read_text())["queue"][0]["pod"] == "default/huge"
+
+                holds = await page(port)
+                assert holds["clientConnection"]["qps"] == 500
+                assert holds["leaderElection"]["resourceName"] == "stowplan"
+                assert holds["batch"]["actions"] == "allocate, backfill"
+                gangs.write_text(GANGS.replace("allocate, backfill", "allocate"))
+                async with asyncio.timeout(20):
+                    while (await page(port))["batch"]["actions"] != "allocate":
+                        await asyncio.sleep(0.1)
+
+                api.fault = slow_bindings  # type: ignore[assignment]
+                api.pod("last")
+                await asyncio.wait_for(held.wait(), 20)
+                one.signal(signal.SIGTERM)
+                assert await one.ended() == 0
+            # What was begun was finished, and the lease given back after it.
+            assert api.binds == [("last", "n1")]
+            kept = api.objects["leases", "kube-system", "stowplan"]
+            assert kept["spec"]["holderIdentity"] == ""
+            paths = [path for _, path, _ in api.writes]
+            ends = next(i for i, path in enumerate(paths) if path.endswith("/last/binding"))
+            assert max(i for i, path in enumerate(paths) if "/leases/" in path) > ends
+        parts = {(line["part"], line["level"]) for line in one.lines}
+        assert {("leader", "info"), ("scheduler", "info")} <= parts
+        assert not parts & {("informers", "info"), ("http", "info")}
+
+    run(story())
+
+
+async def page(port: int) -> dict[str, Any]:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{port}/configz") as response,
+    ):
+        tree: dict[str, Any] = (await response.json())["kubescheduler.config.k8s.io"]
+        return tree
+
+
+def test_a_dry_run_says_what_differs_as_it_comes_and_in_all_at_the_end(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with SmallApi() as api:
+            api.node("small", cpu="1")
+            api.node("large", cpu="4")
+            file = kubeconfig(tmp_path / "k", api.url)
+            async with replica("--kubeconfig", file, "--dry-run", "--listen", "0") as one:
+                await api.until(lambda: one.said("synced"), 30)
+                for name, node in (("right", "large"), ("wrong", "small")):
+                    api.pod(name, cpu="600m", scheduler="default-scheduler")
+                    tree = api.objects["pods", "default", name]
+                    api.put("pods", tree | {"spec": tree["spec"] | {"nodeName": node}})
+                await api.until(lambda: one.said("default/wrong: here large ("))
+                one.signal(signal.SIGTERM)
+                assert await one.ended() == 0
+            assert one.said("2 placements compared: 1 the same, 0 equally good, 1 on another node")
+            assert api.writes == []
+
+    run(story())

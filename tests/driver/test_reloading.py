@@ -1,0 +1,65 @@
+"""A scheduler that runs goes by another file of sessions as soon as it is written, if it can."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from stowplan.driver import process
+from stowplan.driver.live import Live
+from stowplan.driver.scheduling import read_files
+from tests.driver.small_api import SmallApi
+from tests.driver.test_live import run, scheduler, served
+from tests.scenarios import gangs
+
+
+def solo(api: SmallApi, name: str) -> None:
+    api.pod(name, cpu="1", scheduler="kube-batch")
+
+
+def said(caplog: pytest.LogCaptureFixture, text: str) -> Callable[[], bool]:
+    return lambda: any(text in record.getMessage() for record in caplog.records)
+
+
+def actions(live: Live) -> tuple[str, ...]:
+    batch = live.deciders.batch
+    assert batch is not None
+    return tuple(batch.actions)
+
+
+def test_a_changed_file_holds_or_is_refused_and_the_last_good_one_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "REREAD_S", 0.1)
+    caplog.set_level("INFO")
+    config = tmp_path / "gangs.yaml"
+
+    async def story() -> None:
+        async with SmallApi() as api:
+            config.write_text(gangs.configured(["actions=backfill"]))
+            found, _ = read_files([str(config)])
+            api.served |= {"podgroups", "queues", "priorityclasses"}
+            version = "scheduling.sigs.dev/v1alpha2"
+            queue = {"apiVersion": version, "metadata": {"name": "default"}, "spec": {"weight": 1}}
+            api.put("queues", queue)
+            api.node("n1", cpu="2")
+            solo(api, "a")
+            async with scheduler(api, decider=found) as live:
+                rereading = asyncio.create_task(process._reread(live))
+                await api.until(lambda: bool(live.following and served(live, "queues")), 30)
+                config.write_text(gangs.configured(["actions=backfil"]))
+                await api.until(said(caplog, "refused, the last good one holds"), 20)
+                assert said(caplog, "got 'backfil'")()
+                config.write_text(gangs.configured(["schedulerName=other"]))
+                await api.until(said(caplog, "until a restart"), 20)
+                assert actions(live) == ("backfill",)
+                assert api.binds == []
+                config.write_text(gangs.configured(["actions=allocate"]))
+                await api.until(lambda: all(api.placed().values()), 20)
+                assert actions(live) == ("allocate",)
+                rereading.cancel()
+
+    run(story())
