@@ -9,9 +9,18 @@ from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.scheduler.machine import Machine
+from stowplan.sim.agenda import SECOND
 from stowplan.sim.desk import Desk
 from stowplan.sim.watch import Stream
 from stowplan.sim.world import World
+
+IDLE = to_do.Wake | to_do.RecordEvent | to_do.Report | to_do.PatchStatus
+"""Effects that change nothing which another attempt depends on."""
+
+IDLE_MIN, IDLE_PER_POD = 3, 3
+"""After more idle calls than these at one moment time passes: a pause, twice as long each time."""
+
+PAUSE_MIN, PAUSE_MAX = SECOND // 1000, SECOND
 
 Observer = Callable[["Instance", list[Event], list[Effect]], None]
 """Told of every call of the machine: what went in, and what came out."""
@@ -45,6 +54,9 @@ class Instance:
         self._is_due = False
         self._is_synced = False
         self._alarm: int | None = None
+        self._called_at = -1
+        self._n_idle = 0
+        self._pause = 0
 
     @property
     def alarm(self) -> int | None:
@@ -70,7 +82,7 @@ class Instance:
         """Call the machine when everything else of this moment has happened."""
         if not self._is_due:
             self._is_due = True
-            self.world.agenda.after(0, self._due)
+            self.world.agenda.after(self._pause, self._due)
 
     def _due(self) -> None:
         self._is_due = False
@@ -96,6 +108,7 @@ class Instance:
         if self._alarm is not None and self._alarm <= now:
             self._alarm = None
         effects = self.machine.handle(events, now, self.heads_max)
+        self._note_spinning(now, effects)
         if self._observer is not None:
             self._observer(self, events, effects)
         take = self.desk.take
@@ -105,6 +118,17 @@ class Instance:
                 self.world.agenda.at(effect.at, self._ring, effect.at)
             elif not isinstance(effect, to_do.RecordEvent | to_do.Report):
                 take(effect)
+
+    def _note_spinning(self, now: int, effects: list[Effect]) -> None:
+        """Plugins may have pods tried again at once, without end: in a process that takes time, and
+        so it has to here, or nothing else would ever happen."""
+        does = any(not isinstance(effect, IDLE) for effect in effects)
+        if does or (now > self._called_at and not self._pause):
+            self._n_idle = self._pause = 0
+        self._called_at = now
+        self._n_idle += 1
+        if self._n_idle > IDLE_MIN + IDLE_PER_POD * self.machine.n_waiting:
+            self._pause = min(max(2 * self._pause, PAUSE_MIN), PAUSE_MAX)
 
     def _ring(self, at: int) -> None:
         # A later Wake may have taken the place of this one.
