@@ -14,7 +14,6 @@ from stowplan.assembly.deciders import Deciders, Text, deciders_of
 from stowplan.batch import Action, Compat, Policy, Session
 from stowplan.batch.decider import BatchDecider, own_modules, place_outside
 from stowplan.batch.policies.gang import Gang
-from stowplan.batch.upkeep import RELEASE, Upkeep
 from stowplan.batch.working import Handlers
 from stowplan.columns.audit import InvariantBroken
 from stowplan.framework import ContractError
@@ -151,6 +150,40 @@ def test_room_that_a_gang_has_found_is_kept_while_it_waits_for_more() -> None:
     assert binds(late) == {"late-0": "n2"}
 
 
+def test_a_single_pod_that_takes_promised_room_is_made_out_in_the_next_session() -> None:
+    profile = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    texts = [Text(gangs.configured(()), "batch.yaml"), Text(profile, "profiles.yaml")]
+    machine, now = deciders_of(texts).machine(), 0
+
+    def told(*events: Event, after: int = SECOND) -> list[Effect]:
+        nonlocal now
+        now += after
+        effects = machine.handle(events, now)
+        machine.validate()
+        return effects
+
+    old = member("old-0", "old", on="n1")
+    told(
+        happened.NodeAdded(node("n1", cpu="2")),
+        happened.ObjectAdded(gangs.queue("default", "1", {})),
+        happened.ObjectAdded(gangs.group("old", "1", {"min": "1"})),
+        happened.PodAdded(old),
+        happened.PodAdded(pod("other", cpu="1", on="n1")),
+        happened.ObjectAdded(gangs.priority("high", "1", {"value": "9"})),
+        happened.Synced(),
+    )
+    vip = happened.ObjectAdded(gangs.group("vip", "1", {"min": "1", "priority": "high"}))
+    asked = told(vip, happened.PodAdded(member("vip-0", "vip")))
+    assert [one.name for one in asked if isinstance(one, to_do.Evict)] == ["old-0"]
+    assert machine.sessions is not None
+    assert set(machine.sessions.promised) == {"default/vip-0"}
+    # Before the next session is due.
+    asked = told(happened.PodAdded(pod("taker", cpu="2", priority=100)), after=SECOND // 2)
+    assert [one.preemptor for one in asked if isinstance(one, to_do.Evict)] == ["default/taker"]
+    told(happened.PodDeleted(old))
+    assert not machine.sessions.promised
+
+
 def test_a_gang_that_can_run_without_it_goes_first_too_when_a_member_is_refused() -> None:
     yard = Yard("2")
     first = yard.told(
@@ -235,15 +268,6 @@ def test_a_new_default_queue_is_where_groups_without_a_queue_are() -> None:
     there = happened.ObjectAdded(gangs.queue("other", "1", {}))
     assert binds(yard.told(there)) == {"b-0": "n1"}
     yard.machine.validate()
-
-
-def test_a_period_is_what_the_configuration_says() -> None:
-    text = gangs.configured(["schedulePeriod=10s", "bindFailures=2", "bindFailurePolicy=Release"])
-    yard = Yard(text=text)
-    assert yard.decider.plan.upkeep == Upkeep(2, RELEASE)
-    assert binds(yard.told(*yard.gang("a", 1))) == {}
-    yard.now += 9 * SECOND
-    assert binds(yard.told()) == {"a-0": "n1"}
 
 
 # Nodes.

@@ -11,7 +11,7 @@ from stowplan.batch import Compat, Inventory
 from stowplan.batch.jobs import TaskStatus
 from stowplan.objects.meta import ObjectMeta, OwnerReference
 from stowplan.objects.pod import Pod
-from stowplan.objects.podgroup import Queue, QueueSpec
+from stowplan.objects.podgroup import PodGroup, Queue, QueueSpec
 from stowplan.objects.workload import (
     PodDisruptionBudget,
     PodDisruptionBudgetSpec,
@@ -121,3 +121,16 @@ def test_pods_and_their_budget_come_in_any_order(is_first: bool) -> None:
     (job,) = inventory.open().jobs.values()
     assert (job.uid, job.min_available, job.priority, job.queue) == ("uid-crew", 3, 9, "default")
     assert job.is_solo
+
+
+def test_a_class_that_is_the_default_no_more_gives_no_priority() -> None:
+    inventory = Inventory("kube-batch", "default")
+    inventory.queue_seen(Queue(metadata=ObjectMeta(name="default"), spec=QueueSpec(weight=1)))
+    inventory.group_seen(PodGroup(metadata=ObjectMeta(name="g", namespace="default")))
+    usual = PriorityClass(metadata=ObjectMeta(name="usual"), value=9, global_default=True)
+    priorities = []
+    for seen in (usual, replace(usual, global_default=False), usual):
+        inventory.class_seen(seen)
+        (job,) = inventory.open().jobs.values()
+        priorities.append(job.priority)
+    assert priorities == [9, 0, 9]

@@ -38,7 +38,7 @@ def test_a_queue_that_wants_plenty_takes_nobody_from_scarce_cards() -> None:
     assert world.run()[1] == []
 
 
-def three_with_one_that_fits_nowhere() -> BatchWorld:
+def three_with_one_that_wants_all() -> BatchWorld:
     """Two queues use what a third deserves and cannot use, and both would like to have more."""
     world = BatchWorld("reclaim")
     world.node("n1", cpu=64, gpus=9)
@@ -46,21 +46,111 @@ def three_with_one_that_fits_nowhere() -> BatchWorld:
         world.queue(name)
     world.gang("a", 5, least=1, queue="a", node="n1", gpus=1)
     world.gang("b", 4, least=1, queue="b", node="n1", gpus=1)
-    world.gang("c", 1, least=1, queue="c", gpus=10)
+    world.gang("c", 1, least=1, queue="c", gpus=9)
     world.gang("more-a", 3, least=1, queue="a", gpus=1)
     world.gang("more-b", 3, least=1, queue="b", gpus=1)
     return world
 
 
 def test_a_queue_with_all_its_cards_takes_none_from_another_that_has_more() -> None:
-    assert three_with_one_that_fits_nowhere().run()[1] == []
+    assert three_with_one_that_wants_all().run()[1] == []
 
 
 def test_wrong_a_queue_that_is_not_asked_what_it_has_takes_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Proportion, "_has_its_part", lambda *given: False)
-    assert three_with_one_that_fits_nowhere().run()[1]
+    assert three_with_one_that_wants_all().run()[1]
+
+
+# Gangs that are more than the whole cluster.
+
+
+def beside_a_gang_of(least: int, size: int = 6, gang_cpu: str = "1") -> BatchWorld:
+    """4 CPU, a gang in one queue, and 4 pods of 1 CPU in another of the same weight."""
+    world = BatchWorld()
+    world.node("n1", cpu=3)
+    world.node("n2", cpu=1)
+    world.queue("a")
+    world.queue("b")
+    world.gang("gang", size, gang_cpu, least=least, queue="a")
+    world.gang("b", 4, least=1, queue="b")
+    return world
+
+
+def test_a_gang_that_is_more_than_the_cluster_keeps_nothing_from_another_queue() -> None:
+    world = beside_a_gang_of(6)
+    assert sorted(world.run()[0]) == ["b-0", "b-1", "b-2", "b-3"]
+    assert why(world, "gang-0") == "0/2 nodes are available: 2 Insufficient cpu."
+
+
+def test_wrong_a_gang_that_is_more_than_the_cluster_counts_like_any_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("stowplan.batch.policies.proportion.can_start", lambda *given: True)
+    assert len(beside_a_gang_of(6).run()[0]) == 2
+
+
+def test_a_gang_that_could_have_the_cluster_to_itself_has_its_part() -> None:
+    """What waits beyond its minimum does not make it impossible."""
+    assert sorted(beside_a_gang_of(4).run()[0]) == ["gang-0", "gang-1", "gang-2", "gang-3"]
+    assert sorted(beside_a_gang_of(2).run()[0]) == ["b-0", "b-1", "gang-0", "gang-1"]
+
+
+def test_a_gang_that_its_smallest_pods_complete_has_its_part() -> None:
+    world = beside_a_gang_of(2, size=2, gang_cpu="3")
+    assert sorted(world.run()[0]) == ["b-0", "b-1", "b-2", "b-3"]
+    world = beside_a_gang_of(2, size=2, gang_cpu="3")
+    world.pod("gang-small", "gang", "1")
+    assert sorted(world.run()[0]) == ["gang-0", "gang-small"]
+
+
+def test_what_such_a_gang_has_already_is_its_queues() -> None:
+    """Two pods of six are left: nobody takes them, and nothing is kept for the other four."""
+    world = BatchWorld()
+    world.node("n1", cpu=4)
+    world.queue("a", weight=3)
+    world.queue("b")
+    world.group("gang", 6, queue="a")
+    for number in range(6):
+        world.pod(f"gang-{number}", "gang", node="n1" if number < 2 else "")
+    world.gang("b", 4, least=1, queue="b")
+    bound, evicted = world.run()
+    assert (sorted(bound), evicted) == (["b-0", "b-1"], [])
+
+
+def test_what_runs_on_a_node_that_is_not_ready_is_not_in_the_way_of_the_rest() -> None:
+    """Four of six run on a node that is away, and the two others fit what is left."""
+    world = BatchWorld()
+    world.node("away", cpu=4, ready="False")
+    world.node("n1", cpu=4)
+    world.queue("a")
+    world.queue("b")
+    world.group("gang", 6, queue="a")
+    for number in range(6):
+        world.pod(f"gang-{number}", "gang", node="away" if number < 4 else "")
+    world.gang("b", 4, least=1, queue="b")
+    world.run()
+    assert world.session is not None
+    proportion = world.session.policies["proportion"]
+    assert isinstance(proportion, Proportion)
+    assert proportion.shares["a"].in_vain.cpu == 0
+
+
+def test_what_all_others_leave_goes_to_the_queue_of_such_a_gang() -> None:
+    """It has its turn, and hears of nodes as it would alone."""
+    world = BatchWorld()
+    world.node("n1", cpu=4)
+    world.queue("a")
+    world.queue("b")
+    world.gang("gang", 6, queue="a")
+    world.gang("b", 1, queue="b")
+    assert sorted(world.run()[0]) == ["b-0"]
+    assert world.session is not None
+    proportion = world.session.policies["proportion"]
+    assert isinstance(proportion, Proportion)
+    assert proportion.shares["a"].deserved.cpu == 3000
+    assert why(world, "gang-0") == "0/1 nodes are available: 1 Insufficient cpu."
 
 
 # What those are told who have no turn.

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from stowplan.client.execution import Credential, ExecSpec, credential_in, exec_info
-from stowplan.client.kubeconfig import Connection, File, connection, in_cluster
+from stowplan.client.kubeconfig import Blob, Connection, File, connection, in_cluster
 from stowplan.framework.problems import ConfigError
 
 V1, V1BETA1 = ExecSpec.VERSIONS
@@ -58,6 +58,12 @@ def test_certificates_stand_in_the_file_or_beside_it() -> None:
     assert (found.server_name, found.proxy) == ("api", "http://proxy:3128")
 
 
+def test_what_stands_in_the_file_may_be_of_many_lines() -> None:
+    packed = base64.encodebytes(b"key" * 50).decode()
+    assert packed.count("\n") > 1
+    assert read(tree(**{"client-key-data": packed})).key == Blob(data=b"key" * 50)
+
+
 def test_the_first_file_that_says_something_of_a_name_counts() -> None:
     second = tree(token="second")
     second["current-context"] = "there"
@@ -69,13 +75,14 @@ def test_the_first_file_that_says_something_of_a_name_counts() -> None:
 
 
 def test_who_stands_in_for_somebody_says_so_in_headers() -> None:
-    extra = {"scopes": ["a", "b"]}
+    extra = {"acme.com/team": ["c"], "scopes": ["a", "b"]}
     whole = {"as": "jane", "as-groups": ["g1", "g2"], "as-uid": "7", "as-user-extra": extra}
     assert read(tree(token="t", **whole)).headers == (
         ("Impersonate-User", "jane"),
         ("Impersonate-Uid", "7"),
         ("Impersonate-Group", "g1"),
         ("Impersonate-Group", "g2"),
+        ("Impersonate-Extra-acme.com%2Fteam", "c"),
         ("Impersonate-Extra-scopes", "a"),
         ("Impersonate-Extra-scopes", "b"),
     )
@@ -109,6 +116,10 @@ def test_a_program_is_found_beside_the_file_or_in_the_path() -> None:
         (
             {"users": [{"name": "u", "user": {"client-key-data": "%%%"}}]},
             "users[u].client-key-data: got something else, wanted base64",
+        ),
+        (
+            {"users": [{"name": "u", "user": {"as-groups": ["g"]}}]},
+            "users[u].as: got nothing, wanted a user beside",
         ),
         (
             {"users": [{"name": "u", "user": {"exec": {"apiVersion": "v1alpha1"}}}]},
@@ -182,4 +193,6 @@ def test_a_program_is_told_the_cluster_if_it_wants_to_know() -> None:
         "certificate-authority-data": base64.b64encode(b"CA").decode(),
     }
     silent = json.loads(exec_info(ExecSpec("x"), "https://a", b"CA"))
-    assert "cluster" not in silent["spec"]
+    assert silent["spec"] == {"interactive": False}
+    asking = json.loads(exec_info(ExecSpec("x", is_interactive=True), "https://a", b"CA"))
+    assert asking["spec"] == {"interactive": True}

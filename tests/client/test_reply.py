@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan.client.answers import Answer, retry_after_of
-from stowplan.client.reply import HEAD_MAX, BadReply, Reply
+from stowplan.client.reply import ANSWER_MAX, HEAD_MAX, BadReply, Reply
 from tests.contract.client.recorded import as_bytes, exchanges
 from tests.soak import examples
 
@@ -139,6 +139,7 @@ def test_whether_another_request_may_follow(text: bytes, stays: bool) -> None:
         b"HTTP/2 200\r\n\r\n",
         b"HTTP/1.1 20 OK\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n",
@@ -149,3 +150,14 @@ def test_whether_another_request_may_follow(text: bytes, stays: bool) -> None:
 def test_what_is_no_answer_is_refused(text: bytes) -> None:
     with pytest.raises(BadReply, match="wanted"):
         Reply().fed(text)
+
+
+@pytest.mark.parametrize("framing", [b"", b"Content-Length: 999999999\r\n"])
+def test_an_answer_without_an_end_is_given_up(framing: bytes) -> None:
+    reply = Reply()
+    assert reply.fed(b"HTTP/1.1 200 OK\r\n" + framing + b"\r\n") is None
+    for _ in range(ANSWER_MAX // (1 << 20) - 1):
+        assert reply.fed(b"x" * (1 << 20)) is None
+    with pytest.raises(BadReply, match="wanted a shorter one"):
+        reply.fed(b"x" * (1 << 20))
+    assert reply.status == 200

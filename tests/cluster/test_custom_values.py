@@ -241,6 +241,12 @@ def test_formats_that_mean_nothing_are_told() -> None:
         (".nope.x", []),
         (r".a.b\.c", [3]),
         (".a['b.c']", [3]),
+        ("..t", ["x", "y"]),
+        (".list.[0].t", ["x"]),
+        # Not read: they lead nowhere, and no definition fails for them.
+        (".list[0:1].t", []),
+        (".a[", []),
+        (".", []),
     ],
 )
 def test_paths_lead_to_values(path: str, found: list[Any]) -> None:

@@ -348,3 +348,20 @@ def test_a_server_without_the_observer_serves_nothing_new() -> None:
     assert resource is not None
     with pytest.raises(ApiError):
         made.create(resource, definition(), NOW)
+
+
+def test_columns_end_with_one_that_cannot_be_read() -> None:
+    """Such a definition is taken, as the original takes it."""
+    made = server()
+    paths = (".spec.n", "..c", ".spec[", ".spec.c")
+    columns = [
+        {"name": f"C{at}", "type": "string", "jsonPath": path} for at, path in enumerate(paths)
+    ]
+    post(made, DEFINITIONS, definition(additionalPrinterColumns=columns))
+    post(made, WIDGETS, widget("a", n=1, c="x"))
+    resource = made.registry.find("ex.com", "v1", "widgets")
+    assert resource is not None
+    assert resource.table is not None
+    assert [column.name for column in resource.table.columns] == ["Name", "C0", "C1"]
+    (one,) = made.list(resource)
+    assert resource.table.cells(one, NOW)[1:] == ["1", "x"]

@@ -40,7 +40,7 @@ KNOWN_500 = re.compile(
     re.DOTALL,
 )
 
-PLAIN = [None, True, 0, -1, 2**63, 1.5, "", "x", "a/b", "\x00", "é", "1Gi", "9" * 40]
+PLAIN = [None, True, 0, -1, 2**63, 1.5, "", "x", "a/b", "\x00", "é", "1Gi", "9" * 40, "\ud800"]
 NESTED = [[], {}, [None], [[]], {"$patch": "delete"}, {"$patch": 1}, {"": None}]
 LEAVES = st.sampled_from([*PLAIN, "2001-01-01T00:00:00Z", *NESTED])
 DIRECTIVES = st.sampled_from(["$patch", "$retainKeys", "$setElementOrder/containers", "x", "op"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,13 @@ def refusal(server: ApiServer, path: str, obj: Tree) -> str:
         create(server, path, obj, "y")
     assert raised.value.code == 422
     return raised.value.message
+
+
+@pytest.mark.parametrize("text", [b"{", b"[" * 100_000])
+def test_a_secret_that_should_be_json_is_refused(server: ApiServer, text: bytes) -> None:
+    data = {".dockerconfigjson": base64.b64encode(text).decode()}
+    secret = {"type": "kubernetes.io/dockerconfigjson", "data": data}
+    assert "<secret contents redacted>" in refusal(server, "secrets", secret)
 
 
 PORTS = [{"port": 80}]

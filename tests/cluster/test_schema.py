@@ -197,6 +197,24 @@ def test_lists_know_how_they_merge() -> None:
     assert spec.shape.merging("nope") is None
 
 
+@pytest.mark.parametrize(
+    ("raw", "tree"),
+    [
+        (rb'{"a": "x\ud800"}', {"a": "x\N{REPLACEMENT CHARACTER}"}),
+        (rb'{"\udfff": ["\ud83d\ude00"]}', {"\N{REPLACEMENT CHARACTER}": ["\N{GRINNING FACE}"]}),
+    ],
+)
+def test_half_letters_are_replaced(raw: bytes, tree: Tree) -> None:
+    """They could not be written again."""
+    assert parse(raw) == (tree, [])
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e400", "9" * 310, "-" + "9" * 309, "9" * 5000])
+def test_numbers_that_go_has_none_for_are_refused(number: str) -> None:
+    with pytest.raises(NotJson, match="json: cannot unmarshal number"):
+        parse(b'{"a": %b}' % number.encode())
+
+
 def test_repeated_keys_are_found() -> None:
     tree, texts = parse(b'{"a": 1, "b": {"c": 1, "c": 2}, "a": 3}')
     assert tree == {"a": 3, "b": {"c": 2}}

@@ -30,6 +30,12 @@ def test_what_has_no_end_is_refused(raw: bytes) -> None:
         read_yaml(raw)
 
 
+@pytest.mark.parametrize("digits", [309, 5000])
+def test_numbers_without_end_are_refused(digits: int) -> None:
+    with pytest.raises(Unreadable):
+        read_yaml(b"a: " + b"9" * digits)
+
+
 def test_a_broken_text_is_told_by_its_line() -> None:
     with pytest.raises(Unreadable) as raised:
         read_yaml(b"apiVersion: v1\n  kind: [")

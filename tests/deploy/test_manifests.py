@@ -4,12 +4,14 @@ requests take, no more and no less."""
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 from stowplan.cli.run import command
 from stowplan.client.resources import RESOURCES
@@ -228,7 +230,23 @@ def test_the_pins_of_the_image_are_those_of_the_lock() -> None:
     text = (DEPLOY / "Dockerfile").read_text()
     found = re.search(r"grep -o '(.+)' requirements.lock", text)
     assert found is not None
+    version = re.search(r"^FROM python:([\d.]+)-slim", text, re.MULTILINE)
+    assert version is not None
     lock = (DEPLOY.parent / "requirements.lock").read_text()
-    pins = re.findall(found[1], lock, re.MULTILINE)
+    pins = pins_in(lock, found[1])
     assert len(pins) == len(re.findall(r"^\S+==", lock, re.MULTILINE)) > 10
     assert not any("hash" in pin or "\\" in pin for pin in pins)
+    assert pinned_twice(pins, version[1]) == []
+    # Without what a pin is for, two versions of one package are asked for, and pip finds neither.
+    assert "numpy" in pinned_twice(pins_in(lock, "^[^ #]*==[^ ]*"), version[1])
+
+
+def pins_in(lock: str, pattern: str) -> list[str]:
+    return [pin for line in lock.splitlines() for pin in re.findall(pattern, line)]
+
+
+def pinned_twice(pins: list[str], python: str) -> list[str]:
+    given = {"python_version": python, "python_full_version": f"{python}.0"}
+    found = [Requirement(pin) for pin in pins]
+    names = [one.name for one in found if one.marker is None or one.marker.evaluate(given)]
+    return sorted(name for name, times in Counter(names).items() if times > 1)

@@ -146,6 +146,7 @@ class SmallApi:
 
     def _list(self, plural: str, query: Any) -> web.Response:
         items = [tree for key, tree in sorted(self.objects.items()) if key[0] == plural]
+        items = [tree for tree in items if _is_selected(tree, query)]
         start = int(query.get("continue", "0"))
         limit = int(query.get("limit", "0")) or len(items)
         meta: Tree = {"resourceVersion": str(self._version)}
@@ -164,7 +165,8 @@ class SmallApi:
         done = len(self.history)
         if initial:
             for tree in [t for k, t in sorted(self.objects.items()) if k[0] == plural]:
-                await _line(answer, "ADDED", tree)
+                if _is_selected(tree, query):
+                    await _line(answer, "ADDED", tree)
             mark = {"resourceVersion": str(self._version)}
             mark |= {"annotations": {"k8s.io/initial-events-end": "true"}}  # type: ignore[dict-item]
             await _line(answer, "BOOKMARK", {"metadata": mark, "spec": {"containers": None}})
@@ -184,7 +186,10 @@ class SmallApi:
                     kind, of, tree = self.history[done]
                     done += 1
                     if of == plural:
-                        await _line(answer, kind, tree)
+                        if _is_selected(tree, query):
+                            await _line(answer, kind, tree)
+                        else:
+                            await _line(answer, "DELETED", self._before(done - 1) or tree)
                 await self._changed.wait()
         finally:
             self.n_watchers -= 1
@@ -193,6 +198,17 @@ class SmallApi:
             assert request.transport is not None
             request.transport.close()
         return answer
+
+    def _before(self, at: int) -> Tree | None:
+        """The version before one of the history, under the number of that: so a watch shows what
+        is not selected any more."""
+        _, of, tree = self.history[at]
+        meta = tree["metadata"]
+        for _, plural, before in reversed(self.history[:at]):
+            known = before["metadata"]
+            if plural == of and known["uid"] == meta["uid"]:
+                return before | {"metadata": known | {"resourceVersion": meta["resourceVersion"]}}
+        return None
 
     def _write(self, method: str, key: tuple[str, str, str], sub: str, body: Tree) -> web.Response:
         plural, namespace, name = key
@@ -247,6 +263,12 @@ def _patched(before: Any, patch: Any) -> Any:
 
 def _not_found(plural: str, name: str) -> web.Response:
     return status(404, "NotFound", f'{plural} "{name}" not found', name=name, kind=plural)
+
+
+def _is_selected(tree: Tree, query: Any) -> bool:
+    """As the one field selector that the scheduler uses has it: pods that have not ended."""
+    phase = tree.get("status", {}).get("phase")
+    return f"status.phase!={phase}" not in query.get("fieldSelector", "").split(",")
 
 
 async def _line(answer: web.StreamResponse, kind: str, tree: Tree) -> None:

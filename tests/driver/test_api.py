@@ -17,12 +17,14 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from stowplan.client.answers import Answer
 from stowplan.client.execution import ExecSpec
 from stowplan.client.kubeconfig import Blob, Connection
 from stowplan.client.requests import JSON, Request
+from stowplan.driver import certificate
 from stowplan.driver.api import NO_LEASE, ApiClient
-from stowplan.driver.certificate import identity
-from stowplan.driver.client_credentials import CredentialError, provided_token
+from stowplan.driver.certificate import Identity, identity
+from stowplan.driver.client_credentials import CredentialError, provided_token, proxy_of, trust
 from stowplan.driver.connecting import connection_to
 
 GET = Request("GET", "/api/v1/pods")
@@ -51,8 +53,10 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(context: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
-    server = Server()
+async def serving(
+    context: ssl.SSLContext | None = None, server: Server | None = None
+) -> AsyncIterator[Server]:
+    server = server or Server()
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", server.answer)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
@@ -198,6 +202,122 @@ def test_certificates_are_checked_unless_somebody_says_otherwise() -> None:
     run(story())
 
 
+class Doorkeeper(Server):
+    """Takes the certificate with one serial number. shown: the serial numbers that came."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shown: list[tuple[str, str]] = []
+
+    async def answer(self, request: web.Request) -> web.Response:
+        assert request.transport is not None
+        shown = (request.transport.get_extra_info("peercert") or {}).get("serialNumber", "")
+        self.shown.append((request.method, shown))
+        return web.json_response({}, status=200 if shown == self.takes else 401)
+
+
+@asynccontextmanager
+async def guarded_door(clients: list[Identity]) -> AsyncIterator[tuple[Doorkeeper, Blob]]:
+    """A server that asks for certificates, and how it is trusted."""
+    own = identity(["127.0.0.1"], time.time())
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    with tempfile.NamedTemporaryFile("w") as file:
+        file.write(own.certificate + own.key)
+        file.flush()
+        context.load_cert_chain(file.name)
+    for one in clients:
+        context.load_verify_locations(cadata=one.certificate)
+    context.verify_mode = ssl.CERT_OPTIONAL
+    async with serving(context, Doorkeeper()) as server:
+        assert isinstance(server, Doorkeeper)
+        yield server, Blob(data=own.certificate.encode())
+
+
+def for_clients(monkeypatch: pytest.MonkeyPatch, n: int) -> list[tuple[Identity, str]]:
+    """Certificates that clients may show, and their serial numbers."""
+    monkeypatch.setattr(certificate, "_SERVER", "1.3.6.1.5.5.7.3.2")
+    made = [identity([], time.time()) for _ in range(n)]
+    monkeypatch.undo()
+    found = []
+    for one in made:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_verify_locations(cadata=one.certificate)
+        found.append((one, str(context.get_ca_certs()[0]["serialNumber"])))
+    return found
+
+
+def test_a_client_shows_its_certificate_whichever_way_it_goes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def story() -> None:
+        [(mine, number)] = for_clients(monkeypatch, 1)
+        async with guarded_door([mine]) as (server, ca):
+            server.takes = number
+            shown = {
+                "certificate": Blob(data=mine.certificate.encode()),
+                "key": Blob(data=mine.key.encode()),
+            }
+            for more, code in ((shown, 200), ({}, 401)):
+                async with ApiClient(Connection(server.url, "t", ca=ca, **more)) as api:
+                    assert (await api.send(GET)).status == code
+                    assert (await api.send(POST)).status == code
+            assert server.shown == [("GET", number), ("POST", number), ("GET", ""), ("POST", "")]
+
+    run(story())
+
+
+GIVES_CERTIFICATES = """\
+n=$(cat "$0.n" 2>/dev/null || echo 0); n=$((n + 1)); echo $n > "$0.n"
+cat "$0.$n"
+"""
+
+
+def giving(tmp_path: Path, given: list[Identity]) -> ExecSpec:
+    """A program that gives one after the other."""
+    spec = program(tmp_path, GIVES_CERTIFICATES)
+    for i, one in enumerate(given):
+        told = {"clientCertificateData": one.certificate, "clientKeyData": one.key}
+        kind = {"kind": "ExecCredential", "apiVersion": ExecSpec.VERSIONS[0]}
+        Path(f"{spec.command}.{i + 1}").write_text(json.dumps(kind | {"status": told}))
+    return spec
+
+
+def test_a_new_certificate_is_shown_when_the_one_before_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By whoever only follows, too; and of many that are refused at once one connects anew."""
+    n_opened = 0
+    opens = ApiClient._open
+
+    async def opened(api: ApiClient) -> Any:
+        nonlocal n_opened
+        n_opened += 1
+        return await opens(api)
+
+    async def story() -> None:
+        made = for_clients(monkeypatch, 3)
+        monkeypatch.setattr(ApiClient, "_open", opened)
+        async with guarded_door([one for one, _ in made]) as (server, ca):
+            spec = giving(tmp_path, [one for one, _ in made])
+            async with ApiClient(Connection(server.url, "t", ca=ca, run=spec)) as api:
+                server.takes = made[0][1]
+                assert (await api.send(GET)).status == 200
+                server.takes = made[1][1]
+                async with api.stream(GET) as refused:
+                    assert isinstance(refused, Answer)
+                    assert refused.status == 401
+                async with api.stream(GET) as stream:
+                    assert not isinstance(stream, Answer)
+                assert n_opened == 2
+                # Two are refused while the program runs.
+                server.takes = made[2][1]
+                answers = await asyncio.gather(api.send(POST), api.send(GET), api.send(POST))
+                assert [answer.status for answer in answers] == [200, 200, 200]
+                assert n_opened == 3
+
+    run(story())
+
+
 def test_a_certificate_that_is_none_is_told() -> None:
     async def story() -> None:
         cut = Blob(data=b"-----BEGIN X-----")
@@ -208,6 +328,79 @@ def test_a_certificate_that_is_none_is_told() -> None:
                     pass
 
     run(story())
+
+
+def test_a_bundle_may_have_comments() -> None:
+    own = identity(["localhost"], time.time()).certificate.encode()
+    bundle = "# Autorité de confiance\n".encode() + own + "# und noch jemand: Ä\n".encode()
+    assert len(trust(bundle, b"", b"", "f").get_ca_certs()) == 1
+
+
+def test_what_python_asks_of_authorities_beyond_the_standard_of_clusters_is_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """From 3.13 on a context begins with that."""
+    made = ssl.create_default_context
+
+    def strict(**more: Any) -> ssl.SSLContext:
+        context = made(**more)
+        context.verify_flags |= ssl.VERIFY_X509_STRICT
+        return context
+
+    monkeypatch.setattr(ssl, "create_default_context", strict)
+    context = trust(b"", b"", b"", "f")
+    assert not context.verify_flags & ssl.VERIFY_X509_STRICT
+    assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
+
+
+LOCKED = f"""\
+-----BEGIN EC PRIVATE KEY-----
+Proc-Type: 4,ENCRYPTED
+DEK-Info: AES-128-CBC,{"0" * 32}
+
+{"A" * 64}
+-----END EC PRIVATE KEY-----
+"""
+
+
+def test_a_key_that_is_locked_is_refused_and_no_password_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """OpenSSL asks whoever sits before the terminal unless a password is given."""
+    given = []
+    loads = ssl.SSLContext.load_cert_chain
+
+    def loaded(context: ssl.SSLContext, path: str, password: str | None = None) -> None:
+        given.append(password)
+        loads(context, path, password=password or "")
+
+    monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", loaded)
+    own = identity(["localhost"], time.time()).certificate.encode()
+    with pytest.raises(CredentialError, match="client certificate and key"):
+        trust(b"", own, LOCKED.encode(), "f")
+    assert given == [""]
+
+
+@pytest.mark.parametrize(
+    ("server", "goes_directly"),
+    [
+        ("https://10.96.0.1:443", True),
+        ("https://[fd00::1]:6443", True),
+        ("https://api.corp", True),
+        ("https://kubernetes.default.svc", True),
+        ("https://11.0.0.1", False),
+        ("https://10.example.com", False),
+        ("https://127.0.0.1:6443", True),
+    ],
+)
+def test_who_is_excepted_from_the_proxy_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, server: str, goes_directly: bool
+) -> None:
+    monkeypatch.setenv("no_proxy", "10.0.0.0/8, fd00::/8,*.corp,.svc,nonsense/8")
+    for told in ("http://proxy:3128", "proxy:3128"):
+        monkeypatch.setenv("https_proxy", told)
+        wanted = None if goes_directly else "http://proxy:3128"
+        assert proxy_of(Connection(server, "t")) == wanted
 
 
 def test_requests_go_through_the_proxy() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from stowplan.driver.asking import ATTEMPTS
 from stowplan.driver.live import Live
 from stowplan.driver.serving import Address, Serving
 from tests.driver.processes import kubeconfig
@@ -78,6 +79,37 @@ def test_without_the_right_to_list_it_says_which_is_missing(tmp_path: Path) -> N
             assert code == 2
             assert "the right to list pods" in err
             assert len(err.splitlines()) == 1
+
+    run(story())
+
+
+@pytest.mark.parametrize(("n_busy", "code"), [(2, 0), (99, 2)])
+def test_a_server_that_is_busy_is_asked_again_a_few_times(
+    tmp_path: Path, n_busy: int, code: int
+) -> None:
+    async def story() -> None:
+        n_asked = 0
+
+        async def busy(request: web.Request) -> web.Response | None:
+            nonlocal n_asked
+            if not request.path.endswith("/pods"):
+                return None
+            n_asked += 1
+            if n_asked > n_busy:
+                return None
+            refusal = status(429, "TooManyRequests", "later, please")
+            refusal.headers["Retry-After"] = "0"
+            return refusal
+
+        async with SmallApi() as api:
+            api.node("small")
+            api.pod("web", scheduler="default-scheduler")
+            api.fault = busy
+            file = kubeconfig(tmp_path / "k", api.url)
+            ended, _, err = await stowplan("explain", "--kubeconfig", file, "web")
+            assert ended == code
+            assert ("got later, please" in err) == bool(code)
+            assert n_asked == (n_busy + 1 if not code else ATTEMPTS)
 
     run(story())
 

@@ -46,6 +46,8 @@ class Trouble:
             return None
         if kind == "lost reply":
             self._api.fault = None
+            # It is told of again.
+            self._api.asked.pop()
             await self._api._serve(request)
             self._api.fault = self
         assert request.transport is not None
@@ -56,6 +58,26 @@ class Trouble:
 KINDS = ["500", "429", "reset", "lost reply", "stall"]
 
 
+def repeated_blindly(asked: list[tuple[str, str]]) -> list[str]:
+    """Bindings that were sent again though nobody had looked what became of the one before."""
+    sent: set[str] = set()
+    found = []
+    for method, path in asked:
+        if method == "POST" and path.endswith("/binding"):
+            if path in sent:
+                found.append(path)
+            sent.add(path)
+        elif method == "GET":
+            sent.discard(f"{path}/binding")
+    return found
+
+
+def test_a_binding_that_is_sent_again_without_a_look_is_caught() -> None:
+    binding, look = ("POST", "/api/v1/x/pods/p/binding"), ("GET", "/api/v1/x/pods/p")
+    assert repeated_blindly([binding, look, binding]) == []
+    assert repeated_blindly([look, binding, binding]) == [binding[1]]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_kind_of_trouble_is_got_over(kind: str) -> None:
@@ -64,6 +86,8 @@ def test_each_kind_of_trouble_is_got_over(kind: str) -> None:
             trouble = Trouble(api, 0.15, [kind])
             await placed_in_trouble(api, trouble, 60)
             assert trouble.seen[kind] >= 5
+            if kind != "429":
+                assert repeated_blindly(api.asked) == []
 
     run(story())
 

@@ -15,6 +15,8 @@ import pytest
 from stowplan.assembly.deciders import Deciders
 from stowplan.client.election import Terms
 from stowplan.client.kubeconfig import Connection
+from stowplan.client.resources import resources_of
+from stowplan.driver import live as live_module
 from stowplan.driver import warming
 from stowplan.driver.companion import Companion
 from stowplan.driver.live import Beside, Live, LiveOptions
@@ -154,15 +156,7 @@ def test_gangs_are_placed_whole_as_soon_as_their_kinds_are_served(tmp_path: Path
             async with scheduler(api, decider=found) as live:
                 await api.until(lambda: live.is_synced)
                 api.served |= {"podgroups", "queues", "priorityclasses"}
-                version = "scheduling.sigs.dev/v1alpha2"
-                api.put(
-                    "queues",
-                    {"apiVersion": version, "metadata": {"name": "default"}, "spec": {"weight": 1}},
-                )
-                meta = {"name": "g", "namespace": "default"}
-                spec = {"minMember": 3, "queue": "default"}
-                tree = {"apiVersion": version, "metadata": meta, "spec": spec, "status": {}}
-                api.put("podgroups", tree)
+                group_of_three(api)
                 await api.until(lambda: bool(live.following and served(live, "podgroups")), 30)
                 await asyncio.sleep(1.5)
                 assert api.binds == []
@@ -172,6 +166,54 @@ def test_gangs_are_placed_whole_as_soon_as_their_kinds_are_served(tmp_path: Path
                 assert sorted(pod for pod, _ in api.binds) == ["m0", "m1", "m2"]
 
     run(story())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("asks_for_ended", [True, False])
+def test_members_that_have_done_their_work_count_in_their_gang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asks_for_ended: bool
+) -> None:
+    """So one that failed is replaced while others have ended; whoever does not ask for pods that
+    have ended is caught."""
+    if not asks_for_ended:
+        monkeypatch.setattr(live_module, "resources_of", lambda kinds, **_: resources_of(kinds))
+
+    def phase(api: SmallApi, name: str, phase: str) -> None:
+        tree = api.objects["pods", "default", name]
+        api.put("pods", tree | {"status": {"phase": phase}})
+
+    async def story() -> None:
+        async with SmallApi({"podgroups", "queues", "priorityclasses"}) as api:
+            config = tmp_path / "gangs.yaml"
+            config.write_text(GANGS)
+            found, _ = read_files([str(config)])
+            api.node("n1", cpu="4")
+            group_of_three(api)
+            for i in range(3):
+                gang_member(api, i)
+            async with scheduler(api, decider=found):
+                await api.until(lambda: all(api.placed().values()), 20)
+                for i, told in enumerate(["Succeeded", "Running", "Failed"]):
+                    phase(api, f"m{i}", told)
+                gang_member(api, 3)
+                if not asks_for_ended:
+                    await asyncio.sleep(3)
+                    assert len(api.binds) == 3
+                    return
+                await api.until(lambda: len(api.binds) == 4)
+                group = ("podgroups", "default", "g")
+                await api.until(lambda: api.objects[group]["status"].get("succeeded") == 1)
+
+    run(story())
+
+
+def group_of_three(api: SmallApi) -> None:
+    version = "scheduling.sigs.dev/v1alpha2"
+    queue = {"metadata": {"name": "default"}, "spec": {"weight": 1}}
+    api.put("queues", {"apiVersion": version} | queue)
+    meta = {"name": "g", "namespace": "default"}
+    spec = {"minMember": 3, "queue": "default"}
+    api.put("podgroups", {"apiVersion": version, "metadata": meta, "spec": spec, "status": {}})
 
 
 def served(live: Live, plural: str) -> bool:

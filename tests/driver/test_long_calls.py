@@ -16,6 +16,7 @@ import pytest
 from stowplan.assembly.deciders import Deciders
 from stowplan.client.election import Terms
 from stowplan.client.kubeconfig import Connection
+from stowplan.driver.clocks import steady
 from stowplan.driver.live import Live, LiveOptions
 from stowplan.driver.scheduling import deciders_named, read_files
 from stowplan.driver.serving import Address, Serving
@@ -123,6 +124,28 @@ def test_health_is_told_and_the_lease_renewed_while_pods_are_decided() -> None:
                 assert n >= 3
                 assert one.live.leadership.leads
                 await api.until(lambda: all(api.placed().values()))
+
+    run(story())
+
+
+def test_the_end_of_a_session_is_told(tmp_path: Path) -> None:
+    """Its beginning would let the next one follow at once."""
+
+    async def story() -> None:
+        config = tmp_path / "gangs.yaml"
+        config.write_text(GANGS)
+        found, _ = read_files([str(config)])
+        async with SmallApi({"podgroups", "queues", "priorityclasses"}) as api:
+            api.node("n1", cpu="4")
+            async with patient(api, found) as one:
+                sessions = one.live.machine.sessions
+                assert sessions is not None
+                ended: list[float] = []
+                decider: Any = sessions.decider
+                decider.hold = one.slowed(decider.hold, lambda: ended.append(steady() / 1e9))
+                api.pod("alone", scheduler="kube-batch")
+                await api.until(lambda: bool(ended) and not one.is_held_up)
+                await api.until(lambda: sessions.due / 1e9 >= ended[0] + decider.period_s, 5)
 
     run(story())
 

@@ -127,6 +127,36 @@ def test_who_counts_as_somebody_else(
     run(story())
 
 
+@pytest.mark.parametrize("every", [2, 3])
+def test_a_server_in_trouble_does_not_hide_who_renews(
+    monkeypatch: pytest.MonkeyPatch, every: int
+) -> None:
+    """Of the looks at the lease some fail, the first among them."""
+    monkeypatch.setattr(process, "LOOK_S", 0.05)
+    n_looks = 0
+
+    async def trouble(request: web.Request) -> web.StreamResponse | None:
+        nonlocal n_looks
+        if "/leases/" not in request.path or request.method != "GET":
+            return None
+        n_looks += 1
+        if n_looks % every == 1:
+            return status(500, "InternalError", "etcdserver: request timed out")
+        return None
+
+    async def story() -> None:
+        async with SmallApi() as api:
+            api.put("leases", lease("other", 0))
+            api.fault = trouble
+            task = asyncio.create_task(renewing(api, "other"))
+            options = LiveOptions(Connection(api.url, "test"))
+            with pytest.raises(process.Taken, match="being renewed by 'other'"):
+                await process.look_around(deciders_named("stowplan"), options, Orders())
+            task.cancel()
+
+    run(story())
+
+
 # While it runs.
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,7 +16,7 @@ from stowplan.client.kubeconfig import Connection
 from stowplan.client.requests import JSON, Request
 from stowplan.driver import writing
 from stowplan.driver.api import NO_LEASE, ApiClient
-from stowplan.driver.writing import LeaseOver, Line, Lines
+from stowplan.driver.writing import CLOSED, LeaseOver, Line, Lines
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
@@ -150,6 +152,47 @@ def test_what_was_idle_for_long_is_not_used_again(monkeypatch: pytest.MonkeyPatc
     run(story())
 
 
+class Sluggish(Lines):
+    """Goes on a while after the connection is there."""
+
+    async def _connected(self, limit_s: float) -> Line:
+        line = await super()._connected(limit_s)
+        await asyncio.sleep(0.1)
+        return line
+
+
+def test_a_connection_that_is_closed_as_soon_as_it_is_made_is_told_at_once() -> None:
+    async def story() -> None:
+        server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+        async with server:
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            lines = Sluggish(url, None, "", "t", most=5)
+            begun = time.monotonic()
+            with pytest.raises(ConnectionError, match=CLOSED):
+                await lines.send(post("a"), [], lambda: True)
+            assert time.monotonic() - begun < 5
+            await lines.close()
+
+    run(story())
+
+
+def test_what_it_takes_to_connect_counts_to_the_time_a_request_has() -> None:
+    async def story() -> None:
+        async with raw(nothing) as server:
+            lines = Sluggish(server.url, None, "", "t", most=5)
+            loop = asyncio.get_running_loop()
+            sending = asyncio.ensure_future(lines.send(post("a", timeout_s=0.4), [], lambda: True))
+            begun = loop.time()
+            while not lines._busy:
+                await asyncio.sleep(0.01)
+            assert next(iter(lines._busy)).until - begun == pytest.approx(0.4, abs=0.05)
+            with pytest.raises(TimeoutError):
+                await sending
+            await lines.close()
+
+    run(story())
+
+
 async def nothing(body: bytes, writer: asyncio.StreamWriter) -> None:
     await asyncio.sleep(0)
 
@@ -196,9 +239,9 @@ class Careless(Lines):
     """Wrong: keeps the connection of a request that nobody waits for any more."""
 
     async def send(self, request: Request, headers: Any, guard: Any) -> Answer:
-        line = self._at_hand() or await self._connected(request.timeout_s)
+        line = self._at_hand() or await self._connected(10.0)
         try:
-            return await line.ask(self._written(request, headers), request.timeout_s)
+            return await line.ask(self._written(request, headers), math.inf)
         finally:
             line._waiting = None
             self._keep(line)
@@ -261,9 +304,9 @@ def test_nothing_comes_between_the_look_at_the_lease_and_the_bytes(
     happened: list[str] = []
     ask = Line.ask
 
-    def asked(line: Line, data: bytes, timeout_s: float | None) -> Any:
+    def asked(line: Line, data: bytes, until: float) -> Any:
         happened.append("asked")
-        return ask(line, data, timeout_s)
+        return ask(line, data, until)
 
     def guard() -> bool:
         # Whatever else the loop has to do would come now.

@@ -154,6 +154,7 @@ LOW_RECLAIMS = drawn(job(4, priority="high"), job(2, queue=1, comes_s=3, priorit
 LESS_ELSEWHERE = drawn(
     job(2, queue=0), job(2, queue=1, priority="low"), job(1, queue=1, priority="high", comes_s=3)
 )
+MORE_THAN_ALL = drawn(job(5, 5), job(4, 1, queue=1))
 CARDS = drawn(job(4, gpus=1), job(4, gpus=1, queue=1, comes_s=3), cpu=64, gpus=4)
 
 
@@ -264,6 +265,16 @@ def test_wrong_cards_that_are_kept_while_cpu_is_plentiful_are_noticed(
     monkeypatch.setattr(Proportion, "_is_scarce", lambda *given: False)
     with pytest.raises(Violation, match=r"waits, and .* might go"):
         come_to_rest(town_of(CARDS))
+
+
+def test_wrong_what_a_gang_beyond_the_cluster_keeps_from_others_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Wrong: what such a gang wants counts like what others want."""
+    come_to_rest(town_of(MORE_THAN_ALL))
+    monkeypatch.setattr("stowplan.batch.policies.proportion.can_start", lambda *given: True)
+    with pytest.raises(Violation, match="waits, and"):
+        come_to_rest(town_of(MORE_THAN_ALL))
 
 
 def test_wrong_evictions_without_end_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

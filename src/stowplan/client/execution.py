@@ -60,7 +60,7 @@ def exec_info(
     spec: ExecSpec, server: str, ca: bytes, server_name: str = "", *, is_insecure: bool = False
 ) -> str:
     """The value of EXEC_INFO."""
-    told: dict[str, object] = {"interactive": False}
+    told: dict[str, object] = {"interactive": spec.is_interactive}
     if spec.tells_cluster:
         cluster: dict[str, object] = {"server": server}
         if server_name:

@@ -15,7 +15,7 @@ import base64
 import binascii
 from collections.abc import Sequence
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
@@ -240,7 +240,7 @@ def _connection(name: str, chosen: _Context, cluster: _Found, user: _Found) -> C
         password=who.password,
         run=None if who.exec is None else _exec(who.exec, user.file, f"{users}.exec"),
         provider="" if provider is None else provider.name,
-        headers=_impersonation(who),
+        headers=_impersonation(who, user.file.source, users),
     )
 
 
@@ -261,7 +261,8 @@ def _blob(found: _Found, place: str, field: str) -> Blob:
     if not data:
         return Blob(file=_beside(found.file, getattr(found.value, field)))
     try:
-        return Blob(data=base64.b64decode(data, validate=True))
+        # Lines of it may stand in a block of their own.
+        return Blob(data=base64.b64decode("".join(data.split()), validate=True))
     except (binascii.Error, ValueError):
         raise _error(found.file.source, f"{place}-data", "something else", "base64") from None
 
@@ -296,15 +297,19 @@ def _exec(written: _Exec, file: File, place: str) -> ExecSpec:
     )
 
 
-def _impersonation(who: _User) -> tuple[tuple[str, str], ...]:
+def _impersonation(who: _User, source: str, place: str) -> tuple[tuple[str, str], ...]:
     if not who.as_user:
+        if who.as_uid or who.as_groups or who.as_user_extra:
+            raise _error(source, f"{place}.as", "nothing", "a user beside what else is said of one")
         return ()
     headers = [("Impersonate-User", who.as_user)]
     if who.as_uid:
         headers.append(("Impersonate-Uid", who.as_uid))
     headers += [("Impersonate-Group", group) for group in who.as_groups]
     for key, values in who.as_user_extra.items():
-        headers += [(f"Impersonate-Extra-{key}", value) for value in values]
+        # Keys have slashes, which names of headers have not.
+        name = quote(key, safe="!#$&'*+-.^_`|~")
+        headers += [(f"Impersonate-Extra-{name}", value) for value in values]
     return tuple(headers)
 
 

@@ -13,6 +13,8 @@ import re
 from stowplan.client.answers import Answer, retry_after_of
 
 HEAD_MAX = 1 << 16
+ANSWER_MAX = 1 << 24
+"""Far more than any answer to a write: an object may have some MiB."""
 _END = b"\r\n\r\n"
 _FIRST = re.compile(rb"HTTP/1\.([01]) ([1-9]\d\d)(?: [^\r\n]*)?(?=\r\n|\Z)")
 _READ = re.compile(
@@ -21,6 +23,7 @@ _READ = re.compile(
 )
 """The headers that are read; the others are passed over in one go."""
 _SIZE = re.compile(rb"[0-9a-fA-F]{1,15}")
+_LENGTH = re.compile(rb"[0-9]{1,15}")
 _BODILESS = (204, 304)
 
 
@@ -35,6 +38,7 @@ class Reply:
     def __init__(self) -> None:
         self.status = 0
         self.stays = True
+        self._n_bytes = 0
         self._rest = b""
         self._chunks: list[bytes] | None = None
         self._length: int | None = None
@@ -43,6 +47,9 @@ class Reply:
 
     def fed(self, data: bytes) -> Answer | None:
         """The next bytes; the answer as soon as it is whole. Raises BadReply."""
+        self._n_bytes += len(data)
+        if self._n_bytes > ANSWER_MAX:
+            raise BadReply(f"got an answer of over {ANSWER_MAX} bytes, wanted a shorter one")
         if self._rest:
             data, self._rest = self._rest + data, b""
         while not self.status:
@@ -89,7 +96,7 @@ class Reply:
 
     def _read_header(self, name: bytes, value: bytes) -> None:
         if name == b"content-length":
-            if not value.isdigit() or self._length not in (None, int(value)):
+            if _LENGTH.fullmatch(value) is None or self._length not in (None, int(value)):
                 raise BadReply(f"got Content-Length {value[:80]!r}, wanted one number")
             self._length = int(value)
         elif name == b"transfer-encoding":

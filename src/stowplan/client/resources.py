@@ -32,7 +32,8 @@ from stowplan.objects.workload import (
 )
 
 RUNNING_PODS = "status.phase!=Succeeded,status.phase!=Failed"
-"""Pods that have ended take no room, so nobody asks for them."""
+"""Pods that have ended take no room, so rules do not ask for them; gangs count those that have done
+their work."""
 
 
 class Resource(msgspec.Struct, frozen=True):
@@ -102,11 +103,16 @@ RESOURCES: tuple[Resource, ...] = (
 """Nodes first: a pod is of more use once its node is known."""
 
 
-def resources_of(kinds: Iterable[type[Object]]) -> tuple[Resource, ...]:
+def resources_of(
+    kinds: Iterable[type[Object]], *, with_ended: bool = False
+) -> tuple[Resource, ...]:
     """Where objects of these kinds are found, in a steady order; some are served by several API
-    groups."""
+    groups. with_ended: pods that have ended, too."""
     wanted = set(kinds)
-    return tuple(resource for resource in RESOURCES if resource.kind in wanted)
+    found = [resource for resource in RESOURCES if resource.kind in wanted]
+    if with_ended:
+        found = [msgspec.structs.replace(one, fields="") if one == PODS else one for one in found]
+    return tuple(found)
 
 
 def resource_of(value: Object) -> Resource:

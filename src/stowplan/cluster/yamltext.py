@@ -17,6 +17,7 @@ BYTES_MAX = 256 << 10
 """Reading YAML keeps everybody waiting for some 10 seconds per MB."""
 NODES_MAX = 200_000
 """Values in one body, aliases counted as often as they are used."""
+_WHOLE_MAX = 10**308
 PREFIX = "yaml: unmarshal errors:\n"
 TOO_DEEP = "yaml: exceeded max depth of 10000"
 
@@ -74,6 +75,8 @@ class _Plain:
         if isinstance(value, list):
             return [self.plain(each) for each in value]
         if value is None or isinstance(value, str | int | float | bool):
+            if isinstance(value, int) and abs(value) > _WHOLE_MAX:
+                raise ValueError("a number is too large")
             return value
         if hasattr(value, "isoformat"):
             return str(value.isoformat()).replace("+00:00", "Z")

@@ -86,6 +86,7 @@ class ApiClient:
         self._lines: Lines | None = None
         self._proxy = proxy_of(connection)
         self._opening = asyncio.Lock()
+        self._certificate = ""
 
     async def __aenter__(self) -> ApiClient:
         await self._opened()
@@ -100,6 +101,7 @@ class ApiClient:
 
     async def _open(self) -> aiohttp.ClientSession:
         trust = await self.credentials.trust()
+        self._certificate = self.credentials.certificate
         connection = self.connection
         if self._proxy is None:
             self._lines = Lines(
@@ -134,8 +136,7 @@ class ApiClient:
         """The answer to a request; one without a status says why there is none."""
         answer = await self._send(request)
         if answer.status == 401 and self.credentials.is_changing:
-            self.credentials.forget()
-            await self._renew_trust()
+            await self._renew_credentials()
             answer = await self._send(request)
         self._count(request, answer.status)
         return answer
@@ -144,11 +145,17 @@ class ApiClient:
         key = (request.method, status)
         self.n_sent[key] = self.n_sent.get(key, 0) + 1
 
-    async def _renew_trust(self) -> None:
-        """A program may give a new certificate, too; connections have the old one."""
-        if self.connection.run is not None:
-            old, lines = self._session, self._lines
+    async def _renew_credentials(self) -> None:
+        """The server did not take them. A program may give a new certificate, which connections
+        have from their beginning; many may be refused at once, and one of them opens anew."""
+        self.credentials.forget()
+        if self.connection.run is None or not self.connection.server.startswith("https:"):
+            return
+        async with self._opening:
             with contextlib.suppress(CredentialError):
+                if (await self.credentials.given()).certificate == self._certificate:
+                    return
+                old, lines = self._session, self._lines
                 await self._open()
                 if lines is not None:
                     await lines.close()
@@ -215,11 +222,11 @@ class ApiClient:
                     retry_after_of(response.headers.get("Retry-After")),
                     response.content_type,
                 )
-                if response.status == 401:
-                    self.credentials.forget()
         except CredentialError as problem:
             answer = Answer(0, fault=said(problem))
         if answer is not None:
+            if answer.status == 401 and self.credentials.is_changing:
+                await self._renew_credentials()
             yield answer
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from stowplan.assembly.deciders import Deciders
 from stowplan.assembly.reading import kinds_read
 from stowplan.client.answers import told
+from stowplan.client.backoff import SECOND
 from stowplan.client.informer import Informer
 from stowplan.client.kubeconfig import Connection
 from stowplan.client.resources import Resource, resources_of
@@ -26,6 +27,8 @@ from stowplan.objects.pod import Pod
 from stowplan.objects.templates import Templates
 
 TIMEOUT_S = 10.0
+ATTEMPTS = 4
+"""So often a server is asked for a list that has too much to do, or has forgotten the rest."""
 
 
 class Unreachable(RuntimeError):
@@ -43,7 +46,8 @@ class Found(msgspec.Struct):
 def listed(connection: Connection, deciders: Deciders) -> Found:
     """All that deciding reads, listed once. Raises Unreachable and CredentialError."""
     kinds: tuple[type[Object], ...] = (Node, Pod, *kinds_read(deciders))
-    return asyncio.run(_listed(connection, resources_of(kinds)))
+    resources = resources_of(kinds, with_ended=deciders.batch is not None)
+    return asyncio.run(_listed(connection, resources))
 
 
 async def _listed(connection: Connection, resources: Iterable[Resource]) -> Found:
@@ -51,17 +55,23 @@ async def _listed(connection: Connection, resources: Iterable[Resource]) -> Foun
     async with ApiClient(connection) as api:
         for resource in resources:
             informer = Informer(resource, np.random.default_rng(), Templates(), streams=False)
+            n_failed = 0
             while not informer.is_synced:
                 request = informer.next(steady())
                 if isinstance(request, int):
-                    server = connection.server
-                    raise Unreachable(f"{server}: {resource.title}: got {informer.fault}")
+                    await asyncio.sleep(max(0.0, (request - steady()) / SECOND))
+                    continue
                 answer = await api.send(request)
                 if answer.status in (401, 403):
                     wanted = f"the right to list {resource.title}"
                     raise Unreachable(f"{connection.server}: got {told(answer)}, wanted {wanted}")
                 for event in informer.answered(answer, steady()):
                     _sort(event, found)
+                # A page that makes no sense has it wait, too.
+                n_failed += not answer.is_done or isinstance(informer.next(steady()), int)
+                if (n_failed == ATTEMPTS or not answer.status) and not informer.is_synced:
+                    server = connection.server
+                    raise Unreachable(f"{server}: {resource.title}: got {informer.fault}")
     return found
 
 

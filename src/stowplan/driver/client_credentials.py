@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib import import_module
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -54,6 +54,11 @@ class Credentials:
         """True where a refusal may be mended by asking again."""
         connection = self.connection
         return bool(connection.token_file or connection.run or connection.provider)
+
+    @property
+    def certificate(self) -> str:
+        """The one that a program gave last, "" for none."""
+        return "" if self._given is None else self._given.certificate
 
     async def headers(self) -> list[tuple[str, str]]:
         """The headers that say who asks; raises CredentialError."""
@@ -208,20 +213,24 @@ def trust(
         context = ssl.create_default_context(cadata=_pem(ca) if ca else None)
     except (ssl.SSLError, ValueError) as problem:
         raise CredentialError(f"{source}: certificate authority: {problem}") from None
+    # Authorities of clusters leave out what Python has asked for since 3.13, and Go does not.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if is_insecure:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if certificate:
         with _on_disk(certificate + b"\n" + key) as path:
             try:
-                context.load_cert_chain(path)
+                # Without a password OpenSSL would ask for that of a locked key.
+                context.load_cert_chain(path, password="")
             except (ssl.SSLError, ValueError) as problem:
                 raise CredentialError(f"{source}: client certificate and key: {problem}") from None
     return context
 
 
 def _pem(data: bytes) -> str | bytes:
-    return data.decode("ascii") if data.lstrip().startswith(b"-----BEGIN") else data
+    # Bundles have comments before and between, in whatever language.
+    return data.decode("ascii", "ignore") if b"-----BEGIN CERTIFICATE" in data else data
 
 
 @contextlib.contextmanager
@@ -270,7 +279,24 @@ def proxy_of(connection: Connection) -> str | None:
         return None
     if proxy_bypass(f"{host}:{parts.port}" if parts.port else host) or proxy_bypass(host):
         return None
-    return getproxies().get(parts.scheme)
+    told = getproxies()
+    if any(_excepts(entry.strip().lower(), host) for entry in told.get("no", "").split(",")):
+        return None
+    proxy = told.get(parts.scheme)
+    return f"http://{proxy}" if proxy and "://" not in proxy else proxy
+
+
+def _excepts(entry: str, host: str) -> bool:
+    """True where an entry of NO_PROXY is a network with the host in it, or a domain with a star:
+    what Python's own reading leaves out."""
+    if entry.startswith("*."):
+        return host.endswith(entry[1:])
+    if "/" not in entry:
+        return False
+    try:
+        return ip_address(host) in ip_network(entry, strict=False)
+    except ValueError:
+        return False
 
 
 def _is_this_computer(host: str) -> bool:

@@ -220,7 +220,7 @@ class Live:
         whole = Whole() if extenders else None
         self.following = Following(
             api,
-            resources_of(kinds),
+            resources_of(kinds, with_ended=self.deciders.batch is not None),
             self._tell_all,
             self._dice,
             streams=options.streams,
@@ -364,13 +364,20 @@ class Live:
     async def _handle_aside(self, events: list[Event], heads: int) -> None:
         """The same in another thread, while requests, watches and looks at the clock go on."""
         async with self._turn:
-            begun = self._calls()
+            begun, held = self._calls(), self._n_sessions()
             call = asyncio.create_task(asyncio.to_thread(self.machine.handle, events, begun, heads))
             while not call.done():
                 await asyncio.wait({call}, timeout=1.0)
                 if steady() - begun < CALL_MAX_NS:
                     self.beat_at = steady()
             self._handled(events, call.result(), begun, steady() - begun)
+            if self._n_sessions() != held:
+                # The machine does not see how long it takes.
+                self._handle([happened.SessionEnded()], 0)
+
+    def _n_sessions(self) -> int:
+        sessions = self.machine.sessions
+        return 0 if sessions is None else sessions.number
 
     def _calls(self) -> int:
         """What time it is when the machine is called."""
@@ -392,8 +399,8 @@ class Live:
     def _begin(self, effect: Effect) -> None:
         match effect:
             case to_do.Wake():
-                if self._alarm is None or effect.at < self._alarm or self._alarm <= steady():
-                    self._alarm = effect.at
+                # The machine asks once for the next time; a later one takes its place.
+                self._alarm = effect.at
             case to_do.Report():
                 level = logging.ERROR if effect.is_fault else logging.INFO
                 log.log(level, "%s: %s", effect.subject, effect.text)

@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from stowplan.assembly.deciders import Deciders
-from stowplan.client.answers import Answer, decoded, told
+from stowplan.client.answers import Verdict, decoded, told
 from stowplan.client.backoff import SECOND
 from stowplan.client.election import Lease
 from stowplan.client.requests import read_lease
@@ -186,7 +186,7 @@ async def refuse_taken(deciders: Deciders, options: LiveOptions) -> None:
 
 async def renewing(api: ApiClient, namespace: str, name: str) -> str:
     """Who renews a lease, "" for nobody. It takes until it is renewed, or its duration."""
-    first = _lease(await api.send(read_lease(namespace, name, 10.0)))
+    first = await _lease(api, namespace, name)
     if first is None or not first.holder:
         return ""
     if first.holder.startswith(f"{NAME}_"):
@@ -195,7 +195,7 @@ async def renewing(api: ApiClient, namespace: str, name: str) -> str:
     log.info("lease %s/%s names %s: looking whether it is renewed", namespace, name, first.holder)
     while steady() < ends:
         await asyncio.sleep(LOOK_S)
-        now = _lease(await api.send(read_lease(namespace, name, 10.0)))
+        now = await _lease(api, namespace, name)
         if now is None or not now.holder:
             return ""
         if now.spec.renew_time != first.spec.renew_time:
@@ -203,13 +203,22 @@ async def renewing(api: ApiClient, namespace: str, name: str) -> str:
     return ""
 
 
-def _lease(answer: Answer) -> Lease | None:
-    if answer.is_done:
-        found: Lease | None = decoded(answer.body, Lease)
-        return found
-    if answer.status != 404:
-        log.warning("lease: %s", told(answer))
-    return None
+async def _lease(api: ApiClient, namespace: str, name: str) -> Lease | None:
+    """A lease, asked for until the server says; None where there is none, or we may not see it."""
+    fault = ""
+    while True:
+        answer = await api.send(read_lease(namespace, name, 10.0))
+        if answer.is_done:
+            found: Lease | None = decoded(answer.body, Lease)
+            return found
+        is_said = answer.verdict is Verdict.REFUSED
+        if answer.status != 404 and told(answer) != fault:
+            fault = told(answer)
+            more = "" if is_said else "; looking again"
+            log.warning("lease %s/%s: %s%s", namespace, name, fault, more)
+        if is_said:
+            return None
+        await asyncio.sleep(LOOK_S)
 
 
 # Dry runs.

@@ -192,7 +192,8 @@ class Shadow:
 
     def _arrive(self, pod: Pod) -> None:
         is_ours = pod.spec.scheduler_name in self._judge.names
-        if is_ours and not pod.node_name and pod.uid not in self._waiting:
+        is_pending = not pod.node_name and not pod.is_finished
+        if is_ours and is_pending and pod.uid not in self._waiting:
             self._n_arrived += 1
             self._waiting[pod.uid] = Waiting(self._n_arrived)
 

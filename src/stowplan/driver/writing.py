@@ -26,6 +26,7 @@ IDLE_S = 30.0
 """A connection that nobody has used for so long may have been forgotten by those in between."""
 LOOK_S = 0.1
 NO_LEASE = "the lease is over"
+CLOSED = "the server has closed the connection"
 
 Guard = Callable[[], bool]
 
@@ -47,13 +48,18 @@ class Line(asyncio.Protocol):
         self._reply = Reply()
         self._waiting: asyncio.Future[Answer] | None = None
 
-    def ask(self, data: bytes, timeout_s: float | None) -> asyncio.Future[Answer]:
-        """Send a request; its answer, or OSError, TimeoutError where there is none."""
+    def ask(self, data: bytes, until: float) -> asyncio.Future[Answer]:
+        """Send a request; its answer, or OSError, TimeoutError where there is none. until: when it
+        has to be there, by the clock of the loop."""
         assert self._transport is not None
         self._reply = Reply()
         waiting = self._waiting = self._loop.create_future()
-        self._transport.write(data)
-        self.until = math.inf if timeout_s is None else self._loop.time() + timeout_s
+        self.until = until
+        if self.is_over:
+            # Nobody would say so of what is written now.
+            self._fail(ConnectionError(CLOSED))
+        else:
+            self._transport.write(data)
         return waiting
 
     def give_up(self) -> None:
@@ -96,7 +102,7 @@ class Line(asyncio.Protocol):
         if answer is not None and problem is None:
             self._answered(answer)
         else:
-            self._fail(problem or ConnectionError("the server has closed the connection"))
+            self._fail(problem or ConnectionError(CLOSED))
 
     def _answered(self, answer: Answer) -> None:
         waiting, self._waiting = self._waiting, None
@@ -149,11 +155,13 @@ class Lines:
         Raises LeaseOver, OSError, TimeoutError."""
         data = self._written(request, headers)
         async with self._free:
-            line = self._at_hand() or await self._connected(request.timeout_s)
+            timeout_s = math.inf if request.timeout_s is None else request.timeout_s
+            until = asyncio.get_running_loop().time() + timeout_s
+            line = self._at_hand() or await self._connected(min(CONNECT_S, timeout_s))
             if not guard():
                 self._keep(line)
                 raise LeaseOver(NO_LEASE)
-            waiting = line.ask(data, request.timeout_s)
+            waiting = line.ask(data, until)
             self._busy.add(line)
             if self._looks is None:
                 self._look()
@@ -217,8 +225,7 @@ class Lines:
         elif not line.is_over:
             self._idle.append(line)
 
-    async def _connected(self, timeout_s: float | None) -> Line:
-        limit_s = CONNECT_S if timeout_s is None else min(CONNECT_S, timeout_s)
+    async def _connected(self, limit_s: float) -> Line:
         async with asyncio.timeout(limit_s):
             _, line = await asyncio.get_running_loop().create_connection(
                 Line,

@@ -217,6 +217,11 @@ class ConfigurationChanged(Message, frozen=True):
     source: str
 
 
+class SessionEnded(Message, frozen=True):
+    """The session that the call before has held is over now: it took time. The next one is held a
+    period later."""
+
+
 class Tick(Message, frozen=True):
     """Time has passed; whatever is due is due."""
 
@@ -249,5 +254,6 @@ Event = (
     | LeaderLost
     | Synced
     | ConfigurationChanged
+    | SessionEnded
     | Tick
 )

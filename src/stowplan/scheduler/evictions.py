@@ -164,11 +164,14 @@ class Evictions:
         return row >= 0 and nodes.knows_pod(pod.uid) and nodes.row_of_pod(pod.uid) == row
 
     def _clear_lower(self, preemptor: Pod, node_name: str) -> None:
-        """Pods of lower priority that are nominated to the node had better look elsewhere."""
+        """Pods of lower priority that are nominated to the node had better look elsewhere.
+
+        Those of sessions stay: the next session sees who has come, and gives up what it must.
+        """
         context = self._context
         nominator = context.queue.nominator
         for info in nominator.on(node_name):
-            if info.pod.priority < preemptor.priority:
+            if info.pod.priority < preemptor.priority and not context.is_batch(info.pod):
                 nominator.drop(info.uid)
                 context.outbox.patch_status(context.known.get(info.pod.key, info.pod), "")
 

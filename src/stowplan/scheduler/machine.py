@@ -173,6 +173,7 @@ class Machine:
             happened.LeaderLost: lambda e: self._step_down(),
             happened.Synced: self._synced,
             happened.ConfigurationChanged: self._configuration_changed,
+            happened.SessionEnded: self._session_ended,
             happened.Tick: lambda e: None,
         }
 
@@ -216,6 +217,10 @@ class Machine:
     def _configuration_changed(self, event: happened.ConfigurationChanged) -> None:
         if self.sessions is not None:
             self.sessions.changed(event)
+
+    def _session_ended(self, event: happened.SessionEnded) -> None:
+        if self.sessions is not None:
+            self.sessions.ended()
 
     # Leadership.
 

@@ -177,6 +177,10 @@ class Sessions:
             times.append(self._due)
         return min((at for at in times if at is not None), default=None)
 
+    def ended(self) -> None:
+        """A session is over; the next one is held a period from now."""
+        self._due = self._context.now + in_ns(self.decider.period_s)
+
     def serve_due(self) -> None:
         """Hold a session if it is time for one."""
         context = self._context
@@ -189,7 +193,7 @@ class Sessions:
         self.number += 1
         name = f"{context.options.identity}-{context.outbox.term}-{self.number}"
         result = self.decider.hold(name, self._nominated())
-        self._due = context.now + in_ns(self.decider.period_s)
+        self.ended()
         if result.fault:
             context.outbox.report("session", result.fault, is_fault=True)
             return

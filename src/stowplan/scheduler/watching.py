@@ -89,7 +89,9 @@ class Watching:
         before = self._context.known.get(pod.key)
         if before is not None and before.uid == pod.uid:
             self._gone(before, pod)
-        elif self._sessions is not None:
+            if not pod.is_finished:
+                return
+        if self._sessions is not None:
             # One that has ended is known to sessions only.
             self._sessions.pod_gone(pod.uid)
 

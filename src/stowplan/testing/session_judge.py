@@ -6,7 +6,7 @@ rules is what the session's predicates say of single pods.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +50,7 @@ def judge_victims(session: Session) -> None:
     deserved, scarce = deserved_by(session), scarce_in(session)
     # What a queue takes from itself afterwards was there still when it was reclaimed from.
     own = {task.uid for task, why in session.working.evicted if why == "preempt"}
+    own |= promised_before(session)
     left = amounts_by_queue(session, lambda task: task.status in TAKING or task.uid in own)
     for victim, why in session.working.evicted:
         taker = session.working.preemptors.get(victim.uid)
@@ -68,6 +69,17 @@ def judge_victims(session: Session) -> None:
                     raise Violation(f"{victim.key} is reclaimed and {text}", victim.uid)
             _judge_reclaimed(session, victim, other)
         _judge_order(session, victim)
+
+
+def promised_before(session: Session) -> set[str]:
+    """The uids of tasks for which earlier sessions have promised room, and it is kept: it counts
+    for their queues as what they have."""
+    return {
+        uid
+        for job, promised in session.working.promised.items()
+        for uid in promised
+        if job in session.jobs and uid in session.jobs[job].of(_PROMISED)
+    }
 
 
 def _counted(taker: Task, victim: Task, scarce: set[str]) -> list[str]:
@@ -118,7 +130,7 @@ def judge_use_of_victims(session: Session) -> None:
     """Whoever goes makes room that is needed: what is promised fits, and did not fit without him.
 
     Found out backwards, from the last that was promised room to the first, as later victims may
-    make earlier ones look needless.
+    make earlier ones look needless. Who got room for which nobody went may have come at any time.
     """
     nodes, preemptors = session.working.nodes, session.working.preemptors
     victims: dict[str, list[Task]] = {}
@@ -133,15 +145,27 @@ def judge_use_of_victims(session: Session) -> None:
             idle, later = nodes.idle.get(name, nodes.n_nodes), nodes.releasing
             room = float(idle[row] + later.get(name, nodes.n_nodes)[row])
             future.setdefault(name, room)
-        _judge_room(taker, gone, future)
+        others = _without_victims(session, gone[0].node, victims)
+        _judge_room(taker, gone, future, others)
         for name in future:
             freed = sum(victim.ask.running.get(name) for victim in gone)
             future[name] += taker.ask.running.get(name) - freed
 
 
-def _judge_room(taker: Task, gone: list[Task], future: dict[str, float]) -> None:
+def _without_victims(session: Session, node: str, takers: Container[str]) -> list[Task]:
+    """Who has got room on a node in this session and nobody went for him."""
+    placed = list(session.working.bound)
+    for job in session.jobs.values():
+        placed += (*job.of(TaskStatus.ALLOCATED).values(), *job.of(_PROMISED).values())
+    return [task for task in placed if task.node == node and task.uid not in takers]
+
+
+def _judge_room(
+    taker: Task, gone: list[Task], future: dict[str, float], others: list[Task]
+) -> None:
     wanted = [name for name, _ in taker.ask.wants]
-    short = [name for name in wanted if future[name] < -EPSILON]
+    later = {name: sum(other.ask.running.get(name) for other in others) for name in wanted}
+    short = [name for name in wanted if future[name] + later[name] < -EPSILON]
     if short:
         raise Violation(f"{gone[0].key} goes and {short} is short all the same", gone[0].uid)
     for victim in gone:
@@ -238,8 +262,10 @@ def _might_go(
 
 
 def _idle(session: Session, name: str, row: int) -> float:
+    """What is free and promised to nobody."""
     nodes = session.working.nodes
-    return float(nodes.idle.get(name, nodes.n_nodes)[row])
+    idle = float(nodes.idle.get(name, nodes.n_nodes)[row])
+    return min(idle, idle + float(nodes.releasing.get(name, nodes.n_nodes)[row]))
 
 
 def fits_all(session: Session, tasks: list[Task]) -> bool:
@@ -293,29 +319,76 @@ def wanted_by(session: Session) -> Shares:
 
 
 def scarce_in(session: Session) -> set[str]:
-    """The resources of which queues want more together than there is."""
-    wants = wanted_by(session).values()
+    """The resources of which queues want more together than there is, and not in vain."""
+    wants = wanted_in_reach(session).values()
     total = session.working.nodes.total().pairs()
     return {name for name, n in total if sum(held.get(name, 0.0) for held in wants) > n + EPSILON}
 
 
+def wanted_in_reach(session: Session) -> Shares:
+    """What each queue wants, but for what jobs wait for that are more than the cluster."""
+    found = wanted_by(session)
+    for job in session.jobs.values():
+        if is_beyond_reach(session, job):
+            for task in waiting_of(job):
+                for name, amount in task.ask.running_pairs:
+                    found[job.queue][name] -= amount
+    return found
+
+
+def waiting_of(job: Job) -> list[Task]:
+    """The tasks that have no node, or a promise only."""
+    return [*job.of(TaskStatus.PENDING).values(), *job.of(_PROMISED).values()]
+
+
+def is_beyond_reach(session: Session, job: Job) -> bool:
+    """True for a gang that could not start if it had all ready nodes to itself: even the smallest
+    pods that would make it whole are too much of something."""
+    gone = [task for task, _ in session.working.evicted if task.job == job.uid]
+    n_missing = job.min_available - job.ready_count - len(gone)
+    if n_missing <= 0 or "gang" not in session.policies:
+        return False
+    nodes = session.working.nodes
+    running = [task for task in job.tasks.values() if task.status in TAKING]
+    room = dict(nodes.total().pairs())
+    for task in (*running, *gone):
+        for name, amount in task.ask.running_pairs:
+            is_there = nodes.is_there(nodes.row(task.node))
+            room[name] = room.get(name, 0.0) - (amount if is_there else 0.0)
+    waiting = waiting_of(job)
+    names = {name for task in waiting for name, _ in task.ask.running_pairs}
+    for name in names:
+        least = sorted(task.ask.running.get(name) for task in waiting)[:n_missing]
+        if sum(least) > room.get(name, 0.0) + EPSILON:
+            return True
+    return False
+
+
 def deserved_by(session: Session) -> Shares:
-    """What each queue deserved when the session opened: shares by weight, dealt out bit by bit."""
-    wants = wanted_by(session)
+    """What each queue deserved when the session opened: shares by weight, dealt out bit by bit,
+    to what is wanted in vain when all else is served."""
     total = dict(session.working.nodes.total().pairs())
     found: Shares = {name: {} for name in session.queues}
     for name, amount in total.items():
-        rest, open_ = amount, {q for q in wants if session.queues[q].weight > 0}
-        while open_ and rest > EPSILON / 10:
-            weight = sum(session.queues[q].weight for q in open_)
-            part = rest
-            for queue in sorted(open_):
-                most = wants[queue].get(name, 0.0) - found[queue].get(name, 0.0)
-                given = min(part * session.queues[queue].weight / weight, max(most, 0.0))
-                found[queue][name] = found[queue].get(name, 0.0) + given
-                rest -= given
-                if most <= given + EPSILON / 100:
-                    open_.discard(queue)
-            if part - rest < EPSILON / 1000:
-                break
+        rest = amount
+        for wants in (wanted_in_reach(session), wanted_by(session)):
+            rest = _deal(session, name, rest, wants, found)
     return found
+
+
+def _deal(session: Session, name: str, rest: float, wants: Shares, found: Shares) -> float:
+    """Add of a resource to what queues deserve, up to what they want; what is left then."""
+    open_ = {q for q in wants if session.queues[q].weight > 0}
+    while open_ and rest > EPSILON / 10:
+        weight = sum(session.queues[q].weight for q in open_)
+        part = rest
+        for queue in sorted(open_):
+            most = wants[queue].get(name, 0.0) - found[queue].get(name, 0.0)
+            given = min(part * session.queues[queue].weight / weight, max(most, 0.0))
+            found[queue][name] = found[queue].get(name, 0.0) + given
+            rest -= given
+            if most <= given + EPSILON / 100:
+                open_.discard(queue)
+        if part - rest < EPSILON / 1000:
+            break
+    return rest

@@ -1,7 +1,9 @@
 """proportion: queues share the cluster by weight, and lend what they do not want.
 
 What a queue deserves is found per resource by filling: every queue gets its part by weight of what
-remains, none gets more than it wants, and what is left over is dealt out again.
+remains, none gets more than it wants, and what is left over is dealt out again. A job that cannot
+start, as its minimum is more than the whole cluster has, wants in vain: its queue deserves for it
+what all others leave.
 
 A resource is scarce when the queues want more of it together than there is. Of the others each
 queue deserves all that it wants, and nobody's having it is in anybody's way: who has to give, and
@@ -15,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from stowplan.batch.amounts import Amount, difference, lesser
-from stowplan.batch.jobs import Job, Task
+from stowplan.batch.jobs import TAKING, Job, Task, TaskStatus
+from stowplan.batch.nodes import NodeLedger
 from stowplan.batch.policies.drf import max_share
 from stowplan.batch.policy import Policy
 from stowplan.batch.queues import QueueInfo
@@ -24,11 +27,15 @@ from stowplan.batch.working import Handlers
 
 
 class QueueShare:
-    """What a queue deserves, has and wants, and its share of what it deserves."""
+    """What a queue deserves, has and wants, and its share of what it deserves.
+
+    in_vain: the part of the request that is of jobs that cannot start.
+    """
 
     __slots__ = (
         "allocated",
         "deserved",
+        "in_vain",
         "open_allocated",
         "open_overused",
         "open_share",
@@ -42,6 +49,7 @@ class QueueShare:
         self.deserved = Amount()
         self.allocated = Amount()
         self.request = Amount()
+        self.in_vain = Amount()
         self.share = 0.0
         self.open_allocated = Amount()
         self.open_share = 0.0
@@ -75,22 +83,24 @@ class Proportion(Policy):
     def on_start(self, session: Session) -> None:
         """Count what every queue with jobs has and wants, and share the cluster out."""
         queues = session.working.queues
+        nodes = session.working.nodes
         for job in session.jobs.values():
             held = self.shares.get(job.queue)
             if held is None:
                 held = self.shares[job.queue] = QueueShare(queues[job.queue])
             held.allocated.add(job.allocated)
             held.request.add(job.wanted)
+            if not session.hooks.job_ready(job) and not can_start(job, nodes):
+                held.in_vain.add(difference(job.wanted, job.allocated)[0])
         for job in session.invalid.values():
             # An invalid job wants nothing more, but what it has is its queue's.
             if job.queue in self.shares:
                 self.shares[job.queue].allocated.add(job.allocated)
                 self.shares[job.queue].request.add(job.allocated)
-        total = session.working.nodes.total()
         if session.compat.deserved_uncapped:
-            self._share_out_as_ever(total)
+            self._share_out_as_ever(nodes.total())
         else:
-            self._share_out(total)
+            self._share_out(nodes.total())
         for held in self.shares.values():
             held.open_allocated = held.allocated.copy()
             held.open_share = held.share
@@ -99,23 +109,36 @@ class Proportion(Policy):
     # Shares.
 
     def _share_out(self, total: Amount) -> None:
-        """Fill per resource, by weight, each queue up to what it wants and may have."""
+        """Fill per resource, by weight, each queue up to what it wants and may have; what is
+        wanted in vain comes last."""
+        shares, weights = self.shares, self._weights()
         for name in total.names():
-            limits = {uid: self._limit(held, name) for uid, held in self.shares.items()}
-            for uid, part in filled(total.get(name), limits, self._weights()).items():
-                _set(self.shares[uid].deserved, name, part)
+            limits = {uid: self._limit(held, name) for uid, held in shares.items()}
+            parts = filled(total.get(name), limits, weights)
+            left = max(total.get(name) - sum(parts.values()), 0.0)
+            rest = {
+                uid: self._limit(held, name, all_of_it=True) - limits[uid]
+                for uid, held in shares.items()
+            }
+            for uid, more in filled(left, rest, weights).items():
+                _set(shares[uid].deserved, name, parts[uid] + more)
         self._scarce = frozenset(name for name in total.names() if self._is_scarce(name, total))
         for held in self.shares.values():
             held.update()
 
     def _is_scarce(self, name: str, total: Amount) -> bool:
-        """True when queues want more of a resource together than there is."""
-        wanted = sum(held.request.get(name) for held in self.shares.values())
+        """True when queues want more of a resource together than there is, and not in vain."""
+        wanted = sum(
+            held.request.get(name) - held.in_vain.get(name) for held in self.shares.values()
+        )
         return wanted > total.get(name) + self._arithmetic.milli_epsilon
 
-    def _limit(self, held: QueueShare, name: str) -> float:
+    def _limit(self, held: QueueShare, name: str, *, all_of_it: bool = False) -> float:
+        """What a queue may deserve at most. all_of_it: with what it wants in vain."""
         capability = held.queue.capability
         wanted = held.request.get(name)
+        if not all_of_it:
+            wanted -= held.in_vain.get(name)
         if capability is None or self._session.compat.ignores_capability:
             return wanted
         named = name in capability.names() and (
@@ -254,6 +277,24 @@ class Proportion(Policy):
         held = self.shares[self._session.jobs[task.job].queue]
         self._arithmetic.subtract(held.allocated, task.ask.running)
         held.update()
+
+
+def can_start(job: Job, nodes: NodeLedger) -> bool:
+    """False when what a job has on nodes, and the least that the tasks it lacks may ask for, is
+    more than all nodes offer together."""
+    total = nodes.total()
+    if all(n <= total.get(name) for name, n in job.wanted.pairs()):
+        return True
+    # What runs on a node that is not ready takes nothing of what the others offer.
+    taking = [task for status in TAKING for task in job.of(status).values()]
+    has = [task.ask.running for task in taking if nodes.is_there(nodes.row(task.node))]
+    waiting = [task.ask.running for task in job.of(TaskStatus.PENDING).values()]
+    n_missing = max(job.min_available - job.ready_count, 0)
+    for name in job.wanted.names():
+        least = sorted(ask.get(name) for ask in waiting)[:n_missing]
+        if sum(least) > total.get(name) - sum(ask.get(name) for ask in has):
+            return False
+    return True
 
 
 def filled(

@@ -6,6 +6,7 @@ Source: apiextensions-apiserver v0.36, pkg/registry/customresource, pkg/apiserve
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 from stowplan.cluster import times
@@ -219,9 +220,13 @@ def _finalizer_warnings(name: str) -> Iterator[str]:
 
 
 class CustomTable:
-    """The table of a custom kind: its name and the columns of its definition."""
+    """The table of a custom kind: its name and the columns of its definition.
+
+    A column whose path cannot be read ends them, as in the original.
+    """
 
     def __init__(self, columns: Sequence[Tree]) -> None:
+        columns = list(takewhile(lambda one: Path(one["jsonPath"]).is_readable, columns))
         self._paths = [(Path(one["jsonPath"]), one["type"]) for one in columns]
         self.columns = (
             Column("Name", "string", NAME_TEXT, "name"),

@@ -1,5 +1,6 @@
 """JSONPath as printer columns and selectable fields use it: `.spec.a`, `.list[0].b`, filters.
 
+Differs: slices, unions and comparisons by order are not read.
 Source: client-go v0.36, util/jsonpath, as far as definitions of custom kinds need it.
 """
 
@@ -18,24 +19,33 @@ _STEP = re.compile(
     |\[\s*'(?P<quoted>[^']*)'\s*\]
     |\[\s*(?P<index>-?\d+)\s*\]
     |(?P<all>\[\s*\*\s*\])
+    |(?P<deep>\.(?=\.))
+    |(?P<same>\.(?=\[))
     |\[\?\(\s*@(?P<left>[^=!<>)\s]*)\s*(?P<op>==|!=)?\s*(?P<right>"[^"]*"|'[^']*'|[^)]*?)\s*\)\]""",
     re.VERBOSE,
 )
 
 
 class Path:
-    """A path that has been read. Raises ValueError for one that cannot be."""
+    """A path that has been read; one that cannot be leads nowhere.
+
+    Definitions with such a path are taken, as the original takes them.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
+        self.is_readable = True
         self._steps: list[Step] = []
         at = 0
         while at < len(text):
             found = _STEP.match(text, at)
             if found is None:
                 if text[at:] == ".":
-                    break
-                raise ValueError(f"unrecognized path {text!r}")
+                    self._steps = self._steps or [_nowhere]
+                    return
+                self.is_readable = False
+                self._steps = [_nowhere]
+                return
             self._steps.append(_step(found))
             at = found.end()
 
@@ -56,6 +66,10 @@ def _step(found: re.Match[str]) -> Step:
         return _item(int(found["index"]))
     if found["all"] is not None:
         return _all
+    if found["deep"] is not None:
+        return _below
+    if found["same"] is not None:
+        return _itself
     return _filter(found["left"], found["op"] or "", found["right"] or "")
 
 
@@ -80,6 +94,21 @@ def _all(value: Any) -> Iterator[Any]:
         yield from value
     elif isinstance(value, dict):
         yield from value.values()
+
+
+def _itself(value: Any) -> Iterator[Any]:
+    yield value
+
+
+def _nowhere(value: Any) -> Iterator[Any]:
+    yield from ()
+
+
+def _below(value: Any) -> Iterator[Any]:
+    """The value and everything in it."""
+    yield value
+    for each in _all(value):
+        yield from _below(each)
 
 
 def _filter(left: str, operator: str, right: str) -> Step:

@@ -6,11 +6,11 @@ pkg/apis/apiextensions/validation.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from stowplan.cluster.crd import formats
+from stowplan.cluster.crd.expressions import BadExpression, expression
 from stowplan.cluster.crd.structural import EMBEDDED, META, PRESERVE, pruned
 from stowplan.cluster.crd.values import INT_OR_STRING, LIST_TYPE, Checker, types_of
 from stowplan.cluster.errors import Cause, forbidden_field, invalid, not_supported, required
@@ -188,8 +188,8 @@ def _alternatives(node: Tree, path: str, outer: bool) -> Iterator[Cause]:
     pattern = node.get("pattern")
     if pattern:
         try:
-            re.compile(pattern.replace(r"\z", r"\Z"))
-        except re.error as error:
+            expression(pattern)
+        except BadExpression as error:
             text = f"must be a valid regular expression, but isn't: error parsing regexp: {error}"
             yield invalid(f"{path}.pattern", pattern, text)
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any
 
 from stowplan.cluster.crd import formats
+from stowplan.cluster.crd.expressions import BadExpression, expression
 from stowplan.cluster.crd.structural import EMBEDDED
 from stowplan.cluster.errors import (
     TYPE_INVALID,
@@ -146,7 +145,7 @@ class Checker:
             yield too_long(self._path(name), most)
         elif least is not None and len(value) < least:
             yield self._wrong(name, value, f"should be at least {least} chars long")
-        elif pattern and not expression(pattern).search(value):
+        elif pattern and not _found(pattern, value):
             yield self._wrong(name, value, f"should match '{pattern}'")
         form, kinds = schema.get("format", ""), types_of(schema)
         kind = kinds[0] if len(kinds) == 1 else ""
@@ -241,13 +240,12 @@ def type_of(value: Any) -> str:
     return "array" if isinstance(value, list) else "object"
 
 
-@lru_cache(maxsize=1024)
-def expression(pattern: str) -> re.Pattern[str]:
-    """A pattern of Go's regular expressions; one that cannot be read matches everything."""
+def _found(pattern: str, value: str) -> bool:
+    """True if a pattern is found in a text; one that cannot be read is found everywhere."""
     try:
-        return re.compile(pattern.replace(r"\z", r"\Z"))
-    except re.error:
-        return re.compile("")
+        return expression(pattern).found_in(value)
+    except BadExpression:
+        return True
 
 
 def list_causes(value: Any, schema: Tree, path: str = "") -> Iterator[Cause]:

@@ -128,7 +128,7 @@ def secret(obj: Tree) -> Iterator[Cause]:
 def _is_json(value: str) -> bool:
     try:
         json.loads(base64.b64decode(value))
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True
 

@@ -6,6 +6,8 @@ Source: sigs.k8s.io/json and encoding/json of Go 1.25, as recorded.
 from __future__ import annotations
 
 import json
+import math
+import re
 from typing import Any
 
 import msgspec
@@ -16,6 +18,11 @@ Tree = dict[str, Any]
 
 _ESCAPED = {"\n": "'\\n'", "\r": "'\\r'", "\t": "'\\t'", "'": "'\\''", "\\": "'\\\\'"}
 _STRICT_MAX = 100
+_HALF = re.compile("[\ud800-\udfff]")
+_DIGITS_SAFE = 308
+"""Every whole number of so many digits has a float64, which is what Go may make of it."""
+_ZEROS = bytes.maketrans(b"0123456789", b"0" * 10)
+_MANY_DIGITS = b"0" * (_DIGITS_SAFE + 1)
 DEPTH_MAX = 200
 """How deep a body may be nested. The original takes 10000 levels, which no kind has a use for."""
 
@@ -33,8 +40,9 @@ def parse(raw: bytes) -> tuple[Any, list[str]]:
 
     Of a key that came twice the last value stands. Numbers become int or float.
     """
+    long_numbers = _MANY_DIGITS in raw.translate(_ZEROS)
     try:
-        tree = msgspec.json.decode(raw)
+        tree = _parse_safely(raw) if long_numbers else msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         tree = _parse_slowly(raw, error)
     if raw.count(b"{") + raw.count(b"[") > DEPTH_MAX and deeper(tree, DEPTH_MAX):
@@ -67,13 +75,44 @@ def _parse_slowly(raw: bytes, error: Exception) -> Any:
     """What Go would still take: text that is not UTF-8; else raises NotJson."""
     if isinstance(error, RecursionError):
         raise NotJson("exceeded max depth") from None
+    return _parse_safely(raw)
+
+
+def _parse_safely(raw: bytes) -> Any:
+    """As Go reads it, whatever numbers and halves of letters there are; raises NotJson."""
     text = raw.decode("utf-8", errors="replace")
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        tree = json.loads(text, parse_constant=_no_constant, parse_int=_whole, parse_float=_number)
+        return _with_whole_letters(tree)
     except json.JSONDecodeError:
         raise NotJson(complaint(text)) from None
     except RecursionError:
         raise NotJson("exceeded max depth") from None
+
+
+def _whole(text: str) -> int:
+    """An integer; raises NotJson for one that no number of Go holds."""
+    if len(text) > _DIGITS_SAFE:
+        _number(text)
+    return int(text)
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise NotJson(f"json: cannot unmarshal number {text} into Go value of type float64")
+    return value
+
+
+def _with_whole_letters(tree: Any) -> Any:
+    """Halves of surrogate pairs are no letters: Go puts U+FFFD in their place."""
+    if isinstance(tree, str):
+        return _HALF.sub("\ufffd", tree)
+    if isinstance(tree, list):
+        return [_with_whole_letters(each) for each in tree]
+    if isinstance(tree, dict):
+        return {_with_whole_letters(k): _with_whole_letters(v) for k, v in tree.items()}
+    return tree
 
 
 def _no_constant(name: str) -> Any:
@@ -103,6 +142,7 @@ def _walk(tree: Any, path: str, texts: dict[str, None]) -> None:
     if isinstance(tree, _Pairs):
         seen: set[str] = set()
         for key, value in tree:
+            key = _HALF.sub("\ufffd", key)
             below = f"{path}.{key}" if path else key
             if key in seen:
                 texts[f'duplicate field "{below}"'] = None

@@ -1,0 +1,84 @@
+"""Regular expressions of schemas: Go's syntax, and its promise that no text takes long to match.
+
+Whoever may define a kind may write any pattern, and one thread serves everybody: a matcher that
+tries alternatives one after the other, as Python's does, could be kept busy for ever by `(a+)+$`.
+RE2, from which Go's package descends, follows all alternatives at once.
+
+Differs: RE2 takes two groups of one name, knows general categories by their short names only, finds
+`\\B` between the bytes of one character, and refuses what needs more than `MEMORY_MAX`, where Go
+counts in its own way. Depth is counted in parentheses.
+Source: Go 1.26, regexp and regexp/syntax.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from itertools import accumulate
+
+import re2
+
+MEMORY_MAX = 8 << 20
+"""Bytes that one pattern may take, with what is remembered of matching it."""
+NESTED_MAX = 999
+"""Groups within each other; RE2 itself takes time by the square of that."""
+KEPT = 128
+_GO_TEXTS = {
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid named capture group": "invalid named capture",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid repetition size": "invalid repeat count",
+    "missing )": "missing closing )",
+    "missing ]": "missing closing ]",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "trailing \\": "trailing backslash at end of expression",
+}
+_SIGNS = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.|[()]", re.DOTALL)
+
+
+class BadExpression(ValueError):
+    """A pattern that Go refuses; its text is what Go says."""
+
+
+class Expression:
+    """A pattern that was read. Raises BadExpression."""
+
+    def __init__(self, pattern: str) -> None:
+        signs = _SIGNS.findall(pattern)
+        # One byte of a character is what only RE2 can ask for.
+        if r"\C" in signs:
+            raise BadExpression(r"invalid escape sequence: `\C`")
+        depths = accumulate((sign == "(") - (sign == ")") for sign in signs)
+        if max(depths, default=0) > NESTED_MAX:
+            raise BadExpression(f"expression nests too deeply: `{pattern}`")
+        options = re2.Options()
+        options.max_mem = MEMORY_MAX
+        options.never_capture = True
+        options.log_errors = False
+        try:
+            self._compiled = re2.compile(_encoded(pattern), options)
+        except re2.error as error:
+            raise BadExpression(_in_go(error.args[0].decode(errors="replace"), pattern)) from None
+
+    def found_in(self, text: str) -> bool:
+        """True if any part of the text matches."""
+        return self._compiled.search(_encoded(text)) is not None
+
+
+def _encoded(text: str) -> bytes:
+    """UTF-8; half a surrogate pair, which JSON can hold, counts as a character."""
+    return text.encode(errors="surrogatepass")
+
+
+def _in_go(told: str, pattern: str) -> str:
+    """What Go says where RE2 says `missing ]: [a`."""
+    if told.startswith("pattern too large"):
+        return f"expression too large: `{pattern}`"
+    problem, _, part = told.partition(": ")
+    return f"{_GO_TEXTS.get(problem, problem)}: `{part}`"
+
+
+@lru_cache(maxsize=KEPT)
+def expression(pattern: str) -> Expression:
+    """The pattern, read once. Raises BadExpression."""
+    return Expression(pattern)

@@ -1,0 +1,67 @@
+"""The judge of sessions does not take for a breach what is none."""
+
+from __future__ import annotations
+
+import pytest
+
+from stowplan.testing import session_judge
+from stowplan.testing.auditor import Violation
+from stowplan.testing.session_judge import judge
+from tests.scenarios.town import Town
+
+BEGINNING = ["class low 1", "class mid 50", "class high 100"]
+
+
+def judged(*commands: str) -> None:
+    town = Town()
+    town.judge = judge
+    for command in (*BEGINNING, *commands):
+        town.play([command])
+
+
+def where_room_is_promised() -> None:
+    """A queue makes room within itself, and then others take from it what is above its part."""
+    judged(
+        "queue q0 weight=3",
+        "queue q1 weight=1",
+        "nodes 1 cpu=3 memory=64Gi",
+        "job j0 min=1 queue=q1 : p*1 cpu=2",
+        "wait 3s",
+        "job j1 min=1 queue=q1 : p*2 cpu=1",
+        "wait 2s",
+        "job j2 min=1 queue=q0 : p*1 cpu=2",
+        "wait 1s",
+        "job j3 min=1 queue=q1 priority=mid : p*1 cpu=1 priority=mid",
+        "wait 3s",
+    )
+
+
+def test_room_that_was_promised_before_counts_for_the_queue(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    where_room_is_promised()
+    monkeypatch.setattr(session_judge, "promised_before", lambda session: set())
+    with pytest.raises(Violation, match="queue q1 is left"):
+        where_room_is_promised()
+
+
+def test_room_for_which_nobody_went_may_be_given_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    def where_a_gang_takes_what_victims_leave_over() -> None:
+        judged(
+            "queue q0 weight=2",
+            "queue q1 weight=3",
+            "nodes 3 cpu=3 memory=64Gi",
+            "job j0 min=2 queue=q1 priority=low : p*2 cpu=1 priority=low runs=4",
+            "wait 3s",
+            "job j1 min=2 queue=q0 : p*5 cpu=1",
+            "wait 3s",
+            "job j2 min=1 queue=q0 priority=low : p*4 cpu=2 priority=low",
+            "wait 1s",
+            "job j3 min=5 queue=q1 priority=high : p*5 cpu=1 priority=high",
+            "wait 3s",
+        )
+
+    where_a_gang_takes_what_victims_leave_over()
+    monkeypatch.setattr(session_judge, "_without_victims", lambda *_: [])
+    with pytest.raises(Violation, match="is short all the same"):
+        where_a_gang_takes_what_victims_leave_over()
