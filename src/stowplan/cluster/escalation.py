@@ -1,6 +1,7 @@
 """Nobody grants what they do not have: checked when roles and bindings are written.
 
-Who may `escalate` the role, or `bind` it, is let through, and so are administrators.
+Who may `escalate` the role, or `bind` it, is let through, and so are administrators. Any change of
+a role is checked, also of its labels: aggregated roles have the rules of roles by their labels.
 
 Source: kube-apiserver v1.36, pkg/registry/rbac (role/policybased, rolebinding/policybased and their
 cluster-wide twins), pkg/registry/rbac/validation, component-helpers auth/rbac/validation.
@@ -9,11 +10,13 @@ cluster-wide twins), pkg/registry/rbac/validation, component-helpers auth/rbac/v
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from itertools import islice
 
 import msgspec
 
 from stowplan.cluster.access import Attributes
+from stowplan.cluster.covering import SHOWN_MAX, Held
 from stowplan.cluster.errors import ApiError, forbidden
 from stowplan.cluster.guard import Guard
 from stowplan.cluster.rbac import GROUP, MASTERS, Rbac, Rule
@@ -22,6 +25,7 @@ from stowplan.cluster.wire import User
 
 _ROLES = ("Role", "ClusterRole")
 _BINDINGS = ("RoleBinding", "ClusterRoleBinding")
+_GARBAGE = ("ownerReferences", "finalizers", "managedFields", "selfLink")
 _EVERYTHING = (
     Rule(verbs=("*",), groups=("*",), resources=("*",)),
     Rule(verbs=("*",), urls=("*",)),
@@ -29,42 +33,47 @@ _EVERYTHING = (
 
 
 class NoEscalation:
-    """`resource.Admission`; does nothing where no rights are kept."""
+    """`resource.Admission`, the last one; does nothing where no rights are kept."""
 
     def admit(self, call: Call, obj: Tree | None, old: Tree | None) -> None:
-        """Nothing is changed."""
+        """Raises ApiError 403, or 404 for a binding to a role that is not there.
 
-    def validate(self, call: Call, obj: Tree | None, old: Tree | None) -> None:
-        """Raises ApiError 403, or 404 for a binding to a role that is not there."""
+        Asked before the object is validated, as there: who may not grant learns nothing else.
+        """
         access = call.server.options.access
         kind = call.resource.kind
         if call.resource.group != GROUP or obj is None or not isinstance(access, Guard):
             return
-        if MASTERS in call.user.groups:
+        if MASTERS in call.user.groups or (old is not None and _is_for_garbage(obj, old)):
             return
         if kind in _ROLES:
             self._role(call, access.rbac, obj, old)
         elif kind in _BINDINGS:
             self._binding(call, access.rbac, obj)
 
+    def validate(self, call: Call, obj: Tree | None, old: Tree | None) -> None:
+        """Nothing is left to be asked."""
+
     def _role(self, call: Call, rbac: Rbac, obj: Tree, old: Tree | None) -> None:
-        changing = ("rules", "aggregationRule")
-        if old is not None and all(obj.get(key) == old.get(key) for key in changing):
+        # A POST names nothing in its path: `escalate` on names does not allow it.
+        if _may(rbac, call, "escalate", call.resource.plural, call.name):
             return
         name = obj["metadata"].get("name", "")
-        if _may(rbac, call, "escalate", call.resource.plural, name):
+        _confirm(call, rbac, name, [Rule.of(rule) for rule in obj.get("rules") or ()])
+        if not _aggregates(obj) and not _aggregates(old):
             return
-        rules = [Rule.of(rule) for rule in obj.get("rules") or ()]
-        if obj.get("aggregationRule"):
-            # It will have the rules of roles that nobody knows yet.
-            rules += _EVERYTHING
-        _confirm(call, rbac, name, rules)
+        # It has the rules of roles that nobody knows yet; without it, rules stay for ever.
+        if any(True for rule in _EVERYTHING for _ in _held(call, rbac, []).missing(rule)):
+            text = "must have cluster-admin privileges to use the aggregationRule"
+            raise forbidden(GROUP, call.resource.plural, name, text)
 
     def _binding(self, call: Call, rbac: Rbac, obj: Tree) -> None:
         ref = obj.get("roleRef") or {}
         kind, role = ref.get("kind", ""), ref.get("name", "")
-        plural = "roles" if kind == "Role" else "clusterroles"
-        if _may(rbac, call, "bind", plural, role):
+        if kind not in _ROLES:
+            # Differs: 422 by validation instead of 500 for a kind that is no role.
+            return
+        if _may(rbac, call, "bind", "roles" if kind == "Role" else "clusterroles", role):
             return
         rules = rbac.rules_of(kind, role, call.namespace)
         if rules is None:
@@ -74,26 +83,44 @@ class NoEscalation:
         _confirm(call, rbac, obj["metadata"].get("name", ""), rules)
 
 
+def _aggregates(obj: Tree | None) -> bool:
+    return bool(((obj or {}).get("aggregationRule") or {}).get("clusterRoleSelectors"))
+
+
+def _is_for_garbage(obj: Tree, old: Tree) -> bool:
+    """True if nothing changes but what lets garbage be collected: owners and finalizers."""
+
+    def rest(tree: Tree) -> Tree:
+        meta = {key: value for key, value in tree["metadata"].items() if key not in _GARBAGE}
+        kept = {key: value for key, value in tree.items() if key not in ("kind", "apiVersion")}
+        return kept | {"metadata": meta}
+
+    return rest(obj) == rest(old)
+
+
 def _may(rbac: Rbac, call: Call, verb: str, plural: str, name: str) -> bool:
     wanted = Attributes(verb, GROUP, "v1", plural, "", call.namespace, name)
     return rbac.verdict(call.user, wanted).allowed
 
 
+def _held(call: Call, rbac: Rbac, unresolved: list[str]) -> Held:
+    return Held([grant.rule for grant in rbac.grants(call.user, call.namespace, unresolved)])
+
+
 def _confirm(call: Call, rbac: Rbac, name: str, rules: Iterable[Rule]) -> None:
-    held = [grant.rule for grant in rbac.grants(call.user, call.namespace, [])]
-    missing = [
-        part
-        for rule in rules
-        for part in parts(rule)
-        if not any(covers(mine, part) for mine in held)
-    ]
-    if missing:
-        told = "\n".join(sorted({shown(rule) for rule in compacted(missing)}))
-        text = (
-            f"{_user(call.user)} is attempting to grant RBAC permissions not currently held:\n"
-            f"{told}"
-        )
-        raise forbidden(GROUP, call.resource.plural, name, text)
+    """Raises ApiError 403 unless the user holds all rights of `rules`."""
+    unresolved: list[str] = []
+    held = _held(call, rbac, unresolved)
+    missing = list(islice((part for rule in rules for part in held.missing(rule)), SHOWN_MAX))
+    if not missing:
+        return
+    told = "\n".join(sorted({shown(rule) for rule in compacted(missing)}))
+    text = f"{_user(call.user)} is attempting to grant RBAC permissions not currently held:\n{told}"
+    if unresolved:
+        texts = list(dict.fromkeys(unresolved))
+        told = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+        text += f"; resolution errors: [{told}]"
+    raise forbidden(GROUP, call.resource.plural, name, text)
 
 
 def _user(user: User) -> str:
@@ -101,50 +128,17 @@ def _user(user: User) -> str:
     return f"user {json.dumps(user.name)} (groups=[{groups}])"
 
 
-def parts(rule: Rule) -> Iterator[Rule]:
-    """The rule as rules of one verb, group, resource and name each."""
-    for verb in rule.verbs:
-        for url in rule.urls:
-            yield Rule(verbs=(verb,), urls=(url,))
-        for group in rule.groups:
-            for resource in rule.resources:
-                for name in rule.names or ("",):
-                    names = (name,) if name else ()
-                    yield Rule((verb,), (group,), (resource,), names)
-
-
-def covers(mine: Rule, part: Rule) -> bool:
-    """True if a rule that is held allows all that a `part` would."""
-    if not _holds(mine.verbs, part.verbs):
-        return False
-    if part.urls:
-        (url,) = part.urls
-        return any(
-            own == url or (own.endswith("*") and url.startswith(own[:-1])) for own in mine.urls
-        )
-    (resource,) = part.resources
-    _, _, subresource = resource.partition("/")
-    return (
-        _holds(mine.groups, part.groups)
-        and (
-            _holds(mine.resources, part.resources)
-            or (bool(subresource) and f"*/{subresource}" in mine.resources)
-        )
-        and (not mine.names or (bool(part.names) and set(part.names) <= set(mine.names)))
-    )
-
-
-def _holds(mine: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
-    return "*" in mine or set(wanted) <= set(mine)
-
-
 def compacted(rules: Iterable[Rule]) -> list[Rule]:
-    """Rules about the same thing as one, with all their verbs."""
+    """Rules about the same resource as one, with all their verbs; paths stay apart."""
     verbs: dict[Rule, list[str]] = {}
+    paths: list[Rule] = []
     for rule in rules:
+        if rule.urls:
+            paths.append(rule)
+            continue
         about = msgspec.structs.replace(rule, verbs=())
         verbs.setdefault(about, []).extend(rule.verbs)
-    return [
+    return paths + [
         msgspec.structs.replace(about, verbs=tuple(dict.fromkeys(said)))
         for about, said in verbs.items()
     ]

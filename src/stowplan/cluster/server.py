@@ -319,7 +319,7 @@ class ApiServer:
         filled = self._canonical(resource, obj)
         meta = filled["metadata"]
         place = namespace or meta.get("namespace", "")
-        call = self._call("create", resource, place, meta.get("name", ""), now, user)
+        call = self._call("create", resource, place, "", now, user)
         stored = self.writes.create(call, filled)
         self._tell(now)
         return stored
