@@ -2,11 +2,13 @@
 `make check` leaves out."""
 
 import gc
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
+from stowplan.cluster.faults import Faults
 from tests.soak import examples, factor
 
 SLOW_FOLDERS = {"conformance", "contract", "driver", "packages", "property"}
@@ -82,3 +84,19 @@ def pytest_collection_finish() -> None:
     """Tests stay to the end, so the collector of garbage need not look at them again and again."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def faults(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """What controllers and observers failed at. The server goes on, so this is what tells a test of
+    it; one that expects faults empties the list."""
+    found: list[str] = []
+    add = Faults.add
+
+    def noted(self: Faults, component: str, about: str, error: Exception) -> None:
+        found.append(f"{component} {about}: {error!r:.200}")
+        add(self, component, about, error)
+
+    monkeypatch.setattr(Faults, "add", noted)
+    yield found
+    assert found == []

@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import ClassVar
 
+from stowplan.cluster.faults import Faults
 from stowplan.cluster.wire import Chunk, Persist, Request, Response, Stream
 from stowplan.driver.http_server import NO_TLS, Bounds, HttpServer, Tls, open_door
 from stowplan.driver.pump import Pump
@@ -24,6 +25,7 @@ class StubFace:
         self.durable = 0
         self.waiting: dict[int, bytes] = {}
         self.reads = 0
+        self.faults = Faults()
         self._answer = answer or (lambda request: Response(200, JSON, b"{}"))
         self._woken: list[int] = []
 

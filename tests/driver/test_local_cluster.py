@@ -64,8 +64,8 @@ def refusal(settings: Settings) -> str:
     return str(refused.value)
 
 
-def rewritten(directory: Path, value: bytes) -> None:
-    """Exchange what is stored under KEY, checksum and all."""
+def rewritten(directory: Path, value: bytes) -> bytes:
+    """Exchange what is stored under KEY, checksum and all; what it is now."""
     file = sqlite3.connect(directory / FILE)
     (version,) = file.execute("SELECT version FROM objects WHERE key = ?", (KEY,)).fetchone()
     value = value.replace(b"VERSION", str(version).encode())
@@ -74,6 +74,7 @@ def rewritten(directory: Path, value: bytes) -> None:
     file.execute(changed, (value, checksum, KEY))
     file.commit()
     file.close()
+    return value
 
 
 GOOD: dict[str, Any] = {
@@ -96,8 +97,8 @@ def changed(**meta: Any) -> bytes:
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (b"{", "is no object"),
-        (b"[]", "is no object"),
+        (b"{", "truncated"),
+        (b"[]", "xpected `object`"),
         (b'{"kind":"ConfigMap","apiVersion":"v1"}', "it has no metadata"),
         (changed(resourceVersion=None), "resourceVersion: got None, wanted"),
         (changed(resourceVersion="1x"), "resourceVersion: got '1x', wanted"),
@@ -106,21 +107,44 @@ def changed(**meta: Any) -> bytes:
         (changed(uid=7), "uid: got 7, wanted a text"),
         (changed(labels={"a": 1}), "labels is no map of texts"),
         (json.dumps(GOOD).encode(), "it is not written as objects are stored"),
-        (changed(ownerReferences=[7]), "an object that cannot be understood"),
     ],
 )
-def test_records_that_are_no_objects_are_refused(tmp_path: Path, value: bytes, said: str) -> None:
+def test_records_that_are_no_objects_are_set_aside(
+    tmp_path: Path, value: bytes, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
     settings = Settings(data=tmp_path)
     assert begun(settings, one_write) == ""
-    rewritten(tmp_path, value)
-    before = (tmp_path / FILE).read_bytes()
-    text = refusal(settings)
-    assert said in text
-    assert f"{tmp_path / FILE}: damaged: " in text
-    assert "\n" not in text
-    assert (tmp_path / FILE).read_bytes() == before
-    rewritten(tmp_path, changed())
+    stored = rewritten(tmp_path, value)
+
+    async def scene(cluster: Running) -> None:
+        resource = cluster.cluster.server.registry.by_path("configmaps")
+        assert resource is not None
+        assert cluster.cluster.server.get(resource, "default", "a") is None
+
+    assert begun(settings, scene) == ""
+    (told,) = caplog.messages
+    assert told.startswith(f"Stored object set aside, it is no object: key={KEY} err=")
+    assert said in told
+    file = sqlite3.connect(tmp_path / FILE)
+    assert file.execute("SELECT value FROM objects WHERE key = ?", (KEY,)).fetchone() == (stored,)
+    file.close()
+    # What is written under its name takes its place.
+    caplog.clear()
+    assert begun(settings, one_write) == ""
     assert begun(settings) == ""
+    assert len(caplog.messages) == 1
+
+
+def test_a_stored_object_that_an_observer_cannot_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, faults: list[str]
+) -> None:
+    settings = Settings(data=tmp_path)
+    assert begun(settings, one_write) == ""
+    rewritten(tmp_path, changed(ownerReferences=[7]))
+    assert begun(settings) == ""
+    assert any(f"index {KEY}: a fault of Stowplan: ValidationError" in m for m in caplog.messages)
+    assert len(faults) == 1
+    faults.clear()
 
 
 @pytest.mark.parametrize("name", [FILE, f"{FILE}-wal", COMMITTED])

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from stowplan.cluster.faults import Faults
 from stowplan.cluster.life import Life, Living
 from stowplan.cluster.options import Options
 from stowplan.cluster.server import ApiServer
@@ -63,6 +64,11 @@ class Cluster:
         """When `tick` has something to do; ask again after every `handle`."""
         moments = [at for at in (self._server_at, self.life.next_at()) if at is not None]
         return min(moments, default=None)
+
+    @property
+    def faults(self) -> Faults:
+        """What controllers and observers failed at."""
+        return self.server.faults
 
     def unsaved(self) -> Persist | None:
         """Writes to be saved."""

@@ -20,7 +20,7 @@ from stowplan.cluster.errors import Tree
 from stowplan.cluster.negotiation import Form
 from stowplan.cluster.resource import Change, Resource
 from stowplan.cluster.selecting import Selection
-from stowplan.cluster.tables import END_MARK, metadata_only, table_of
+from stowplan.cluster.tables import END_MARK, metadata_only, table_for, table_of
 from stowplan.cluster.wire import Chunk
 
 BEFORE_END_S = 2.0
@@ -306,7 +306,9 @@ class Hub:
             return metadata_only(obj, form.version)
         headers, watcher.headers = watcher.headers, False
         meta = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
-        return table_of(watcher.resource, (obj,), meta, form, watcher.include, now, headers)
+        return table_of(
+            table_for(watcher.resource), (obj,), meta, form, watcher.include, now, headers
+        )
 
     def _bookmark(self, watcher: Watcher, closing: bool, now: float) -> bytes:
         """An object with nothing but a version; closing: the initial events are all sent."""

@@ -25,6 +25,7 @@ from stowplan.cluster.controllers.strays import Strays
 from stowplan.cluster.controllers.taints import TaintEvictions
 from stowplan.cluster.controllers.volumes import Volumes
 from stowplan.cluster.errors import no_such_path
+from stowplan.cluster.faults import Faults
 from stowplan.cluster.hollow.heartbeats import Heartbeats
 from stowplan.cluster.hollow.kubelets import Kubelets
 from stowplan.cluster.hollow.plan import Habits
@@ -39,6 +40,9 @@ STEP_MOST = 64
 """How many objects one step looks at before it lets its caller see to other things."""
 WRITES_MOST = 200
 """After how many writes a step stops as well; one look may make a hundred."""
+REST_FIRST_SECONDS = 1.0
+REST_MOST_SECONDS = 60.0
+"""How long a part is left alone that failed outside of any object, twice as long each time."""
 
 _IN_A_ROW = 4
 
@@ -68,6 +72,11 @@ class Part(Protocol):
         """When something is due; None: not before something changes."""
         ...
 
+    @property
+    def n_failing(self) -> int:
+        """Objects whose last look failed."""
+        ...
+
 
 class InProcess:
     """`controllers.api.Api` on an `ApiServer`."""
@@ -85,6 +94,11 @@ class InProcess:
         """The server worked on."""
         assert self._server is not None, "Life is used before it has a server"
         return self._server
+
+    @property
+    def faults(self) -> Faults:
+        """Where failures are noted that nothing expects."""
+        return self.server.faults
 
     def get(self, path: str, namespace: str, name: str) -> Tree | None:
         """A fresh copy of a stored object; None if there is none."""
@@ -149,6 +163,7 @@ class Life:
         self.index = Index()
         recorder = Recorder(self.api)
         self.parts: list[Part] = []
+        self._rests: dict[str, tuple[float, float]] = {}
         self._first = 0
         if living.controllers:
             self.parts += [
@@ -175,9 +190,17 @@ class Life:
         """Note a change. Called from inside the write that made it: nothing is written here."""
         self.api.attach(server)
         self.api.now = now
-        before = self.index.observe(change)
+        before: PodFacts | None = None
+        try:
+            before = self.index.observe(change)
+        # Whatever it is, it is of this one object: the write that made it stands.
+        except Exception as error:  # noqa: BLE001
+            self.api.faults.add("index", change.key, error)
         for part in self.parts:
-            part.observe(change, before)
+            try:
+                part.observe(change, before)
+            except Exception as error:  # noqa: BLE001
+                self.api.faults.add(part.name, change.key, error)
 
     def step(self, now: float, most: int = STEP_MOST) -> float | None:
         """Look at what is due, at most `most` things; when to be called again (None: no need).
@@ -199,12 +222,38 @@ class Life:
 
     def _work_a_little(self, part: Part, enough: int) -> int:
         """Let a part look at a few things, so that none waits long for the others; at how many."""
+        until, _ = self._rests.get(part.name, (0.0, 0.0))
+        if until > self.api.now:
+            return 0
         for looked in range(_IN_A_ROW):
-            if self.api.server.version >= enough or not part.work_once():
+            if self.api.server.version >= enough:
                 return looked
+            try:
+                if not part.work_once():
+                    return looked
+            # Not one object's failure, or telling of one failed: the others go on meanwhile.
+            except Exception as error:  # noqa: BLE001
+                self._rest(part, error)
+                return looked
+            self._rests.pop(part.name, None)
         return _IN_A_ROW
+
+    def _rest(self, part: Part, error: Exception) -> None:
+        """Leave a part alone for a while."""
+        self.api.faults.add(part.name, "", error)
+        _, last = self._rests.get(part.name, (0.0, 0.0))
+        wait = min(last * 2 or REST_FIRST_SECONDS, REST_MOST_SECONDS)
+        self._rests[part.name] = (self.api.now + wait, wait)
 
     def next_at(self) -> float | None:
         """When something is due; in the past or 0.0: at once."""
-        moments = [moment for part in self.parts if (moment := part.next_at()) is not None]
+        moments = []
+        for part in self.parts:
+            moment = part.next_at()
+            if moment is not None:
+                moments.append(max(moment, self._rests.get(part.name, (0.0, 0.0))[0]))
         return min(moments, default=None)
+
+    def failing(self) -> dict[str, int]:
+        """Objects whose last look failed, by controller."""
+        return {part.name: part.n_failing for part in self.parts}

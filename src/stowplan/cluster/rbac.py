@@ -149,17 +149,17 @@ class Rbac:
     def put(self, kind: str, namespace: str, name: str, obj: Tree | None) -> None:
         """Take in an object of the group; None: it was deleted. Other kinds are not looked at."""
         if kind in ("Role", "ClusterRole"):
-            if obj is None:
-                self._roles.pop((namespace, name), None)
-            else:
+            # First without: a role that cannot be read gives no rights, not those of before.
+            self._remembered.clear()
+            self._roles.pop((namespace, name), None)
+            if obj is not None:
                 self._roles[(namespace, name)] = _role(obj)
         elif kind in ("RoleBinding", "ClusterRoleBinding"):
+            self._remembered.clear()
             bindings = self._bindings.setdefault(namespace, {})
-            if obj is None:
-                bindings.pop(name, None)
-            else:
+            bindings.pop(name, None)
+            if obj is not None:
                 bindings[name] = _binding(namespace, name, obj)
-        self._remembered.clear()
 
     def verdict(self, user: User, wanted: Attributes) -> Verdict:
         """May `user` do what is wanted? `system:masters` may do anything."""

@@ -1,12 +1,12 @@
 """Saved records looked at before a cluster begins with them.
 
 A checksum says that a record is what was written; whether what was written is an object at all is
-asked here, so that a file that somebody has edited is refused by name and not met later.
+asked here, so that one that makes no sense is set aside by name and not met later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -19,18 +19,18 @@ _MAPS = ("labels", "annotations")
 _BEGINNING = b'{"kind":"%b","apiVersion":"'
 
 
-class BadRecord(ValueError):
-    """A record that no object can be made of; the text says which and why."""
+def checked(records: Iterable[Record], set_aside: Callable[[str, str], None]) -> Iterator[Record]:
+    """The records that are objects. set_aside: told the key of each other one, and what is wrong.
 
-
-def checked(records: Iterable[Record]) -> Iterator[Record]:
-    """The records, each one looked at. Raises BadRecord."""
+    Those stay where they are saved, until an object of their key is written.
+    """
     for key, version, value in records:
-        if value is not None:
-            wrong = _wrong(key, version, value)
-            if wrong:
-                raise BadRecord(f"{key!r} is no object: {wrong}")
-        yield key, version, value
+        wrong = "" if value is None else _wrong(key, version, value)
+        if wrong:
+            set_aside(key, wrong)
+            yield "", version, None
+        else:
+            yield key, version, value
 
 
 def _wrong(key: str, version: int, value: bytes) -> str:

@@ -16,6 +16,7 @@ from stowplan.cluster.access import Everybody
 from stowplan.cluster.asking import ListOptions, version_of
 from stowplan.cluster.canonical import current, decode, version_in
 from stowplan.cluster.errors import Tree, expired, no_such_path
+from stowplan.cluster.faults import Faults
 from stowplan.cluster.handling import Exchange, shape_of
 from stowplan.cluster.hub import Hub, Watcher
 from stowplan.cluster.listing import Lists, prefix_of, too_large
@@ -64,6 +65,8 @@ class ApiServer:
         self._batch = 1
         self._saving: deque[tuple[int, list[Change]]] = deque()
         self._untold: deque[Change] = deque()
+        self.faults = Faults()
+        """What observers and controllers failed at, to be logged by who drives this server."""
         self._telling = False
         self._lives: list[tuple[float, str, int]] = []
         self._peeks: dict[str, tuple[bytes, Tree]] = {}
@@ -194,7 +197,11 @@ class ApiServer:
             while self._untold:
                 change = self._untold.popleft()
                 for observer in self.options.observers:
-                    observer.changed(self, change, now)
+                    try:
+                        observer.changed(self, change, now)
+                    # The write stands: what fails is what follows from it, for this one object.
+                    except Exception as error:  # noqa: BLE001
+                        self.faults.add(type(observer).__name__, change.key, error)
                 if self._unrecovered and not self._untold:
                     self._recover()
         finally:

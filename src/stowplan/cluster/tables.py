@@ -5,9 +5,10 @@ Source: apiserver v0.36, endpoints/handlers/response.go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from stowplan.cluster import times
 from stowplan.cluster.errors import bad_request
 from stowplan.cluster.negotiation import Form, refused
 from stowplan.cluster.resource import Column, Resource, Table, Tree
@@ -49,7 +50,30 @@ class PlainTable:
         return []
 
 
+class ScaleTable:
+    """The table of what `scale` shows of an object."""
+
+    columns: tuple[Column, ...] = (
+        Column("Name", "string", NAME_TEXT, "name"),
+        Column("Desired", "integer", "Replicas that the object is to have."),
+        Column("Available", "integer", "Replicas that the object has."),
+        Column("Age", "string", CREATED_TEXT),
+    )
+
+    def cells(self, obj: Tree, now: float) -> list[Any]:
+        """Name, replicas as wanted and as they are, age."""
+        meta = obj["metadata"]
+        wanted, found = obj["spec"].get("replicas", 0), obj["status"].get("replicas", 0)
+        return [meta.get("name", ""), wanted, found, times.age(meta.get("creationTimestamp"), now)]
+
+    def conditions(self, obj: Tree) -> list[Tree]:
+        """None."""
+        return []
+
+
 PLAIN_TABLE: Table = PlainTable()
+_VIEWS: Mapping[str, Table] = {"Scale": ScaleTable()}
+"""Tables of kinds that are shown below the path of another kind."""
 
 
 def included(query_value: str) -> str:
@@ -110,8 +134,15 @@ def row(table: Table, obj: Tree, form: Form, include: str, now: float) -> Tree:
     return made
 
 
+def table_for(resource: Resource, kind: str = "") -> Table:
+    """How objects at a resource's path are shown. kind: theirs, where it is not the resource's."""
+    if kind and kind != resource.kind:
+        return _VIEWS.get(kind, PLAIN_TABLE)
+    return resource.table or PLAIN_TABLE
+
+
 def table_of(
-    resource: Resource,
+    table: Table,
     objects: Iterable[Tree],
     meta: Tree,
     form: Form,
@@ -120,7 +151,6 @@ def table_of(
     headers: bool = True,
 ) -> Tree:
     """A Table. meta: its metadata. headers: False in the later events of a watch."""
-    table = resource.table or PLAIN_TABLE
     rows = [row(table, obj, form, include, now) for obj in objects]
     return {
         "kind": "Table",
@@ -143,7 +173,8 @@ def transformed(resource: Resource, obj: Tree, form: Form, include: str, now: fl
         return metadata_only(obj, form.version)
     if form.kind == "Table":
         meta = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
-        return table_of(resource, (obj,), meta, form, include, now)
+        table = table_for(resource, obj.get("kind", ""))
+        return table_of(table, (obj,), meta, form, include, now)
     raise refused(
         "you requested PartialObjectMetadataList, but the requested object is not a list"
         f" (*{go_type(resource)})"
@@ -163,7 +194,7 @@ def transformed_list(
             "items": items or None,
         }
     if form.kind == "Table":
-        return table_of(resource, objects, meta, form, include, now)
+        return table_of(table_for(resource), objects, meta, form, include, now)
     raise refused(
         "you requested PartialObjectMetadata, but the requested object is a list"
         f" (*{go_type(resource)}List)"

@@ -29,6 +29,13 @@ def stamp_micro(now: float) -> str:
     return f"{_written(micros // 1_000_000)[:-1]}.{micros % 1_000_000:06}Z"
 
 
+def later(moment: float, seconds: int) -> float:
+    """A moment some seconds later, as Go adds them: a duration is an int64 of nanoseconds, which
+    wraps, so that no sum is more than 292 years away."""
+    half = 1 << 63
+    return moment + ((seconds * 1_000_000_000 + half) % (2 * half) - half) / 1e9
+
+
 def _civil(days: int) -> tuple[int, int, int]:
     """Year, month and day of a count of days since 1970, by the calendar's 400-year cycle."""
     days += 719_468

@@ -37,7 +37,7 @@ from stowplan.cluster.resource import (
     Strategy,
 )
 from stowplan.cluster.store import Store, path_of
-from stowplan.cluster.times import seconds_of, stamp
+from stowplan.cluster.times import later, seconds_of, stamp
 
 DEFINITIONS = "apiextensions.k8s.io"
 """The group whose finalizers need not name a domain and a path."""
@@ -391,14 +391,14 @@ def _begin(strategy: Strategy, obj: Tree, asked: Deletion, call: Call) -> tuple[
             return False, True
         if asked.grace_s >= standing:
             return False, True
-        at = seconds_of(deleted) - standing + asked.grace_s
+        at = later(later(seconds_of(deleted), -standing), asked.grace_s)
         period = asked.grace_s
         if at < call.now:
             at, period = call.now, min(period, 1)
         meta["deletionTimestamp"], meta["deletionGracePeriodSeconds"] = stamp(at), period
         return True, False
     asked.grace_s = grace
-    meta["deletionTimestamp"] = stamp(call.now + grace)
+    meta["deletionTimestamp"] = stamp(later(call.now, grace))
     meta["deletionGracePeriodSeconds"] = grace
     if meta.get("generation", 0) > 0:
         meta["generation"] += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import secrets
 import signal
 import socket
@@ -30,7 +31,7 @@ from stowplan.cluster.life import Living
 from stowplan.cluster.loading import Loading, load
 from stowplan.cluster.options import Options
 from stowplan.cluster.published import default_pages
-from stowplan.cluster.records import BadRecord, checked
+from stowplan.cluster.records import checked
 from stowplan.cluster.registry import built_in
 from stowplan.cluster.tokens import Tokens
 from stowplan.driver.http_server import Bounds, HttpServer, Tls, open_door
@@ -46,6 +47,8 @@ from stowplan.driver.keys import (
 from stowplan.driver.kubeconfig import as_text, is_of_a_cluster, kubeconfig, write_secret
 from stowplan.driver.pump import Pump
 from stowplan.driver.sqlite_store import SqliteStore, StoreError
+
+log = logging.getLogger("stowplan.cluster")
 
 KUBECONFIG = "kubeconfig"
 ALONE = "stowplan.kubeconfig"
@@ -190,8 +193,6 @@ def _begun(
         cluster.server.tick(time.time())
     except StoreError:
         raise
-    except BadRecord as bad:
-        raise store.damaged(str(bad)) from None
     except Exception as fault:  # noqa: BLE001
         # It is an object, but of a form that was never stored here.
         raise store.damaged(f"an object that cannot be understood: {fault!r}") from None
@@ -216,8 +217,12 @@ def _cluster(
         observers=(guard, Definitions()),
         durable=store is not None,
     )
-    records = checked(store.records()) if store else ()
+    records = checked(store.records(), _set_aside) if store else ()
     return Cluster(options, np.random.default_rng(seed), records, living)
+
+
+def _set_aside(key: str, why: str) -> None:
+    log.error("Stored object set aside, it is no object: key=%s err=%s", key, why)
 
 
 @contextlib.contextmanager

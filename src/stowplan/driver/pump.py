@@ -23,6 +23,7 @@ from typing import Protocol
 import msgspec
 
 from stowplan.cluster.errors import internal
+from stowplan.cluster.faults import Faults
 from stowplan.cluster.wire import Chunk, Persist, Request, Response, Stream
 from stowplan.driver.sqlite_store import SqliteStore, StoreError
 
@@ -35,6 +36,7 @@ STUMBLES_MAX = 20
 FAULTS_MAX = 100
 """Different faults that are told of; each is told once."""
 _FRAMES_SHOWN = 3
+_TEXT_MAX = 500
 
 log = logging.getLogger("stowplan.cluster")
 
@@ -67,6 +69,11 @@ class Face(Protocol):
 
     def saved(self, number: int) -> None:
         """A batch is saved."""
+
+    @property
+    def faults(self) -> Faults:
+        """What controllers and observers failed at."""
+        ...
 
 
 class Pump:
@@ -165,7 +172,7 @@ class Pump:
 
     def told(self, doing: str, fault: Exception) -> str:
         """Where a fault is; logged when it is met for the first time."""
-        text = f"{fault!r} in {_place_of(fault)}"
+        text = f"{_shortened(repr(fault))} in {_place_of(fault)}"
         if text not in self._faults and len(self._faults) < FAULTS_MAX:
             self._faults.add(text)
             log.error("%s: a fault of Stowplan: %s", doing, text)
@@ -191,6 +198,8 @@ class Pump:
         self._timer = None
         now = self.clock()
         after = self._let_pass(now)
+        for fault in self.face.faults.take():
+            self.told(f"{fault.component} {fault.about}".rstrip(), fault.error)
         self._save()
         self._wake()
         self._last_turn = loop.time()
@@ -272,6 +281,11 @@ class Pump:
             elif not future.done():
                 future.set_result(None)
         self._waiting = held
+
+
+def _shortened(text: str) -> str:
+    """What a client sent may be part of it."""
+    return text if len(text) <= _TEXT_MAX else f"{text[:_TEXT_MAX]}..."
 
 
 def _place_of(fault: Exception) -> str:

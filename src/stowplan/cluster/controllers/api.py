@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
+from stowplan.cluster.faults import Faults
 from stowplan.cluster.resource import Deletion
 
 Tree = dict[str, Any]
@@ -32,6 +33,11 @@ class Api(Protocol):
     """What controllers ask of the server. now: the moment of this step, Unix seconds."""
 
     now: float
+
+    @property
+    def faults(self) -> Faults:
+        """Where failures are noted that nothing expects."""
+        ...
 
     def get(self, path: str, namespace: str, name: str) -> Tree | None:
         """A fresh copy of a stored object; None if there is none."""

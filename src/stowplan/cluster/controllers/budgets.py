@@ -54,6 +54,7 @@ class Budgets(Controller):
     """Computes `status` of disruption budgets; evictions wait for it and count it down."""
 
     name = "disruption"
+    path = BUDGETS
 
     def __init__(self, api: Api, index: Index, recorder: Recorder) -> None:
         super().__init__(api, index, recorder)

@@ -22,6 +22,8 @@ class Controller:
     """
 
     name = ""
+    path = ""
+    """Of the objects that keys name; "" where they are of several kinds."""
 
     def __init__(self, api: Api, index: Index, recorder: Recorder) -> None:
         self.api = api
@@ -47,9 +49,30 @@ class Controller:
         except ApiError as error:
             if error.code != 404:
                 self.queue.retry(key, self.api.now)
+        # Whatever it is, it is of this one object: the others are looked at.
+        except Exception as error:  # noqa: BLE001
+            self._failed(key, error)
         else:
             self.queue.forget(key)
         return True
+
+    def object_of(self, key: Key) -> dict[str, Any] | None:
+        """The object that a key names; None if it is not there, or is of no one kind."""
+        return self.api.get(self.path, *key) if self.path else None
+
+    def _failed(self, key: Key, error: Exception) -> None:
+        """Note a fault, tell of it on the object, and look at that again later."""
+        self.queue.retry(key, self.api.now)
+        self.api.faults.add(self.name, "/".join(key).strip("/"), error)
+        found = self.object_of(key)
+        if found is not None:
+            text = f"error syncing: {error!r}"
+            self.recorder.record(found, self.name, "SyncError", text, type="Warning")
+
+    @property
+    def n_failing(self) -> int:
+        """Objects whose last look failed."""
+        return self.queue.n_failing
 
     @staticmethod
     def decoded(value: bytes | None) -> dict[str, Any] | None:

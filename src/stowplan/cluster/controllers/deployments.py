@@ -32,6 +32,7 @@ from stowplan.cluster.controllers.trees import (
     selects,
 )
 from stowplan.cluster.errors import ApiError
+from stowplan.cluster.gonumbers import count_of
 from stowplan.cluster.resource import Change
 
 Tree = dict[str, Any]
@@ -43,6 +44,7 @@ class Deployments(Controller):
     """Makes, grows and shrinks the ReplicaSets of Deployments, and tells how far a rollout is."""
 
     name = "deployment"
+    path = DEPLOYMENTS
 
     def observe(self, change: Change, before: PodFacts | None) -> None:
         """A changed Deployment; the one of a changed ReplicaSet; for Recreate, of a gone pod."""
@@ -69,7 +71,9 @@ class Deployments(Controller):
             return
         if check_paused(found, self.api.now):
             look.write_back()
-        if found["spec"].get("paused") or look.was_scaled():
+        # Finds the sets, which a paused Deployment has as well.
+        was_scaled = look.was_scaled()
+        if found["spec"].get("paused") or was_scaled:
             look.scale()
         elif look.limits_kind == "Recreate":
             look.recreate()
@@ -120,9 +124,9 @@ class _Look:
         """True when an active set was sized for another number of replicas."""
         self.find_newest(create=False)
         for each in self.sets:
-            told = (each["metadata"].get("annotations") or {}).get(revisions.DESIRED, "")
+            told = count_of((each["metadata"].get("annotations") or {}).get(revisions.DESIRED, ""))
             active = bool(each["spec"].get("replicas"))
-            if active and told.isdecimal() and int(told) != self.limits.replicas:
+            if active and told is not None and told != self.limits.replicas:
                 return True
         return False
 

@@ -22,6 +22,7 @@ class EphemeralClaims(Controller):
     """Keys are those of pods with volumes that want a claim of their own."""
 
     name = "ephemeral-volume"
+    path = PODS
 
     def observe(self, change: Change, before: PodFacts | None) -> None:
         """A new pod, or one whose claim has gone."""

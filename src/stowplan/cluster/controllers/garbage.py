@@ -89,9 +89,18 @@ class Garbage:
         except ApiError as error:
             if error.code != 404:
                 self.queue.retry(item, self.api.now)
+        # Whatever it is, it is of this one object: the others are looked at.
+        except Exception as error:  # noqa: BLE001
+            self.queue.retry(item, self.api.now)
+            self.api.faults.add(self.name, "/".join(part for part in item if part), error)
         else:
             self.queue.forget(item)
         return True
+
+    @property
+    def n_failing(self) -> int:
+        """Objects whose last look failed."""
+        return self.queue.n_failing
 
     def next_at(self) -> float | None:
         """When `work_once` has something to do again."""

@@ -15,6 +15,7 @@ import msgspec
 
 from stowplan.cluster.controllers.api import NODES, PODS, REPLICA_SETS
 from stowplan.cluster.controllers.times import seconds
+from stowplan.cluster.deletioncost import deletion_cost
 from stowplan.cluster.resource import Change
 
 Key = tuple[str, str]
@@ -76,7 +77,6 @@ class _Pod(msgspec.Struct):
 _ANY = msgspec.json.Decoder(_Any)
 _POD = msgspec.json.Decoder(_Pod)
 _NO_LABELS: dict[str, str] = {}
-DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
 
 class PodFacts(msgspec.Struct, frozen=True, gc=False):
@@ -112,11 +112,6 @@ class PodFacts(msgspec.Struct, frozen=True, gc=False):
     def is_active(self) -> bool:
         """True for a pod that counts as a replica: neither finished nor on its way out."""
         return not self.deleting and not self.is_finished
-
-
-def _is_int32(text: str) -> bool:
-    digits = text.removeprefix("-")
-    return digits.isdecimal() and (text == "0" or not digits.startswith("0"))
 
 
 class Index:
@@ -245,7 +240,6 @@ class Index:
         owner = next((o for o in meta.owner_references or () if o.controller), None)
         ready = next((c for c in status.conditions or () if c.type == "Ready"), None)
         is_ready = ready is not None and ready.status == "True"
-        cost = (meta.annotations or _NO_LABELS).get(DELETION_COST, "0")
         counts = [
             each.restart_count
             for each in (
@@ -266,7 +260,7 @@ class Index:
             ready_since=seconds(ready.last_transition_time) if ready and is_ready else 0.0,
             created=seconds(meta.creation_timestamp),
             deleting=seconds(meta.deletion_timestamp),
-            cost=int(cost) if _is_int32(cost) else 0,
+            cost=deletion_cost(meta.annotations or _NO_LABELS) or 0,
             restarts=max(counts, default=0),
             restarts_sum=sum(counts),
             finalizers=tuple(meta.finalizers or ()),

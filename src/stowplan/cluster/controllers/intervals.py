@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from stowplan.cluster.gonumbers import count_of
+
 
 def parse(text: str, completions: int) -> set[int]:
     """The indexes in `text` below `completions`; what cannot be read is skipped."""
     found: set[int] = set()
     for part in text.split(",") if text else ():
         first, _, last = part.partition("-")
-        if first.isdecimal() and (not last or last.isdecimal()):
-            found.update(range(int(first), min(int(last or first), completions - 1) + 1))
+        low, high = count_of(first), count_of(last or first)
+        if low is not None and high is not None:
+            found.update(range(low, min(high, completions - 1) + 1))
     return {index for index in found if index < completions}
 
 

@@ -51,6 +51,7 @@ class Jobs(Controller):
     """Makes the pods of Jobs, counts how they ended, and ends the Jobs."""
 
     name = "job"
+    path = JOBS
 
     def __init__(self, api: Api, index: Index, recorder: Recorder) -> None:
         super().__init__(api, index, recorder)

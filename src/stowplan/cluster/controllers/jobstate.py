@@ -13,6 +13,7 @@ from stowplan.cluster.controllers import intervals
 from stowplan.cluster.controllers.index import PodFacts
 from stowplan.cluster.controllers.times import seconds, stamp
 from stowplan.cluster.controllers.trees import condition
+from stowplan.cluster.gonumbers import count_of
 
 Tree = dict[str, Any]
 
@@ -155,7 +156,8 @@ class JobState:
 def index_of(pod: PodFacts) -> int:
     """The completion index of a pod; -1 for none."""
     text = pod.labels.get(INDEX, "")
-    return int(text) if text.isdecimal() else -1
+    found = count_of(text)
+    return -1 if found is None else found
 
 
 def is_finished(job: Tree) -> Tree | None:

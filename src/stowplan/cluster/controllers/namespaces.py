@@ -45,6 +45,7 @@ class Namespaces(Controller):
     """Empties namespaces that are being deleted and takes the finalizer off."""
 
     name = "namespace"
+    path = NAMESPACES
 
     def __init__(self, api: Api, index: Index, recorder: Recorder) -> None:
         super().__init__(api, index, recorder)

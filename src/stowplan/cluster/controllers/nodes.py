@@ -44,6 +44,7 @@ class NodeLife(Controller):
     """Marks nodes that went silent, and taints nodes by their conditions."""
 
     name = "node-lifecycle"
+    path = NODES
 
     def __init__(self, api: Api, index: Index, recorder: Recorder) -> None:
         super().__init__(api, index, recorder)

@@ -36,6 +36,7 @@ class ReplicaSets(Controller):
     """Creates and deletes pods of ReplicaSets, and counts them in their status."""
 
     name = "replicaset"
+    path = REPLICA_SETS
 
     def __init__(self, api: Api, index: Index, recorder: Recorder) -> None:
         super().__init__(api, index, recorder)

@@ -12,6 +12,7 @@ from typing import Any
 
 from stowplan.cluster.controllers.rollout import Bounds, SetSize
 from stowplan.cluster.controllers.times import seconds
+from stowplan.cluster.gonumbers import count_of
 
 Tree = dict[str, Any]
 
@@ -80,7 +81,7 @@ def newest_of(deployment: Tree, sets: Iterable[Tree]) -> Tree | None:
 def revision(obj: Tree) -> int:
     """The number in the revision annotation; 0 without a readable one."""
     text = (obj["metadata"].get("annotations") or {}).get(REVISION, "")
-    return int(text) if text.isdecimal() else 0
+    return count_of(text) or 0
 
 
 def next_revision(old_sets: Sequence[Tree]) -> int:
@@ -96,9 +97,10 @@ def annotate(newest: Tree, deployment: Tree, number: int) -> bool:
         if name not in _NOT_COPIED:
             annotations[name] = value
     old = annotations.get(REVISION)
-    if old is not None and not old.isdecimal():
+    known = count_of(old or "0")
+    if known is None:
         return bool(annotations != before)
-    if int(old or 0) < number:
+    if known < number:
         annotations[REVISION] = str(number)
         if old is not None:
             _remember(annotations, old)
@@ -126,7 +128,7 @@ def size_of(each: Tree) -> SetSize:
         wanted=each["spec"].get("replicas", 0),
         available=(each.get("status") or {}).get("availableReplicas", 0),
         created=created(each),
-        most_before=int(most) if most.isdecimal() else 0,
+        most_before=count_of(most) or 0,
     )
 
 

@@ -26,6 +26,7 @@ class TaintEvictions(Controller):
     """Deletes pods from nodes with NoExecute taints, at once or when their toleration runs out."""
 
     name = "taint-eviction"
+    path = PODS
 
     def __init__(self, api: Api, index: Index, recorder: Recorder) -> None:
         super().__init__(api, index, recorder)

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from stowplan.cluster.controllers.times import stamp
+from stowplan.cluster.gonumbers import count_of
 from stowplan.objects.codec import DecodeError, convert
 from stowplan.objects.selectors import LabelSelector, SelectorError, label_selector_matches
 
@@ -96,10 +97,9 @@ def scaled(value: int | str | None, total: int, round_up: bool) -> int:
     """A number or a percentage of `total` as a number; absent or unreadable counts as 0."""
     if isinstance(value, int):
         return value
-    if not isinstance(value, str) or not value.endswith("%"):
-        return int(value) if isinstance(value, str) and value.isdecimal() else 0
-    part = value[:-1]
-    if not part.isdecimal():
+    if not isinstance(value, str):
         return 0
-    product = int(part) * total
+    if not value.endswith("%"):
+        return count_of(value) or 0
+    product = (count_of(value[:-1]) or 0) * total
     return -(-product // 100) if round_up else product // 100

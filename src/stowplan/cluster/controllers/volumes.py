@@ -20,6 +20,7 @@ from stowplan.cluster.controllers.matching import best_match, is_for
 from stowplan.cluster.controllers.recorder import Recorder
 from stowplan.cluster.controllers.times import seconds
 from stowplan.cluster.controllers.trees import is_deleting
+from stowplan.cluster.gonumbers import count_of
 from stowplan.cluster.resource import Change, Deletion
 
 Tree = dict[str, Any]
@@ -67,6 +68,10 @@ class Volumes(Controller):
             for claim_key in self._ending:
                 if claim_key[0] == key[0]:
                     self.queue.add(claim_key)
+
+    def object_of(self, key: Key) -> Tree | None:
+        """A claim, or without a namespace a volume."""
+        return self.api.get(CLAIMS if key[0] else VOLUMES, *key)
 
     def sync(self, key: Key) -> None:
         """Bring one claim or one volume forward."""
@@ -153,7 +158,7 @@ class Volumes(Controller):
             self._say(claim, "ExternalProvisioning", text)
         wait = (class_.get("parameters") or {}).get(PROVISION_SECONDS, "0")
         created = seconds(claim["metadata"].get("creationTimestamp"))
-        due = created + (float(wait) if wait.isdecimal() else 0.0)
+        due = created + (count_of(wait, 32) or 0)
         if due > self.api.now:
             self.queue.add(key, due)
             return

@@ -27,6 +27,11 @@ class WorkQueue(Generic[K]):
     def __len__(self) -> int:
         return len(self._due)
 
+    @property
+    def n_failing(self) -> int:
+        """Keys whose last look failed."""
+        return len(self._failures)
+
     def add(self, key: K, at: float = 0.0) -> None:
         """Have `key` looked at, not before `at` (Unix seconds; 0.0: as soon as possible)."""
         known = self._due.get(key)

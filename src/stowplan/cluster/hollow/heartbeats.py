@@ -65,10 +65,19 @@ class Heartbeats:
             _, number, name = heapq.heappop(self._due)
             if self._alive.get(name) != number:
                 continue
-            self._beat(name)
             heapq.heappush(self._due, (self._next(number), number, name))
+            try:
+                self._beat(name)
+            # Whatever it is, it is of this one node: the others go on.
+            except Exception as error:  # noqa: BLE001
+                self.api.faults.add(self.name, name, error)
             return True
         return False
+
+    @property
+    def n_failing(self) -> int:
+        """None: a beat that fails is followed by the next."""
+        return 0
 
     def next_at(self) -> float | None:
         """When the next beat is due."""

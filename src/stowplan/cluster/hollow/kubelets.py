@@ -31,6 +31,8 @@ Tree = dict[str, Any]
 
 BACKOFF_FIRST_SECONDS = 10.0
 BACKOFF_MOST_SECONDS = 300.0
+_DOUBLINGS_MAX = 30
+"""A status may say that a pod was restarted two thousand million times."""
 
 
 @dataclass(slots=True)
@@ -64,6 +66,7 @@ class Kubelets(Controller):
     """Runs what is bound to hollow nodes. Keys are pods."""
 
     name = "hollow-kubelets"
+    path = PODS
 
     def __init__(self, api: Api, index: Index, recorder: Recorder, habits: Habits) -> None:
         super().__init__(api, index, recorder)
@@ -205,7 +208,8 @@ class Kubelets(Controller):
             return
         pause = 0.0
         if life.crashes:
-            pause = min(BACKOFF_FIRST_SECONDS * 2.0 ** (life.crashes - 1), BACKOFF_MOST_SECONDS)
+            doublings = min(life.crashes - 1, _DOUBLINGS_MAX)
+            pause = min(BACKOFF_FIRST_SECONDS * 2.0**doublings, BACKOFF_MOST_SECONDS)
         life.crashes += 1
         if pause:
             life.began, life.restart_at = 0.0, now + pause

@@ -10,10 +10,11 @@ from typing import Any, TypeVar
 
 from stowplan.cluster import times
 from stowplan.cluster.canonical import encode
+from stowplan.cluster.deletioncost import deletion_cost
 from stowplan.cluster.errors import Cause, forbidden_field, invalid, required
 from stowplan.cluster.kinds import checks, placement
 from stowplan.cluster.kinds.basics import count, keep
-from stowplan.cluster.kinds.podspec import images_are_trimmed, pod_spec
+from stowplan.cluster.kinds.podspec import images_are_trimmed, pod_annotations, pod_spec
 from stowplan.cluster.kinds.podstatus import status_update
 from stowplan.cluster.kinds.podwarnings import pod_warnings
 from stowplan.cluster.names import label_problems
@@ -61,6 +62,7 @@ class PodStrategy(Strategy):
 
     def validate(self, obj: Tree, call: Call) -> Iterable[Cause]:
         spec = obj["spec"]
+        yield from pod_annotations(obj["metadata"], "metadata.annotations")
         yield from _spec(obj)
         if spec.get("ephemeralContainers"):
             yield forbidden_field("spec.ephemeralContainers", "cannot be set on create")
@@ -69,6 +71,9 @@ class PodStrategy(Strategy):
             yield forbidden_field("spec.nodeName", text)
 
     def validate_update(self, new: Tree, old: Tree, call: Call) -> Iterable[Cause]:
+        # What was stored before it was checked may stay.
+        if deletion_cost(old["metadata"].get("annotations", {})) is not None:
+            yield from pod_annotations(new["metadata"], "metadata.annotations")
         yield from _spec(new)
         yield from _update(new["spec"], old["spec"])
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from stowplan.cluster.deletioncost import ANNOTATION as DELETION_COST
+from stowplan.cluster.deletioncost import deletion_cost
 from stowplan.cluster.errors import (
     Cause,
     duplicate,
@@ -247,6 +249,17 @@ def _os(name: str, spec: Tree, path: str) -> Iterator[Cause]:
             f"{path}.securityContext.windowsOptions",
             "windows options cannot be set for a linux pod",
         )
+
+
+def pod_annotations(meta: Tree, path: str) -> Iterator[Cause]:
+    """Annotations of a pod or a template that have a meaning here.
+
+    Source: ValidatePodSpecificAnnotations.
+    """
+    annotations = meta.get("annotations", {})
+    if deletion_cost(annotations) is None:
+        value = annotations[DELETION_COST]
+        yield invalid(f"{path}[{DELETION_COST}]", value, "must be a 32bit integer")
 
 
 def images_are_trimmed(spec: Tree, path: str) -> Iterator[Cause]:

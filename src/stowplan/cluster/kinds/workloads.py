@@ -19,10 +19,11 @@ from stowplan.cluster.errors import (
     required,
     shown,
 )
+from stowplan.cluster.gonumbers import count_of
 from stowplan.cluster.kinds import checks, grouptables
 from stowplan.cluster.kinds.basics import Plain, UpdateCheck
 from stowplan.cluster.kinds.claims import claim_spec
-from stowplan.cluster.kinds.podspec import images_are_trimmed, pod_spec
+from stowplan.cluster.kinds.podspec import images_are_trimmed, pod_annotations, pod_spec
 from stowplan.cluster.kinds.podwarnings import pod_warnings
 from stowplan.cluster.resource import Call, Table
 
@@ -64,7 +65,7 @@ class DaemonSets(Templated):
         super().prepare_update(new, old, call)
         annotations = old["metadata"].get("annotations", {})
         count = annotations.get(_GENERATION, "0")
-        number = int(count) if count.isdigit() else 0
+        number = count_of(count) or 0
         if new["spec"]["template"] != old["spec"]["template"]:
             number += 1
         if number:
@@ -77,6 +78,7 @@ def template_spec(template: Tree, path: str) -> Iterator[Cause]:
     yield from checks.labels(meta.get("labels", {}), f"{path}.labels")
     for key in meta.get("annotations", {}):
         yield from checks.qualified_name(key.lower(), f"{path}.annotations")
+    yield from pod_annotations(meta, f"{path}.annotations")
     yield from pod_spec(template["spec"], None, f"{path}.spec", is_pod=False)
     yield from images_are_trimmed(template["spec"], f"{path}.spec")
     if template["spec"].get("ephemeralContainers"):
@@ -133,13 +135,19 @@ def int_or_percent(value: int | str, path: str) -> Iterator[Cause]:
 
 def not_over_100(value: int | str, path: str) -> Iterator[Cause]:
     """A percentage of at most a hundred."""
-    if isinstance(value, str) and _PERCENT.fullmatch(value) and int(value[:-1]) > 100:
+    if isinstance(value, str) and _PERCENT.fullmatch(value) and _percents(value) > 100:
         yield invalid(path, value, "must not be greater than 100%")
+
+
+def _percents(value: str) -> int:
+    """The number before the sign; of one that is too large the largest that Go has."""
+    found = count_of(value[:-1])
+    return (1 << 63) - 1 if found is None else found
 
 
 def _is_nothing(value: int | str | None) -> bool:
     if isinstance(value, str):
-        return bool(_PERCENT.fullmatch(value)) and int(value[:-1]) == 0
+        return bool(_PERCENT.fullmatch(value)) and _percents(value) == 0
     return not value
 
 

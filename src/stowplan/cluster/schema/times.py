@@ -12,7 +12,9 @@ from functools import lru_cache
 SECONDS = "2006-01-02T15:04:05Z07:00"
 MICROS = "2006-01-02T15:04:05.000000Z07:00"
 
-_ZULU = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d)T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\dZ")
+_ZULU = re.compile(
+    r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\dZ"
+)
 _DIGITS = {
     "2006": re.compile(r"\d{4}"),
     "01": re.compile(r"\d\d"),
@@ -42,18 +44,18 @@ def seconds(text: str) -> str:
     """A time to the second, in UTC; raises NotATime."""
     if _ZULU.fullmatch(text):
         return text
-    return _read(text, SECONDS).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _read(text, SECONDS).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 @lru_cache(maxsize=1 << 10)
 def micros(text: str) -> str:
     """A time with six digits after the second, in UTC; raises NotATime."""
-    return _read(text, MICROS).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return _read(text, MICROS).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def shown(unix: float) -> str:
     """A clock reading to the second, as stored."""
-    return datetime.fromtimestamp(int(unix), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.fromtimestamp(int(unix), UTC).isoformat().replace("+00:00", "Z")
 
 
 def _read(text: str, layout: str) -> datetime:

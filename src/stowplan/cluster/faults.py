@@ -1,0 +1,38 @@
+"""Exceptions that nothing expects, of controllers and observers: each is one object's failure.
+
+They are kept until a driver takes them to log them, and counted for `/metrics`; the rest goes on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from typing import NamedTuple
+
+KEPT_MAX = 100
+
+
+class Fault(NamedTuple):
+    """component: the controller or observer. about: the object it worked on."""
+
+    component: str
+    about: str
+    error: Exception
+
+
+class Faults:
+    """counts: all there ever were, by component; of those not taken only the last are kept."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self._untaken: deque[Fault] = deque(maxlen=KEPT_MAX)
+
+    def add(self, component: str, about: str, error: Exception) -> None:
+        """Something failed in a way that nothing expects."""
+        self.counts[component] += 1
+        self._untaken.append(Fault(component, about, error))
+
+    def take(self) -> list[Fault]:
+        """Those since this was last asked, oldest first."""
+        taken = list(self._untaken)
+        self._untaken.clear()
+        return taken
