@@ -186,6 +186,110 @@ def test_nothing_is_no_path(option: str, tmp_path: Path, monkeypatch: pytest.Mon
     assert list(tmp_path.iterdir()) == []
 
 
+# A second one in the same place.
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_second_cluster_leaves_the_kubeconfig_of_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    async def scene(cluster: Running) -> None:
+        text = cluster.kubeconfig.read_text()
+        with pytest.raises(UpError) as refused:
+            async with running(Settings()):
+                raise AssertionError("two clusters have one kubeconfig")
+        assert str(refused.value).startswith(
+            "stowplan.kubeconfig: in use by another `stowplan up`; name another with --kubeconfig"
+        )
+        async with running(Settings(kubeconfig=tmp_path / "other")):
+            assert len(names(tmp_path)) == 4
+        assert cluster.kubeconfig.read_text() == text
+
+    assert begun(Settings(), scene) == ""
+    assert names(tmp_path) == []
+
+
+def test_a_kubeconfig_that_was_left_is_written_anew(tmp_path: Path) -> None:
+    path = tmp_path / "k"
+
+    async def killed(cluster: Running) -> None:
+        (tmp_path / "left").write_text(cluster.kubeconfig.read_text())
+
+    assert begun(Settings(kubeconfig=path), killed) == ""
+    (tmp_path / "left").rename(path)
+    assert begun(Settings(kubeconfig=path)) == ""
+    assert names(tmp_path) == []
+
+
+def test_a_kubeconfig_of_another_is_not_deleted(tmp_path: Path) -> None:
+    path = tmp_path / "k"
+
+    async def exchanged(cluster: Running) -> None:
+        text = path.read_text()
+        path.unlink()
+        path.write_text(text)
+
+    assert begun(Settings(kubeconfig=path), exchanged) == ""
+    assert names(tmp_path) == ["k"]
+
+
+# The data directory.
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o707, 0o1777])
+def test_a_data_directory_that_everybody_may_write(tmp_path: Path, mode: int) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    data.chmod(mode)
+    assert refusal(Settings(data=data)) == (
+        f"{data}: permissions {mode:04o} are too open: every user of this machine may exchange the "
+        "data and the tokens in it; `chmod 700` it"
+    )
+    assert names(data) == []
+
+
+@pytest.mark.parametrize(("mode", "warned"), [(0o775, True), (0o755, False), (0o700, False)])
+def test_a_data_directory_that_others_may_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: int, warned: bool
+) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    data.chmod(mode)
+    assert begun(Settings(data=data)) == ""
+    text = "Data directory can be written by its group"
+    assert any(message.startswith(text) for message in caplog.messages) == warned
+
+
+def test_a_disk_that_is_full_at_the_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Full(sqlite3.Connection):
+        def execute(self, sql: str, *values: Any) -> Any:
+            if "checkpoint(" in sql:
+                raise sqlite3.OperationalError("database or disk is full")
+            return super().execute(sql, *values)
+
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *a, **more: connect(*a, factory=Full, **more))
+    assert begun(Settings(data=tmp_path), one_write) == ""
+    (told,) = caplog.messages
+    assert told.startswith(f"The data directory was not closed cleanly: err={tmp_path / FILE}: ")
+    assert "database or disk is full; nothing is lost" in told
+    monkeypatch.undo()
+
+    async def scene(cluster: Running) -> None:
+        answer = await cluster.pump.ask(asked(cluster, "a"))
+        assert isinstance(answer, Response)
+        assert answer.status == 409
+
+    assert begun(Settings(data=tmp_path), scene) == ""
+
+
 # Faults of our own: a face that breaks.
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import fcntl
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +30,60 @@ def kubeconfig(server: str, certificate: str, user: str, token: str) -> dict[str
 
 def write_secret(path: Path, text: str) -> None:
     """Write a file that only its owner can read, whole or not at all. Raises OSError."""
+    os.close(write_held(path, text))
+
+
+def write_held(path: Path, text: str) -> int:
+    """As `write_secret`; the open file, which shows by its lock that its writer lives, until it is
+    closed (`is_held`)."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     path.parent.mkdir(parents=True, exist_ok=True)
     # A draft of a process that was killed in between and had this number.
     draft.unlink(missing_ok=True)
     number = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with os.fdopen(number, "w", encoding="utf-8") as file:
-        file.write(text)
-    draft.replace(path)
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX)
+        with os.fdopen(number, "w", encoding="utf-8", closefd=False) as file:
+            file.write(text)
+        draft.replace(path)
+    except BaseException:
+        os.close(number)
+        raise
+    return number
+
+
+@contextlib.contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Keep other processes that ask for it out of a directory, which is made. Raises OSError."""
+    directory.mkdir(parents=True, exist_ok=True)
+    number = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(number)
+
+
+def is_held(path: Path) -> bool:
+    """True if the process that wrote a file by `write_held` still runs. Raises OSError."""
+    number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(number, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(number)
+    return False
+
+
+def is_own(path: Path, number: int) -> bool:
+    """True if what stands at a path is the file that was opened as `number`."""
+    try:
+        found = path.stat()
+    except OSError:
+        return False
+    own = os.fstat(number)
+    return (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino)
 
 
 def as_text(content: dict[str, Any]) -> str:

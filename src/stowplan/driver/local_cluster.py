@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import secrets
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from errno import EADDRNOTAVAIL
 from functools import partial
 from ipaddress import ip_address
@@ -44,7 +45,15 @@ from stowplan.driver.keys import (
     encryption,
     tokens,
 )
-from stowplan.driver.kubeconfig import as_text, is_of_a_cluster, kubeconfig, write_secret
+from stowplan.driver.kubeconfig import (
+    as_text,
+    is_held,
+    is_of_a_cluster,
+    is_own,
+    kubeconfig,
+    locked,
+    write_held,
+)
 from stowplan.driver.pump import Pump
 from stowplan.driver.sqlite_store import SqliteStore, StoreError
 
@@ -136,7 +145,15 @@ async def running(
             raise UpError(str(problem)) from None
         finally:
             if store is not None:
-                store.close()
+                _close(store)
+
+
+def _close(store: SqliteStore) -> None:
+    """Close a store; a disk that is full by now takes nothing that was acknowledged."""
+    try:
+        store.close()
+    except StoreError as problem:
+        log.warning("The data directory was not closed cleanly: err=%s", problem)
 
 
 def _fail(failed: asyncio.Future[str], why: str) -> None:
@@ -232,7 +249,8 @@ def _kubeconfigs(
     """The files of the administrator and of the scheduler, written. Raises UpError.
 
     Those of a cluster in memory are removed at the end: they lead to what is gone. Files that
-    hold anything else are left alone, and so are those that somebody has changed meanwhile.
+    hold anything else are left alone, and so are those of another cluster that runs, and those
+    that somebody has changed meanwhile.
     """
     first = settings.kubeconfig or (settings.data / KUBECONFIG if settings.data else Path(ALONE))
     second = first.with_name(f"scheduler.{first.name}")
@@ -240,24 +258,42 @@ def _kubeconfigs(
     for path, user in ((first, ADMIN), (second, SCHEDULER)):
         token = next(token for token, other in known if other.name == user.name)
         texts[path] = as_text(kubeconfig(url, keys.certificate, user.name, token))
-    try:
-        for path in texts:
-            if path.exists() and not is_of_a_cluster(path.read_text("utf-8", "replace")):
-                raise UpError(
-                    f"{path}: got a file of somebody else's, wanted a new one; name another "
-                    "with --kubeconfig"
-                )
-        for path, text in texts.items():
-            write_secret(path, text)
-    except OSError as problem:
-        raise UpError(f"{first}: cannot be written: {problem.strerror}") from None
-    try:
-        yield first, second
-    finally:
-        if settings.data is None:
-            for path, text in texts.items():
-                if path.exists() and path.read_text("utf-8", "replace") == text:
-                    path.unlink()
+    with contextlib.ExitStack() as held:
+        try:
+            with locked(first.parent):
+                files = _written(texts, held)
+        except OSError as problem:
+            raise UpError(f"{first}: cannot be written: {problem.strerror}") from None
+        try:
+            yield first, second
+        finally:
+            if settings.data is None:
+                for path, number in files.items():
+                    same = is_own(path, number)
+                    if same and path.read_text("utf-8", "replace") == texts[path]:
+                        path.unlink()
+
+
+def _written(texts: Mapping[Path, str], held: contextlib.ExitStack) -> dict[Path, int]:
+    """The files, written and open until `held` ends. Raises OSError and UpError."""
+    for path in texts:
+        if not path.exists():
+            continue
+        if not is_of_a_cluster(path.read_text("utf-8", "replace")):
+            raise UpError(
+                f"{path}: got a file of somebody else's, wanted a new one; name another "
+                "with --kubeconfig"
+            )
+        if is_held(path):
+            raise UpError(
+                f"{path}: in use by another `stowplan up`; name another with --kubeconfig, or "
+                "start in another directory"
+            )
+    files = {}
+    for path, text in texts.items():
+        files[path] = write_held(path, text)
+        held.callback(os.close, files[path])
+    return files
 
 
 def run(

@@ -12,10 +12,13 @@ Nothing that looks damaged is ever repaired or reset here: `StoreError` says wha
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
+import logging
 import os
 import sqlite3
+import stat
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -24,6 +27,8 @@ from typing import TypeVar
 FILE = "cluster.sqlite"
 COMMITTED = "committed"
 LOCK = "lock"
+
+log = logging.getLogger("stowplan.cluster")
 
 _APPLICATION = 0x53746F77  # "Stow"
 _FORMAT = 2
@@ -155,11 +160,14 @@ class SqliteStore:
         """Fold the journal into the file and let go of the directory."""
         try:
             if self._file is not None:
-                self._file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-                self._file.close()
+                with contextlib.closing(self._file) as file:
+                    file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         except sqlite3.Error as problem:
             where = self.directory / FILE
-            raise StoreError(f"{where}: could not be closed: {problem}") from None
+            raise StoreError(
+                f"{where}: the journal beside it could not be folded in: {problem}; nothing is "
+                "lost, the next start reads both"
+            ) from None
         finally:
             if self._committed is not None:
                 os.close(self._committed)
@@ -183,6 +191,7 @@ def _locked(directory: Path) -> int:
     """The lock file, ours until it is closed. Raises StoreError if another process has it."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check_mode(directory)
         lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as problem:
         raise StoreError(f"{directory}: cannot keep data here: {problem.strerror}") from None
@@ -200,6 +209,25 @@ def _locked(directory: Path) -> int:
     os.ftruncate(lock, 0)
     os.pwrite(lock, str(os.getpid()).encode("ascii"), 0)
     return lock
+
+
+def _check_mode(directory: Path) -> None:
+    """Raises StoreError for a directory in which every user may exchange files, as sshd refuses
+    such homes; warns of one in which a group may. Readable ones are no harm: the files are not.
+    Raises OSError."""
+    mode = stat.S_IMODE(directory.stat().st_mode)
+    if mode & stat.S_IWOTH:
+        raise StoreError(
+            f"{directory}: permissions {mode:04o} are too open: every user of this machine may "
+            "exchange the data and the tokens in it; `chmod 700` it"
+        )
+    if mode & stat.S_IWGRP:
+        log.warning(
+            "Data directory can be written by its group, which may exchange data and tokens: "
+            "path=%s mode=%04o",
+            directory,
+            mode,
+        )
 
 
 def _opened(path: Path) -> int:
