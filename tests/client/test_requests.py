@@ -9,7 +9,7 @@ import pytest
 
 from stowplan.client.answers import Answer
 from stowplan.client.performing import Moment, Pause, Performer
-from stowplan.client.requests import Request, write
+from stowplan.client.requests import Request, bind, patch_event, read_lease, write
 from stowplan.client.resources import RESOURCES, resource_of
 from stowplan.client.series import Series
 from stowplan.messages import effects as to_do
@@ -128,6 +128,29 @@ def test_names_are_spelt_as_addresses_want_them() -> None:
     request = Request("GET", "/api/v1/pods", (("fieldSelector", "a!=b,c=d e"),))
     assert request.target == "/api/v1/pods?fieldSelector=a%21%3Db%2Cc%3Dd+e"
     assert Request("GET", "/api/v1/x/a:b c").target == "/api/v1/x/a:b%20c"
+
+
+@pytest.mark.parametrize(
+    ("name", "encoded"),
+    [
+        ("a/../../nodes/n", "a%2F..%2F..%2Fnodes%2Fn"),
+        ("..", "%2E%2E"),
+        (".", "%2E"),
+        ("a%2Fb", "a%252Fb"),
+        ("a?b#c", "a%3Fb%23c"),
+        ("system:a b", "system:a%20b"),
+        ("web-1.x", "web-1.x"),
+    ],
+)
+def test_a_name_stays_one_segment_of_the_path(name: str, encoded: str) -> None:
+    targets = [
+        bind(to_do.Bind(1, 1, "uid-1", name, name, "n")).target,
+        read_lease(name, name, 1.0).target,
+        patch_event(name, name, {}).target,
+    ]
+    assert targets[0] == f"/api/v1/namespaces/{encoded}/pods/{encoded}/binding"
+    assert all(f"/namespaces/{encoded}/" in target for target in targets)
+    assert all(f"/{encoded}" in target.partition(f"/{encoded}/")[2] for target in targets)
 
 
 def test_every_resource_has_a_path() -> None:

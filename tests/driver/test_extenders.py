@@ -223,8 +223,11 @@ async def service(
         await one.stop()
 
 
+JSON = {"Content-Type": "application/json"}
+
+
 async def post(session: aiohttp.ClientSession, url: str, body: Any) -> tuple[int, Any]:
-    async with session.post(url, data=json.dumps(body)) as response:
+    async with session.post(url, data=json.dumps(body), headers=JSON) as response:
         text = await response.read()
         is_json = response.content_type == "application/json"
         return response.status, json.loads(text) if is_json else text
@@ -375,6 +378,74 @@ def test_questions_that_are_none_are_told_so(verb: str, body: Any, text: str) ->
             assert text in answer["Error"]
             code, _ = await post(session, f"{url}/nonsense", body)
             assert code == 404
+
+    run(story())
+
+
+@pytest.mark.parametrize("verb", ["filter", "prioritize"])
+@pytest.mark.parametrize("amount", ["x", "9" * 5000, "NaN", "-1", "1" * 30, "1e99", "1e1000000"])
+def test_amounts_that_are_none_are_no_fault_of_ours(verb: str, amount: str) -> None:
+    requests = {"containers": [{"name": "c", "resources": {"requests": {"cpu": amount}}}]}
+    strange = {"metadata": {"name": "a", "uid": "u"}, "spec": requests}
+    node = {"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": amount, "pods": "9"}}}
+    plain = {"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": "1", "pods": "9"}}}
+
+    async def story() -> None:
+        async with service() as url, aiohttp.ClientSession() as session:
+            for pod, item in ((strange, plain), ({"metadata": {"name": "a"}}, node)):
+                body = {"Pod": pod, "Nodes": {"items": [item]}}
+                code, answer = await post(session, f"{url}/{verb}", body)
+                assert code in (200, 400)
+                if amount in ("x", "9" * 5000, "NaN"):
+                    assert code == 400
+                    assert answer.startswith(f"{verb}: cannot be judged: ".encode())
+                    assert len(answer) < 500
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"\xff", b"[" * 100_000, b'{"Pod":' * 100_000 + b"1" + b"}" * 100_000]
+)
+def test_bodies_that_cannot_be_read(body: bytes) -> None:
+    async def story() -> None:
+        async with service() as url, aiohttp.ClientSession() as session:
+            for verb in ("filter", "bind"):
+                async with session.post(f"{url}/{verb}", data=body, headers=JSON) as response:
+                    assert response.status == 400
+                    assert (await response.text()).startswith(f"{verb}: no JSON document: ")
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("headers", "code"),
+    [
+        ({"Content-Type": "application/json"}, 200),
+        ({"Content-Type": "application/json; charset=utf-8"}, 200),
+        ({"Content-Type": "text/plain"}, 415),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, 415),
+        ({**JSON, "Host": "evil.example"}, 403),
+        ({**JSON, "Host": "localhost:1"}, 200),
+        ({**JSON, "Host": "[::1]"}, 200),
+        ({**JSON, "Origin": "http://evil.example"}, 403),
+        ({**JSON, "Origin": "null"}, 403),
+        ({**JSON, "Origin": "http://127.0.0.1.evil.example"}, 403),
+        ({**JSON, "Origin": "http://localhost:8080"}, 200),
+    ],
+)
+def test_no_page_of_a_browser_has_pods_bound(headers: dict[str, str], code: int) -> None:
+    async def story() -> None:
+        async with SmallApi() as api, aiohttp.ClientSession() as session:
+            api.node("n")
+            api.pod("p")
+            uid = api.objects["pods", "default", "p"]["metadata"]["uid"]
+            target = {"PodName": "p", "PodNamespace": "default", "Node": "n", "PodUID": uid}
+            async with service(Connection(api.url, "test")) as url:
+                body = json.dumps(target)
+                async with session.post(f"{url}/bind", data=body, headers=headers) as response:
+                    assert response.status == code
+            assert bool(api.binds) == (code == 200)
 
     run(story())
 

@@ -23,6 +23,7 @@ from stowplan.driver.exposition import exposed
 from stowplan.driver.limits import Limiter
 from stowplan.driver.live import Live
 from stowplan.driver.logs import JsonFormatter, LogError, TextFormatter, levels_of
+from stowplan.driver.origins import is_local
 from stowplan.driver.serving import Address, AddressError, Serving, address_of
 from stowplan.framework import PermitWait
 from tests.driver.small_api import SmallApi
@@ -81,6 +82,59 @@ def test_elsewhere_than_on_loopback_readers_must_be_known_and_allowed() -> None:
     run(story())
     assert asked[0]["nonResourceAttributes"] == {"path": "/metrics", "verb": "get"}
     assert asked[0]["groups"] == ["g"]
+
+
+def test_on_loopback_no_page_of_a_browser_reads_by_another_name() -> None:
+    async def story() -> None:
+        async with SmallApi() as api, aiohttp.ClientSession() as session:
+            ports: list[int] = []
+
+            @asynccontextmanager
+            async def beside(live: Live) -> AsyncIterator[None]:
+                async with Serving(live, Address("127.0.0.1", 0)) as one:
+                    ports.append(one.port)
+                    yield
+
+            async def asked(path: str, **headers: str) -> int:
+                url = f"http://127.0.0.1:{ports[0]}{path}"
+                async with session.get(url, headers=headers) as response:
+                    return response.status
+
+            async with scheduler(api, beside=beside) as live:
+                await api.until(lambda: live.is_synced)
+                for path in ("/metrics", "/configz", "/statusz"):
+                    assert await asked(path) == 200
+                    assert await asked(path, Host=f"localhost:{ports[0]}") == 200
+                    assert await asked(path, Host="evil.example") == 403
+                    assert await asked(path, Host="") == 403
+                    assert await asked(path, Origin="http://evil.example") == 403
+                assert await asked("/healthz", Host="evil.example") == 200
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("authority", "local"),
+    [
+        ("localhost", True),
+        ("LOCALHOST:80", True),
+        ("localhost.", True),
+        ("127.0.0.1:10259", True),
+        ("127.1.2.3", True),
+        ("[::1]:80", True),
+        ("", False),
+        ("null", False),
+        ("0.0.0.0", False),
+        ("localhost.evil.example", False),
+        ("evil.example@127.0.0.1", True),
+        ("127.0.0.1@evil.example", False),
+        ("[", False),
+        ("[::1", False),
+        ("10.0.0.1", False),
+    ],
+)
+def test_which_hosts_are_this_machine(authority: str, local: bool) -> None:
+    assert is_local(authority) == local
 
 
 async def code(url: str, path: str, token: str = "", method: str = "GET") -> int:

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from stowplan.client.resources import PODS, Resource, resource_of
+from stowplan.client.resources import PODS, Resource, resource_of, segment
 from stowplan.messages.effects import Bind, Evict, PatchGroup, PatchStatus, ReadPod, Write
 from stowplan.objects.meta import NamespacedObject
 from stowplan.objects.podgroup import PodGroup
@@ -29,8 +29,8 @@ Tree = dict[str, Any]
 class Request(msgspec.Struct, frozen=True):
     """An HTTP request.
 
-    query: names and values, decoded. content_type: of the body. timeout_s: for the whole answer;
-    None for a watch, whose answer goes on.
+    path: names in it percent-encoded. query: names and values, decoded. content_type: of the body.
+    timeout_s: for the whole answer; None for a watch, whose answer goes on.
     """
 
     method: str
@@ -43,7 +43,7 @@ class Request(msgspec.Struct, frozen=True):
     @property
     def target(self) -> str:
         """Path and query, percent-encoded."""
-        path = quote(self.path, safe="/:@!$&'()*+,;=~")
+        path = quote(self.path, safe="/:@!$&'()*+,;=~%")
         return f"{path}?{urlencode(self.query)}" if self.query else path
 
     @property
@@ -207,18 +207,20 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 
 def read_lease(namespace: str, name: str, timeout_s: float) -> Request:
     """The lease of a name."""
-    return Request("GET", f"{LEASES.format(namespace)}/{name}", timeout_s=timeout_s)
+    return Request(
+        "GET", f"{LEASES.format(segment(namespace))}/{segment(name)}", timeout_s=timeout_s
+    )
 
 
 def create_lease(namespace: str, body: Tree, timeout_s: float) -> Request:
     """A new lease."""
-    request = _posted(LEASES.format(namespace), body)
+    request = _posted(LEASES.format(segment(namespace)), body)
     return msgspec.structs.replace(request, timeout_s=timeout_s)
 
 
 def update_lease(namespace: str, name: str, body: Tree, timeout_s: float) -> Request:
     """A lease in place of the version that its metadata names."""
-    path = f"{LEASES.format(namespace)}/{name}"
+    path = f"{LEASES.format(segment(namespace))}/{segment(name)}"
     return Request("PUT", path, (), msgspec.json.encode(body), JSON, timeout_s)
 
 
@@ -229,11 +231,11 @@ EVENTS = "/apis/events.k8s.io/v1/namespaces/{}/events"
 
 def create_event(namespace: str, body: Tree) -> Request:
     """A new event."""
-    return _posted(EVENTS.format(namespace), body)
+    return _posted(EVENTS.format(segment(namespace)), body)
 
 
 def patch_event(namespace: str, name: str, series: Tree) -> Request:
     """The series of an event."""
     body = msgspec.json.encode({"series": series})
-    path = f"{EVENTS.format(namespace)}/{name}"
+    path = f"{EVENTS.format(segment(namespace))}/{segment(name)}"
     return Request("PATCH", path, body=body, content_type=STRATEGIC_PATCH)

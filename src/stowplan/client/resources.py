@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from urllib.parse import quote
 
 import msgspec
 
@@ -36,6 +37,13 @@ RUNNING_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 their work."""
 
 
+def segment(name: str) -> str:
+    """A name as one segment of a path: percent-encoded, so that none leads to another object."""
+    if name in (".", ".."):
+        return name.replace(".", "%2E")
+    return quote(name, safe="@:!$&'()*+,;=~")
+
+
 class Resource(msgspec.Struct, frozen=True):
     """A kind as one version of one API group serves it.
 
@@ -66,9 +74,10 @@ class Resource(msgspec.Struct, frozen=True):
         return f"{self.plural}.{group}" if group else self.plural
 
     def path(self, name: str = "", namespace: str = "") -> str:
-        """The path of an object; without a name, of all of them (of a namespace, or anywhere)."""
-        place = f"/namespaces/{namespace}" if namespace and self.is_namespaced else ""
-        return f"{self.root}{place}/{self.plural}" + (f"/{name}" if name else "")
+        """The path of an object, names percent-encoded; without a name, of all of them (of a
+        namespace, or anywhere)."""
+        place = f"/namespaces/{segment(namespace)}" if namespace and self.is_namespaced else ""
+        return f"{self.root}{place}/{self.plural}" + (f"/{segment(name)}" if name else "")
 
 
 PODS = Resource(Pod, "v1", "pods", RUNNING_PODS, is_needed=True)

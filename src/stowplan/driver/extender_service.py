@@ -3,8 +3,9 @@
     POST PREFIX/filter  PREFIX/prioritize  PREFIX/preempt  PREFIX/bind
 
 Where it follows a cluster, nodes are judged with the pods on them, those included that it has bound
-and the watch has not shown yet. Whatever goes wrong with a question is told in `Error`, where the
-answer has one, and by status 400 where not.
+and the watch has not shown yet. What a question lacks is told in `Error`, where the answer has one,
+and by status 400 where not; 400 it is for what cannot be read. On loopback, other forms than JSON
+(415) and pages of a browser (a foreign Host or Origin: 403) are refused.
 
 Elsewhere than on loopback it answers those only whose certificate a given authority has signed: a
 kube-scheduler has no token to show to an extender. It binds for such callers, and on loopback where
@@ -32,10 +33,11 @@ from stowplan.client.resources import resources_of
 from stowplan.driver.api import ApiClient
 from stowplan.driver.clocks import steady
 from stowplan.driver.following import Following
+from stowplan.driver.origins import foreign
 from stowplan.driver.reaching import reach
 from stowplan.driver.second_opinion import Misunderstood, SecondOpinion
 from stowplan.driver.serving import Address, AddressError, server_context
-from stowplan.framework import Snapshot
+from stowplan.framework import ContractError, Snapshot
 from stowplan.messages.effects import Bind
 from stowplan.messages.events import Event
 from stowplan.objects.meta import Object
@@ -46,6 +48,8 @@ from stowplan.scheduler import Machine, MachineOptions
 log = logging.getLogger("stowplan.http")
 
 BODY_BYTES_MAX = 256 << 20
+JSON = "application/json"
+_TEXT_MAX = 300
 VERBS = ("filter", "prioritize", "preempt", "bind")
 
 
@@ -139,19 +143,38 @@ class ExtenderService:
         if verb not in VERBS:
             wanted = f"one that ends in {', '.join(VERBS)}"
             return web.Response(status=404, text=f"got the path {request.path}, wanted {wanted}\n")
+        if refused := self._refusal(request):
+            return refused
         self.n_asked += 1
         try:
-            question = msgspec.json.decode(await request.read())
+            question = _decoded(await request.read())
             answer = await self._answer(verb, question)
-        except (Misunderstood, msgspec.DecodeError, UnicodeDecodeError) as problem:
+        except Unreadable as problem:
+            return web.Response(status=400, text=f"{verb}: {problem}\n")
+        except Misunderstood as problem:
             return _failed(verb, f"{verb}: {problem}")
         return web.Response(body=msgspec.json.encode(answer), content_type="application/json")
+
+    def _refusal(self, request: web.Request) -> web.Response | None:
+        """415 for another form than JSON, 403 for a page of a browser; None for a scheduler."""
+        if request.content_type != JSON:
+            text = f"got Content-Type {request.content_type}, wanted {JSON}\n"
+            return web.Response(status=415, text=text)
+        if not self._address.is_secure and (strange := foreign(request.headers)):
+            return web.Response(status=403, text=f"forbidden: {strange} is not this machine\n")
+        return None
 
     async def _answer(self, verb: str, question: Any) -> Any:
         if verb == "bind":
             return {"Error": await self._bind(question)}
         asked = getattr(self._opinion, verb)
-        return asked(question, self._snapshot())
+        try:
+            return asked(question, self._snapshot())
+        except Misunderstood:
+            raise
+        # Amounts are read where rules need them: what they raise then is the question's fault.
+        except (ValueError, ArithmeticError, ContractError, RecursionError) as problem:
+            raise Unreadable(f"cannot be judged: {str(problem)[:_TEXT_MAX]}") from None
 
     async def _bind(self, question: Any) -> str:
         """What went wrong, "" for nothing."""
@@ -185,6 +208,18 @@ class ExtenderService:
                 cache = self._machine.cache
                 if not cache.nodes.knows_pod(uid):
                     cache.assume(pod, node)
+
+
+class Unreadable(ValueError):
+    """A question that cannot be read at all, or holds amounts that are none."""
+
+
+def _decoded(body: bytes) -> Any:
+    """The question; raises Unreadable."""
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+        raise Unreadable(f"no JSON document: {problem}") from None
 
 
 def _failed(verb: str, text: str) -> web.Response:

@@ -6,7 +6,8 @@
     /configz          the configuration that holds
     /statusz          what `stowplan status` shows
 
-On a loopback address everybody on the computer may read. Elsewhere it speaks TLS only, and all but
+On a loopback address everybody on the computer may read, but no page of a browser that comes by
+another name (403 for such a Host or Origin). Elsewhere it speaks TLS only, and all but
 the first three asks the API server who somebody is, and whether they may (TokenReview,
 SubjectAccessReview of `get` on that path).
 
@@ -34,6 +35,7 @@ from stowplan.driver.api import ApiClient
 from stowplan.driver.certificate import identity
 from stowplan.driver.clocks import steady
 from stowplan.driver.exposition import CONTENT_TYPE, Standing, exposed
+from stowplan.driver.origins import foreign
 
 if TYPE_CHECKING:
     from stowplan.driver.live import Live
@@ -151,6 +153,13 @@ class Serving:
             code = await self._refusal(request)
             if code:
                 return web.Response(status=code, text=f"{code}\n")
+        # With TLS, a page by another name meets a certificate that is not its own.
+        elif (
+            request.path not in OPEN
+            and not self._address.is_secure
+            and (strange := foreign(request.headers))
+        ):
+            return web.Response(status=403, text=f"forbidden: {strange} is not this machine\n")
         try:
             answer: web.StreamResponse = await handler(request)
         except TimeoutError:
