@@ -15,6 +15,8 @@ from stowplan.cluster.deletioncost import ANNOTATION, deletion_cost
 from stowplan.cluster.errors import ApiError
 from stowplan.cluster.gonumbers import count_of, int_of
 from stowplan.cluster.hollow.kubelets import Kubelets
+from stowplan.cluster.metrics import Metrics
+from stowplan.cluster.server import SYSTEM
 from stowplan.cluster.times import later, seconds_of
 from stowplan.cluster.wire import Request, Response
 from tests.cluster.small_world import DEPLOYMENTS, SETS, START, Tree, World, deployment, pod
@@ -51,6 +53,12 @@ def test_a_fault_of_a_controller_is_its_object_s(
     assert 5 < len(faults) < 15
     assert set(faults) == {f"deployment default/bad: {ZeroDivisionError('x' * 5000)!r:.200}"}
     assert world.cluster.life.failing()["deployment"] == 1
+    page = Metrics().answer(Request("GET", "/metrics"), SYSTEM, world.server, world.now)
+    assert page is not None
+    lines = page.body.decode().splitlines()
+    assert f'stowplan_controller_faults_total{{component="deployment"}} {len(faults)}' in lines
+    assert 'stowplan_controller_failing_objects{component="deployment"} 1' in lines
+    assert 'stowplan_controller_failing_objects{component="job"} 0' in lines
     (event,) = [e for e in world.list("events") if e["reason"] == "SyncError"]
     assert event["type"] == "Warning"
     assert event["involvedObject"]["name"] == "bad"

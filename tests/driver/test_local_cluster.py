@@ -30,6 +30,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(logging.getLogger("stowplan"), "propagate", True)
 
 
+QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 MAPS = "/api/v1/namespaces/default/configmaps"
 KEY = "configmaps/default/a"
 
@@ -236,6 +237,22 @@ def test_a_kubeconfig_of_another_is_not_deleted(tmp_path: Path) -> None:
 
     assert begun(Settings(kubeconfig=path), exchanged) == ""
     assert names(tmp_path) == ["k"]
+
+
+def test_what_has_no_effect_is_warned_of_and_faults_are_counted(tmp_path: Path) -> None:
+    async def scene(cluster: Running) -> None:
+        quota = msgspec.structs.replace(asked(cluster, "a"), path=QUOTAS)
+        answer = await cluster.pump.ask(quota)
+        assert isinstance(answer, Response)
+        assert answer.status == 201
+        (warned,) = (value for name, value in answer.headers if name == "Warning")
+        assert warned.startswith('299 - "ResourceQuota: stored, but not enforced')
+        page = msgspec.structs.replace(quota, method="GET", path="/metrics", body=b"")
+        answer = await cluster.pump.ask(page)
+        assert isinstance(answer, Response)
+        assert b'stowplan_controller_failing_objects{component="deployment"} 0\n' in answer.body
+
+    assert begun(Settings(kubeconfig=tmp_path / "k"), scene) == ""
 
 
 # The data directory.

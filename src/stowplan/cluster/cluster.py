@@ -35,6 +35,7 @@ class Cluster:
         self.life = Life(living)
         observers = (*options.observers, self.life)
         self.server = ApiServer(replace(options, observers=observers), dice, records)
+        self.server.faults.failing = self.life.failing
         self.life.api.attach(self.server)
         self._server_at: float | None = 0.0
 

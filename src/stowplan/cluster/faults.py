@@ -6,6 +6,7 @@ They are kept until a driver takes them to log them, and counted for `/metrics`;
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 KEPT_MAX = 100
@@ -24,6 +25,8 @@ class Faults:
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
+        self.failing: Callable[[], Mapping[str, int]] = dict
+        """Objects that fail now, by controller; given by what drives the controllers."""
         self._untaken: deque[Fault] = deque(maxlen=KEPT_MAX)
 
     def add(self, component: str, about: str, error: Exception) -> None:

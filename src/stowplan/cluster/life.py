@@ -23,6 +23,7 @@ from stowplan.cluster.controllers.recorder import Recorder
 from stowplan.cluster.controllers.replicasets import ReplicaSets
 from stowplan.cluster.controllers.strays import Strays
 from stowplan.cluster.controllers.taints import TaintEvictions
+from stowplan.cluster.controllers.unimplemented import Unimplemented
 from stowplan.cluster.controllers.volumes import Volumes
 from stowplan.cluster.errors import no_such_path
 from stowplan.cluster.faults import Faults
@@ -179,6 +180,7 @@ class Life:
                     Namespaces,
                     Volumes,
                     EphemeralClaims,
+                    Unimplemented,
                 )
             ]
             self.parts.append(Garbage(self.api, self.index))

@@ -30,11 +30,13 @@ from stowplan.cluster.guard import Guard
 from stowplan.cluster.hollow.machines import machines
 from stowplan.cluster.life import Living
 from stowplan.cluster.loading import Loading, load
+from stowplan.cluster.metrics import Metrics
 from stowplan.cluster.options import Options
 from stowplan.cluster.published import default_pages
 from stowplan.cluster.records import checked
 from stowplan.cluster.registry import built_in
 from stowplan.cluster.tokens import Tokens
+from stowplan.cluster.unimplemented import UnimplementedKinds
 from stowplan.driver.http_server import Bounds, HttpServer, Tls, open_door
 from stowplan.driver.keys import (
     ADMIN,
@@ -229,8 +231,8 @@ def _cluster(
     options = Options(
         registry=built_in(),
         access=guard,
-        admission=(*default_admission(), NoEscalation()),
-        pages=default_pages(address),
+        admission=(*default_admission(), UnimplementedKinds(), NoEscalation()),
+        pages=(Metrics(), *default_pages(address)),
         observers=(guard, Definitions()),
         durable=store is not None,
     )
