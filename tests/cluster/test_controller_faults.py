@@ -16,8 +16,9 @@ from stowplan.cluster.errors import ApiError
 from stowplan.cluster.gonumbers import count_of, int_of
 from stowplan.cluster.hollow.kubelets import Kubelets
 from stowplan.cluster.metrics import Metrics
+from stowplan.cluster.schema import times as schema_times
 from stowplan.cluster.server import SYSTEM
-from stowplan.cluster.times import later, seconds_of
+from stowplan.cluster.times import age, later, seconds_of
 from stowplan.cluster.wire import Request, Response
 from tests.cluster.small_world import DEPLOYMENTS, SETS, START, Tree, World, deployment, pod
 
@@ -247,6 +248,31 @@ def test_a_deletion_cost_that_was_stored_before() -> None:
 def test_numbers_as_go_reads_them(text: str, number: int | None) -> None:
     assert int_of(text) == number
     assert count_of(text) == (number if text[:1].isdecimal() else None)
+
+
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [
+        ("0500-01-01T00:00:00+01:00", "0499-12-31T23:00:00Z"),
+        ("0001-01-01T00:00:01Z", "0001-01-01T00:00:01Z"),
+        ("2024-02-29T01:00:00.5+02:00", "2024-02-28T23:00:00Z"),
+    ],
+)
+def test_times_are_stored_with_four_digits_of_a_year(text: str, stored: str) -> None:
+    assert schema_times.seconds(text) == stored
+    assert schema_times.micros(stored.replace("Z", ".000001Z")) == stored.replace("Z", ".000001Z")
+    assert seconds_of(stored) < START * 2
+
+
+@pytest.mark.parametrize("text", ["2023-02-29T00:00:00Z", "2023-04-31T00:00:00Z"])
+def test_days_that_are_none(text: str) -> None:
+    with pytest.raises(schema_times.NotATime):
+        schema_times.seconds(text)
+
+
+def test_the_age_of_what_was_stored_unpadded() -> None:
+    assert age("499-12-31T23:00:00Z", START) == "<invalid>"
+    assert age(None, START) == "<unknown>"
 
 
 def test_percentages() -> None:

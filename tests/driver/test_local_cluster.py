@@ -106,6 +106,8 @@ def changed(**meta: Any) -> bytes:
         (changed(resourceVersion="99999999"), "resourceVersion: got '99999999', wanted"),
         (changed(name="b"), "it is 'default/b'"),
         (changed(uid=7), "uid: got 7, wanted a text"),
+        (changed(deletionTimestamp="33715-01-01T00:00:00Z"), "deletionTimestamp: got '33715-"),
+        (changed(creationTimestamp="499-12-31T23:00:00Z"), "creationTimestamp: got '499-"),
         (changed(labels={"a": 1}), "labels is no map of texts"),
         (json.dumps(GOOD).encode(), "it is not written as objects are stored"),
     ],

@@ -6,6 +6,7 @@ asked here, so that one that makes no sense is set aside by name and not met lat
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -15,6 +16,8 @@ from stowplan.cluster.canonical import decode, version_in
 from stowplan.cluster.store import Record
 
 _TEXTS = ("name", "uid", "creationTimestamp")
+_TIMES = ("creationTimestamp", "deletionTimestamp")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 _MAPS = ("labels", "annotations")
 _BEGINNING = b'{"kind":"%b","apiVersion":"'
 
@@ -45,6 +48,9 @@ def _wrong(key: str, version: int, value: bytes) -> str:
     for where, name in ((tree, "kind"), (tree, "apiVersion"), *((meta, name) for name in _TEXTS)):
         if not isinstance(where.get(name), str) or not where[name]:
             return f"{name}: got {where.get(name)!r}, wanted a text"
+    for name in _TIMES:
+        if name in meta and not (isinstance(meta[name], str) and _TIME.fullmatch(meta[name])):
+            return f"{name}: got {meta[name]!r}, wanted a time as 2001-01-01T00:00:00Z"
     if meta.get("resourceVersion") != str(version):
         return f"resourceVersion: got {meta.get('resourceVersion')!r}, wanted '{version}'"
     if not _is_as_stored(tree, value, version):

@@ -68,9 +68,11 @@ def seconds_of(text: str) -> float:
 
 def age(then: str | None, now: float) -> str:
     """How long ago as a table prints it; `<unknown>` without a time."""
-    if not then:
-        return "<unknown>"
-    return duration(now - seconds_of(then))
+    try:
+        return duration(now - seconds_of(then)) if then else "<unknown>"
+    except ValueError:
+        # Stored before times were padded to four digits of a year.
+        return "<invalid>"
 
 
 def duration(seconds: float) -> str:
