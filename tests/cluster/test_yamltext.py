@@ -100,7 +100,7 @@ def test_what_the_library_cannot_read_is_read_as_the_original_does(
 
 @pytest.mark.parametrize("raw", [b"a: !!bool x", b"a: !x y", b"a: *b", b"[1]: 2", b"a\n---\nb"])
 def test_what_makes_no_sense_is_refused(raw: bytes) -> None:
-    with pytest.raises(Unreadable, match="^yaml: "):
+    with pytest.raises(Unreadable, match=r"^yaml: "):
         read_yaml(raw)
 
 

@@ -115,8 +115,8 @@ class _Reader:
                 return self._tree
             if isinstance(event, yaml.DocumentStartEvent):
                 if started:
-                    mark = event.start_mark
-                    raise yaml.MarkedYAMLError(None, None, "but found another document", mark)
+                    line = event.start_mark.line + 1
+                    raise Unreadable(f"yaml: line {line}: but found another document")
                 started = True
             elif isinstance(event, yaml.ScalarEvent):
                 self._scalar(event)
