@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from stowplan.cluster import meta as metadata
 from stowplan.cluster.access import Attributes
@@ -19,6 +20,7 @@ from stowplan.cluster.errors import (
     Tree,
     already_exists,
     bad_request,
+    bounded,
     conflict,
     internal,
     invalid,
@@ -82,9 +84,13 @@ class Writes:
         resource, strategy, meta = call.resource, call.resource.strategy, obj["metadata"]
         metadata.fill(meta, call.now, call.server.uids, call.dice)
         strategy.prepare_create(obj, call)
-        causes = metadata.problems(meta, resource.namespaced, strategy.name_problems)
-        causes += _finalizer_names(resource, meta)
-        causes += strategy.validate(obj, call)
+        causes = bounded(
+            chain(
+                metadata.problems(meta, resource.namespaced, strategy.name_problems),
+                _finalizer_names(resource, meta),
+                strategy.validate(obj, call),
+            )
+        )
         name = meta.get("name", "")
         if causes:
             raise invalid_object(resource.kind_group, resource.kind, name, causes)
@@ -195,10 +201,17 @@ class Writes:
         rules.prepare_update(new, old, call)
         metadata.carry_over(meta, old["metadata"])
         often = repeats(resource, rules is resource.strategy)
-        causes = metadata.problems(meta, resource.namespaced, metadata.path_names) * often.problems
-        causes += metadata.update_problems(meta, old["metadata"]) * often.changes
-        causes += _finalizer_names(resource, meta) * often.names
-        causes += rules.validate_update(new, old, call)
+        problems = bounded(metadata.problems(meta, resource.namespaced, metadata.path_names))
+        changes = bounded(metadata.update_problems(meta, old["metadata"]))
+        names = _finalizer_names(resource, meta)
+        causes = bounded(
+            chain(
+                problems * often.problems,
+                changes * often.changes,
+                names * often.names,
+                rules.validate_update(new, old, call),
+            )
+        )
         if causes:
             raise invalid_object(resource.kind_group, resource.kind, meta.get("name", ""), causes)
         call.warnings.extend(rules.warnings(new, old, call))
