@@ -6,6 +6,7 @@ Source: apiserver v0.36, endpoints/installer.go and endpoints/handlers.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -340,19 +341,19 @@ class Exchange:
         listing: ListOptions = list_options(self.query)
         selection = selection_of(resource, listing)
         raw = self._body()
-        _, dry_run, _ = read_deletion(raw, self._media(raw), self.query)
+        asked, dry_run, _ = read_deletion(raw, self._media(raw), self.query)
         page = self.server.lists.page(resource, route.namespace, listing, selection)
         prefix = prefix_of(resource, route.namespace)
         for value in page.values:
             meta = decode(value)["metadata"]
             if self.server.store.get(prefix + meta["name"]) is None:
                 continue
-            asked, _, _ = read_deletion(raw, self._media(raw), self.query)
             one = Route(
                 route.group, route.version, route.plural, meta.get("namespace", ""), meta["name"]
             )
             call = self._deleting(one, resource, "deletecollection", dry_run)
-            self.server.writes.delete(call, asked)
+            # The pipeline sets in it what applies to the one object.
+            self.server.writes.delete(call, copy(asked))
         return self._list(resource, page)
 
     # Subresources

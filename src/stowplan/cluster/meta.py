@@ -95,11 +95,12 @@ def without_repeated_owners(meta: Tree, patched: bool = False) -> list[str]:
     if not references or len(references) < 2:
         return []
     kept: dict[frozenset[tuple[str, Any]], Tree] = {}
-    repeated = []
-    for reference in references:
-        # Its values are texts and flags.
-        if kept.setdefault(frozenset(reference.items()), reference) is not reference:
-            repeated.append(reference.get("uid", ""))
+    # The values of a reference are texts and flags.
+    repeated = [
+        reference.get("uid", "")
+        for reference in references
+        if kept.setdefault(frozenset(reference.items()), reference) is not reference
+    ]
     if not repeated:
         return []
     meta["ownerReferences"] = list(kept.values())

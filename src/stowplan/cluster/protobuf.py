@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from stowplan.cluster.strconv import atoi
 from stowplan.cluster.wire import Request
 
 Tree = dict[str, Any]
@@ -162,7 +163,7 @@ def _messages() -> dict[str, dict[int, Field]]:
         for each in fields.split(", "):
             number, field, kind = each.split()
             form = kind[0] if kind[0] in "[{" else ""
-            messages[name][int(number)] = Field(field, kind.strip("[]{}"), form)
+            messages[name][atoi(number)] = Field(field, kind.strip("[]{}"), form)
     return messages
 
 

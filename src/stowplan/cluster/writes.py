@@ -11,7 +11,6 @@ from itertools import chain
 
 from stowplan.cluster import meta as metadata
 from stowplan.cluster.access import Attributes
-from stowplan.cluster.asking import unsigned
 from stowplan.cluster.canonical import current, decode, pack, restamp, version_in
 from stowplan.cluster.errors import (
     OBJECT_MODIFIED,
@@ -39,6 +38,7 @@ from stowplan.cluster.resource import (
     Strategy,
 )
 from stowplan.cluster.store import Store, path_of
+from stowplan.cluster.strconv import parse_uint
 from stowplan.cluster.times import seconds_of, stamp
 
 DEFINITIONS = "apiextensions.k8s.io"
@@ -189,7 +189,7 @@ class Writes:
             text = "must be specified for an update"
             cause = invalid("metadata.resourceVersion", 0, text)
             raise invalid_object(resource.group, resource.plural, call.name, [cause])
-        elif version != int(old["resourceVersion"]):
+        elif version != parse_uint(old["resourceVersion"]):
             raise conflict(resource.group, resource.plural, call.name, OBJECT_MODIFIED)
 
     def _check_update(self, call: Call, new: Tree, old: Tree, rules: Strategy) -> None:
@@ -343,7 +343,7 @@ def _finalizer_names(resource: Resource, meta: Tree) -> list[Cause]:
 def _version_of(meta: Tree) -> int:
     text = meta.get("resourceVersion") or ""
     try:
-        return unsigned(text) if text else 0
+        return parse_uint(text) if text else 0
     except ValueError as error:
         raise ApiError(500, "", str(error)) from None
 

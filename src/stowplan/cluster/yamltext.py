@@ -110,13 +110,12 @@ class _Reader:
         """The tree; None of an empty body. Raises Unreadable, yaml.YAMLError, ValueError."""
         started = False
         while True:
-            event = self._loader.get_event()
+            event: Any = self._loader.get_event()
             if event is None or isinstance(event, yaml.StreamEndEvent):
                 return self._tree
             if isinstance(event, yaml.DocumentStartEvent):
                 if started:
-                    line = event.start_mark.line + 1
-                    raise Unreadable(f"yaml: line {line}: but found another document")
+                    raise Unreadable("yaml: but found another document")
                 started = True
             elif isinstance(event, yaml.ScalarEvent):
                 self._scalar(event)

@@ -397,13 +397,14 @@ def _list_items(node: Tree, path: str) -> Iterator[Cause]:
         yield forbidden_field(f"{path}.items.nullable", text)
     if kind != "map":
         return
+    needed = frozenset(items.get("required") or ())
     for key in node.get(MAP_KEYS) or ():
         one = (items.get("properties") or {}).get(key)
         if one is None:
             continue
         here = f"{path}.items.properties[{key}]"
         told = "this property is in x-kubernetes-list-map-keys, so it"
-        if key not in (items.get("required") or ()) and one.get("default") is None:
+        if key not in needed and one.get("default") is None:
             text = f"{told} must have a default or be a required property"
             yield required(f"{here}.default", text)
         if one.get("nullable"):

@@ -182,7 +182,7 @@ def _claims(given: list[Tree], known: frozenset[str], path: str) -> Iterator[Cau
 def _claim_once(
     name: str, request: str, seen: set[str], requests: Counter[str], path: str
 ) -> Iterator[Cause]:
-    """seen: names and name/request. requests: by what stands before the slash, how many of those."""
+    """seen: names and name/request. requests: of each name, how many of the latter."""
     key = name
     if request:
         yield from checks.dns_label(request, f"{path}.request")

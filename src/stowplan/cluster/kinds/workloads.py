@@ -25,6 +25,7 @@ from stowplan.cluster.kinds.claims import claim_spec
 from stowplan.cluster.kinds.podspec import images_are_trimmed, pod_spec
 from stowplan.cluster.kinds.podwarnings import pod_warnings
 from stowplan.cluster.resource import Call, Table
+from stowplan.cluster.strconv import NumError, parse_int, saturated
 
 Tree = dict[str, Any]
 
@@ -63,8 +64,10 @@ class DaemonSets(Templated):
     def prepare_update(self, new: Tree, old: Tree, call: Call) -> None:
         super().prepare_update(new, old, call)
         annotations = old["metadata"].get("annotations", {})
-        count = annotations.get(_GENERATION, "0")
-        number = int(count) if count.isdigit() else 0
+        try:
+            number = parse_int(annotations.get(_GENERATION, "0"))
+        except NumError:
+            number = 0
         if new["spec"]["template"] != old["spec"]["template"]:
             number += 1
         if number:
@@ -133,13 +136,13 @@ def int_or_percent(value: int | str, path: str) -> Iterator[Cause]:
 
 def not_over_100(value: int | str, path: str) -> Iterator[Cause]:
     """A percentage of at most a hundred."""
-    if isinstance(value, str) and _PERCENT.fullmatch(value) and int(value[:-1]) > 100:
+    if isinstance(value, str) and _PERCENT.fullmatch(value) and saturated(value[:-1]) > 100:
         yield invalid(path, value, "must not be greater than 100%")
 
 
 def _is_nothing(value: int | str | None) -> bool:
     if isinstance(value, str):
-        return bool(_PERCENT.fullmatch(value)) and int(value[:-1]) == 0
+        return bool(_PERCENT.fullmatch(value)) and saturated(value[:-1]) == 0
     return not value
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from stowplan.cluster.strconv import atoi
 from stowplan.objects.quantity import INT64_MAX, INT64_MIN, Exact, Quantity, QuantityError, exact
 
 WRONG_FORM = (
@@ -73,7 +74,8 @@ def _stays(text: str, held: Exact, digits: str, fraction: str, suffix: str) -> b
         return False
     shifted = (digits.lstrip("0") + fraction) or "0"
     if suffix.endswith("i"):
-        return bool(int(shifted) & 7)
+        # A thousand is a multiple of eight.
+        return bool(atoi(shifted[-3:]) & 7)
     return held.exponent % 3 == 0 and not shifted.endswith("000") and shifted[0] != "0"
 
 

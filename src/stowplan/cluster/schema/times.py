@@ -5,6 +5,7 @@ Source: apimachinery v0.36, meta/v1: time.go, micro_time.go; Go's time.Parse.
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import UTC, datetime, timedelta, timezone
 from functools import lru_cache
@@ -12,19 +13,21 @@ from functools import lru_cache
 SECONDS = "2006-01-02T15:04:05Z07:00"
 MICROS = "2006-01-02T15:04:05.000000Z07:00"
 
-_ZULU = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d)T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\dZ")
+_ZULU = re.compile(
+    r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d)T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\dZ", re.ASCII
+)
 _DIGITS = {
-    "2006": re.compile(r"\d{4}"),
-    "01": re.compile(r"\d\d"),
-    "02": re.compile(r"\d\d"),
-    "15": re.compile(r"\d\d"),
-    "04": re.compile(r"\d\d"),
-    "05": re.compile(r"\d\d"),
-    ".000000": re.compile(r"\.\d{6}"),
-    "Z07:00": re.compile(r"Z|[+-]\d\d:\d\d"),
+    "2006": re.compile(r"[0-9]{4}"),
+    "01": re.compile(r"[0-9]{2}"),
+    "02": re.compile(r"[0-9]{2}"),
+    "15": re.compile(r"[0-9]{2}"),
+    "04": re.compile(r"[0-9]{2}"),
+    "05": re.compile(r"[0-9]{2}"),
+    ".000000": re.compile(r"\.[0-9]{6}"),
+    "Z07:00": re.compile(r"Z|[+-][0-9]{2}:[0-9]{2}"),
 }
 _PIECES = re.compile(r"2006|01|02|15|04|05|\.000000|Z07:00|[^0-9Z]")
-_FRACTION = re.compile(r"[.,]\d+")
+_FRACTION = re.compile(r"[.,][0-9]+")
 _RANGES = {
     "01": (1, 12, "month"),
     "15": (0, 23, "hour"),
@@ -53,7 +56,7 @@ def micros(text: str) -> str:
 
 def shown(unix: float) -> str:
     """A clock reading to the second, as stored."""
-    return datetime.fromtimestamp(int(unix), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.fromtimestamp(math.trunc(unix), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _read(text: str, layout: str) -> datetime:
