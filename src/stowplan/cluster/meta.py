@@ -6,7 +6,6 @@ Source: apimachinery v0.36, api/validation/objectmeta.go; apiserver v0.36, regis
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -31,6 +30,9 @@ STANDARD_FINALIZERS = ("kubernetes", ORPHAN, FOREGROUND)
 IMMUTABLE = "field is immutable"
 FIXED = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp")
 WIPED = ("creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
+
+_GOOD_LABELS: set[tuple[tuple[str, str], ...]] = set()
+_GOOD_MAX, _LABELS_KNOWN_MAX = 4096, 64
 
 NameProblems = Callable[[str, bool], list[str]]
 
@@ -156,7 +158,7 @@ def _decoration_problems(meta: Tree) -> Iterator[Cause]:
 
 def label_set_problems(labels: dict[str, str], field: str) -> list[Cause]:
     """What is wrong with a set of labels at `field`."""
-    if _is_good(tuple(labels.items())):
+    if len(labels) <= _LABELS_KNOWN_MAX and _is_good(tuple(labels.items())):
         return []
     found: list[Cause] = []
     for key in sorted(labels):
@@ -166,10 +168,17 @@ def label_set_problems(labels: dict[str, str], field: str) -> list[Cause]:
     return found
 
 
-@lru_cache(maxsize=4096)
 def _is_good(labels: tuple[tuple[str, str], ...]) -> bool:
     """True for a set of labels with nothing wrong; pods of a template have the same."""
-    return not any(qualified_name_problems(k) or label_value_problems(v) for k, v in labels)
+    if labels in _GOOD_LABELS:
+        return True
+    if any(qualified_name_problems(k) or label_value_problems(v) for k, v in labels):
+        return False
+    # Good ones have few characters each.
+    if len(_GOOD_LABELS) >= _GOOD_MAX:
+        _GOOD_LABELS.clear()
+    _GOOD_LABELS.add(labels)
+    return True
 
 
 def annotation_problems(annotations: dict[str, str], field: str) -> list[Cause]:

@@ -1,7 +1,7 @@
 """JSONPath as printer columns and selectable fields use it: `.spec.a`, `.list[0].b`, filters.
 
-Differs: slices, unions and comparisons by order are not read. A path that leads to more than
-`VALUES_MAX` places on its way (`....` does, as it visits what is below more than once) leads nowhere.
+Differs: slices, unions and comparisons by order are not read. A path that leads to more
+than `VALUES_MAX` places on its way (`....` visits what is below more than once) leads nowhere.
 Source: client-go v0.36, util/jsonpath, as far as definitions of custom kinds need it.
 """
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 import re
 from datetime import UTC, datetime, timedelta, timezone
-from functools import lru_cache
+
+from stowplan.cluster.caches import cache_short_texts
 
 SECONDS = "2006-01-02T15:04:05Z07:00"
 MICROS = "2006-01-02T15:04:05.000000Z07:00"
@@ -40,7 +41,7 @@ class NotATime(ValueError):
     """Its text is what Go answers."""
 
 
-@lru_cache(maxsize=1 << 12)
+@cache_short_texts(1 << 12)
 def seconds(text: str) -> str:
     """A time to the second, in UTC; raises NotATime."""
     if _ZULU.fullmatch(text):
@@ -48,7 +49,7 @@ def seconds(text: str) -> str:
     return _read(text, SECONDS).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-@lru_cache(maxsize=1 << 10)
+@cache_short_texts(1 << 10)
 def micros(text: str) -> str:
     """A time with six digits after the second, in UTC; raises NotATime."""
     return _read(text, MICROS).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
