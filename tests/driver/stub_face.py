@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import ClassVar
 
+from stowplan.cluster.later import Pending
 from stowplan.cluster.wire import Chunk, Persist, Request, Response, Stream
 from stowplan.driver.http_server import NO_TLS, Bounds, HttpServer, Tls, open_door
 from stowplan.driver.pump import Pump
@@ -26,6 +27,9 @@ class StubFace:
         self.reads = 0
         self._answer = answer or (lambda request: Response(200, JSON, b"{}"))
         self._woken: list[int] = []
+
+    def begin(self, request: Request, now: float) -> Response | Stream | Pending:
+        return self.handle(request, now)
 
     def handle(self, request: Request, now: float) -> Response | Stream:
         self.requests.append(request)

@@ -26,7 +26,7 @@ from multidict import CIMultiDict
 from stowplan.cluster.errors import ApiError
 from stowplan.cluster.flow import too_many_requests
 from stowplan.cluster.impersonation import SEPARATOR
-from stowplan.cluster.protobuf import as_json
+from stowplan.cluster.later import Pending
 from stowplan.cluster.wire import Request, Response, Stream
 from stowplan.driver.direct import Connection, Plain
 from stowplan.driver.pump import Pump
@@ -219,22 +219,29 @@ class HttpServer:
         if busy or refused or self.pump.stopping:
             return False
         peer = transport.get_extra_info("peername")
-        answer = self.pump.begin(
-            as_json(_asked(request.method, request.target, request.headers, request.body, peer))
-        )
-        assert isinstance(answer, Response)
-        if self.pump.is_due(answer) and len(answer.body) <= _SHORT_BYTES:
+        asked = _asked(request.method, request.target, request.headers, request.body, peer)
+        answer = self.pump.begin(asked)
+        assert not isinstance(answer, Stream)
+        if (
+            isinstance(answer, Response)
+            and self.pump.is_due(answer)
+            and len(answer.body) <= _SHORT_BYTES
+        ):
             transport.write(self._written(answer))
         else:
             transport.pause_reading()
-            task = asyncio.get_running_loop().create_task(self._later(answer, transport))
+            task = asyncio.get_running_loop().create_task(self._later(answer, asked, transport))
             self._later_ones.add(task)
             task.add_done_callback(self._later_ones.discard)
         return True
 
-    async def _later(self, answer: Response, transport: asyncio.Transport) -> None:
+    async def _later(
+        self, begun: Response | Pending, asked: Request, transport: asyncio.Transport
+    ) -> None:
         """Send an answer when its write is saved, and wait until the client has taken it."""
         try:
+            answer = await self.pump.worked(begun, asked)
+            assert isinstance(answer, Response)
             await self.pump.finish(answer)
         except StoreError:
             # Whether the write is kept is not known; the client is to look.
@@ -288,7 +295,7 @@ class HttpServer:
         if self.pump.stopping:
             return _closing(_plain(503, "the server is stopping"))
         try:
-            answer = await self.pump.ask(as_json(_request(raw, body)))
+            answer = await self.pump.ask(_request(raw, body))
         except ApiError as refused:
             return _refusal(refused)
         except StoreError:
