@@ -51,6 +51,7 @@ from stowplan.cluster.negotiation import (
 from stowplan.cluster.pages import MISSING
 from stowplan.cluster.resource import Call, Resource, Schema, Subresource
 from stowplan.cluster.routes import Route, route_of, wanted_by
+from stowplan.cluster.schema.parse import LONG_BYTES
 from stowplan.cluster.selecting import Selection
 from stowplan.cluster.tables import included, transformed, transformed_list
 from stowplan.cluster.warnings import Warnings
@@ -62,9 +63,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LONG_BYTES = 64 << 10
-"""Bodies and answers beyond it are read and written where other requests need not wait for them;
-in other forms than JSON, which takes ten times as long, an eighth of it."""
 YAML_BYTES_MAX = 512 << 10
 """Writing YAML takes more than a second of processor time per MB. Differs: no limit there."""
 UNCACHED = ("Cache-Control", "no-cache, private")
@@ -113,6 +111,7 @@ class Exchange:
     ) -> Generator[Later[Any], None, Later[T]]:
         """Work on a body: handed out if the body is long, else done here when it is asked for."""
         later = Later(work)
+        # Other forms than JSON take ten times as long.
         if len(raw) > (LONG_BYTES if media == JSON else LONG_BYTES // 8):
             registry, route = self.server.registry, route_of(self.request.path)
             before = route and registry.find(route.group, route.version, route.plural)

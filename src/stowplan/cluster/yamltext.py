@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import yaml
 
 from stowplan.cluster.errors import ApiError, quoted
-from stowplan.cluster.schema.parse import DEPTH_MAX
+from stowplan.cluster.schema.parse import DEPTH_MAX, VALUES_MAX, check_extent
 
 BYTES_MAX = 256 << 10
 """Reading YAML takes about a second of processor time per MB."""
-NODES_MAX = 200_000
+NODES_MAX = VALUES_MAX
 """Values in one body, aliases and merged keys counted as often as they are used."""
 _WHOLE_MAX = 10**308
 PREFIX = "yaml: unmarshal errors:\n"
@@ -59,6 +59,7 @@ def read_yaml(raw: bytes) -> tuple[Any, list[str]]:
         raise
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, OverflowError) as error:
         raise Unreadable(f"yaml: {str(error).splitlines()[0]}") from None
+    check_extent(tree)
     repeated = reader.repeated
     told = [PREFIX + "\n".join(f"  {line}" for line in repeated)] if repeated else []
     return tree, told
