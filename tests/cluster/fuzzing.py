@@ -70,7 +70,9 @@ class Target(NamedTuple):
         for at in range(len(self.steps) - 1, -1, -1):
             step = self.steps[at]
             if at < len(self.steps) - 1:
-                value = [value] if step.value.is_list else {"x": value} if step.value.is_map else value
+                value = (
+                    [value] if step.value.is_list else {"x": value} if step.value.is_map else value
+                )
             owner = self.steps[at - 1].value.shape if at else struct_of(self.resource)
             assert owner is not None
             value = {**filled(owner, 0), step.name: value}
