@@ -11,11 +11,11 @@ import pytest
 from stowplan.cluster.admission import default_admission
 from stowplan.cluster.crd.serving import Definitions
 from stowplan.cluster.options import Options
-from stowplan.cluster.protobuf import MEDIA_TYPE, as_json
+from stowplan.cluster.protobuf import read
 from stowplan.cluster.published import default_pages
 from stowplan.cluster.registry import built_in
 from stowplan.cluster.server import ApiServer
-from stowplan.cluster.wire import Request, Response
+from stowplan.cluster.wire import Response
 from tests.cluster.plain import asked
 from tests.cluster.test_protobuf import envelope, message
 
@@ -293,8 +293,7 @@ def test_kubectl_makes_a_job_of_a_cron_job(client: Client) -> None:
     template = message((1, b""), (2, pod))
     content = message((1, message((1, "x"), (13, owner))), (2, message((6, template))))
     body = envelope("batch/v1", "Job", content)
-    sent = as_json(Request("POST", JOBS, (), {"content-type": MEDIA_TYPE}, body))
-    code, made = client.ask("POST", JOBS, json.loads(sent.body))
+    code, made = client.ask("POST", JOBS, read(body))
     assert code == 201, made
     (first,) = made["metadata"]["ownerReferences"]
     assert (first["kind"], first["controller"]) == ("CronJob", True)

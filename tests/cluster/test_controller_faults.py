@@ -13,11 +13,11 @@ from stowplan.cluster.controllers.index import Index
 from stowplan.cluster.controllers.trees import scaled
 from stowplan.cluster.deletioncost import ANNOTATION, deletion_cost
 from stowplan.cluster.errors import ApiError
-from stowplan.cluster.gonumbers import count_of, int_of
 from stowplan.cluster.hollow.kubelets import Kubelets
 from stowplan.cluster.metrics import Metrics
 from stowplan.cluster.schema import times as schema_times
 from stowplan.cluster.server import SYSTEM
+from stowplan.cluster.strconv import count_of, int_of
 from stowplan.cluster.times import age, later, seconds_of
 from stowplan.cluster.wire import Request, Response
 from tests.cluster.small_world import DEPLOYMENTS, SETS, START, Tree, World, deployment, pod

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.cluster.protobuf import MEDIA_TYPE, Unreadable, as_json, read
-from stowplan.cluster.wire import Request
+from stowplan.cluster import protobuf
+from stowplan.cluster.bodies import plain_body
+from stowplan.cluster.negotiation import JSON, PROTOBUF
+from stowplan.cluster.protobuf import Unreadable, read
 
 
 def varint(value: int) -> bytes:
@@ -115,17 +117,22 @@ def test_kinds(version: str, kind: str, content: bytes, tree: dict[str, Any]) ->
 def test_what_is_not_known_stays_as_it_is(body: bytes) -> None:
     with pytest.raises(Unreadable):
         read(body)
-    request = Request("POST", "/", headers={"content-type": MEDIA_TYPE}, body=body)
-    assert as_json(request) is request
+    assert plain_body(body, PROTOBUF) == (body, PROTOBUF)
 
 
 def test_only_bodies_of_this_type_are_looked_at() -> None:
     body = envelope("v1", "Namespace", message((1, NAMED)))
-    request = Request("POST", "/", headers={"content-type": "application/json"}, body=body)
-    assert as_json(request) is request
-    changed = as_json(msgspec.structs.replace(request, headers={"content-type": MEDIA_TYPE}))
-    assert changed.headers == {"content-type": "application/json"}
-    assert msgspec.json.decode(changed.body)["metadata"] == {"name": "x"}
+    assert plain_body(body, JSON) == (body, JSON)
+    raw, media = plain_body(body, PROTOBUF)
+    assert media == JSON
+    assert msgspec.json.decode(raw)["metadata"] == {"name": "x"}
+
+
+def test_many_fields_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    body = envelope("v1", "Namespace", message((1, NAMED)))
+    monkeypatch.setattr(protobuf, "FIELDS_MAX", 6)
+    with pytest.raises(Unreadable, match="too many fields"):
+        read(body)
 
 
 @given(st.binary(max_size=200), st.sampled_from(["Namespace", "ConfigMap", "Deployment", "Job"]))

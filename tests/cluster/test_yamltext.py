@@ -4,6 +4,7 @@ import pytest
 
 from stowplan.cluster import yamltext
 from stowplan.cluster.errors import ApiError
+from stowplan.cluster.schema.parse import DEPTH_MAX
 from stowplan.cluster.yamltext import Unreadable, read_yaml, warning_lines
 
 
@@ -26,7 +27,80 @@ def test_aliases_cannot_grow_without_bound() -> None:
 
 @pytest.mark.parametrize("raw", [b"a: &a [*a]", b"[" * 2000 + b"]" * 2000])
 def test_what_has_no_end_is_refused(raw: bytes) -> None:
-    with pytest.raises(Unreadable, match=r"max depth|excessive"):
+    with pytest.raises(Unreadable, match=r"max depth|contains itself"):
+        read_yaml(raw)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"- " * 30_000, b"? " * 30_000, b"[" * 100_000, b"{a: " * 60_000],
+    ids=lambda raw: raw[:4],
+)
+def test_nesting_ends_neither_the_process_nor_its_patience(
+    raw: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The composer of the library recurses once per level, and its parser looks back at each."""
+    events = []
+    real = yamltext.LOADER
+
+    class Counting(real):  # type: ignore[misc, valid-type]
+        def get_event(self) -> object:
+            events.append(1)
+            return super().get_event()
+
+    monkeypatch.setattr(yamltext, "LOADER", Counting)
+    with pytest.raises(Unreadable, match=r"max depth|invalid map key"):
+        read_yaml(raw)
+    assert len(events) <= 2 * DEPTH_MAX + 4
+
+
+def test_depth_is_counted_through_aliases() -> None:
+    lines = ["a0: &a0 " + "[" * 100 + "]" * 100]
+    lines += [f"a{n}: &a{n} {'[' * 60}*a{n - 1}{']' * 60}" for n in range(1, 4)]
+    with pytest.raises(Unreadable, match="max depth"):
+        read_yaml("\n".join(lines).encode())
+
+
+def test_merge_keys_give_what_is_not_said() -> None:
+    raw = b"a: &a {x: 1, y: 2}\nb: &b {y: 3, z: 4}\nc: {<<: [*a, *b], x: 0}\nd: {<<: *c0}\n"
+    tree, repeated = read_yaml(raw.replace(b"c:", b"c: &c0"))
+    assert tree["c"] == {"x": 0, "y": 2, "z": 4}
+    assert tree["d"] == tree["c"]
+    assert tree["d"] is not tree["c"]
+    assert repeated == []
+    assert read_yaml(b'{"<<": 1}')[0] == {"<<": 1}
+    with pytest.raises(Unreadable, match="map merge requires map"):
+        read_yaml(b"a: {<<: 1}")
+
+
+def test_merge_keys_cannot_grow_without_bound() -> None:
+    lines = ["a0: &a0 {x: 1}"]
+    lines += [f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}" for n in range(1, 12)]
+    with pytest.raises(Unreadable, match="excessive aliasing"):
+        read_yaml("\n".join(lines).encode())
+
+
+@pytest.mark.parametrize(
+    ("raw", "tree"),
+    [
+        (b"a: 22:22", {"a": "22:22"}),
+        (b"a: " + b"1:" * 900 + b"1.5", {"a": "1:" * 900 + "1.5"}),
+        (b"a: 2001-99-99", {"a": "2001-99-99"}),
+        (b"a: =", {"a": "="}),
+        (b"a: &x 1\n*x : 2", {"a": 1, "1": 2}),
+        (b"", None),
+        (b"a: &x 1\nb: &x 2\nc: *x", {"a": 1, "b": 2, "c": 2}),
+    ],
+)
+def test_what_the_library_cannot_read_is_read_as_the_original_does(
+    raw: bytes, tree: object
+) -> None:
+    assert read_yaml(raw) == (tree, [])
+
+
+@pytest.mark.parametrize("raw", [b"a: !!bool x", b"a: !x y", b"a: *b", b"[1]: 2", b"a\n---\nb"])
+def test_what_makes_no_sense_is_refused(raw: bytes) -> None:
+    with pytest.raises(Unreadable, match=r"^yaml: "):
         read_yaml(raw)
 
 

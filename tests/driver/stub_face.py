@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import ClassVar
 
 from stowplan.cluster.faults import Faults
+from stowplan.cluster.later import Pending
 from stowplan.cluster.wire import Chunk, Persist, Request, Response, Stream
 from stowplan.driver.http_server import NO_TLS, Bounds, HttpServer, Tls, open_door
 from stowplan.driver.pump import Pump
@@ -28,6 +29,9 @@ class StubFace:
         self.faults = Faults()
         self._answer = answer or (lambda request: Response(200, JSON, b"{}"))
         self._woken: list[int] = []
+
+    def begin(self, request: Request, now: float) -> Response | Stream | Pending:
+        return self.handle(request, now)
 
     def handle(self, request: Request, now: float) -> Response | Stream:
         self.requests.append(request)

@@ -14,7 +14,6 @@ from stowplan.cluster.beginning import begin
 from stowplan.cluster.cluster import Cluster
 from stowplan.cluster.guard import Guard
 from stowplan.cluster.options import Options
-from stowplan.cluster.protobuf import as_json
 from stowplan.cluster.published import default_pages
 from stowplan.cluster.registry import built_in
 from stowplan.cluster.tokens import Tokens
@@ -252,7 +251,7 @@ RECORDED_500 = ("resourceVersion: Invalid value",)
 
 def answered(cluster: Cluster, request: Request) -> None:
     """The request has an answer that a client can read; the server goes on."""
-    answer = cluster.handle(as_json(request), NOW)
+    answer = cluster.handle(request, NOW)
     if isinstance(answer, Stream):
         assert answer.status == 200
         while (chunk := cluster.read(answer.number, NOW)).body and not chunk.end:

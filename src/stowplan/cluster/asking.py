@@ -22,14 +22,14 @@ from stowplan.cluster.errors import (
     too_long,
 )
 from stowplan.cluster.fields import Term, parse_fields
-from stowplan.cluster.labels import Requirement, SelectorError, parse_labels, whole_number
+from stowplan.cluster.labels import Requirement, SelectorError, parse_labels
 from stowplan.cluster.resource import Resource
 from stowplan.cluster.selecting import Selection
+from stowplan.cluster.strconv import NumError, parse_int, parse_uint
 
 META = "meta.k8s.io"
 EXACT, NOT_OLDER = "Exact", "NotOlderThan"
 MANAGER_MAX = 128
-FAR = 2**64 - 1
 
 
 class ListOptions(msgspec.Struct, frozen=True):
@@ -92,30 +92,16 @@ class Query:
         value = self._first.get(name)
         if value is None:
             return None
-        got = whole_number(value)
-        if got is None:
-            raise bad_request(f'strconv.ParseInt: parsing "{value}": {_number_problem(value)}')
-        return got
-
-
-def _number_problem(text: str) -> str:
-    digits = text[1:] if text[:1] in ("+", "-") else text
-    return "value out of range" if digits.isascii() and digits.isdigit() else "invalid syntax"
-
-
-def unsigned(text: str) -> int:
-    """The uint64 that `text` says; raises ValueError with Go's words."""
-    if not text.isascii() or not text.isdigit():
-        raise ValueError(f'strconv.ParseUint: parsing "{text}": invalid syntax')
-    if int(text) > FAR:
-        raise ValueError(f'strconv.ParseUint: parsing "{text}": value out of range')
-    return int(text)
+        try:
+            return parse_int(value)
+        except NumError as error:
+            raise bad_request(str(error)) from None
 
 
 def version_of(text: str) -> int:
     """The version a query names, 0 for none; raises ApiError 500, as the original answers."""
     try:
-        return unsigned(text) if text else 0
+        return parse_uint(text) if text else 0
     except ValueError as error:
         cause = invalid("resourceVersion", text, str(error))
         raise ApiError(500, "", f"{cause.field}: {cause.message}") from None

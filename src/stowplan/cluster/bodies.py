@@ -19,7 +19,9 @@ from stowplan.cluster.errors import (
     not_supported,
 )
 from stowplan.cluster.gotext import json_kind, no_object
-from stowplan.cluster.negotiation import PROTOBUF, PROTOBUF_MAGIC, YAML, protobuf_refused
+from stowplan.cluster.negotiation import JSON, PROTOBUF, PROTOBUF_MAGIC, YAML, protobuf_refused
+from stowplan.cluster.protobuf import Unreadable as UnreadableProtobuf
+from stowplan.cluster.protobuf import read as read_protobuf
 from stowplan.cluster.resource import Deletion, Registry, Resource, Schema
 from stowplan.cluster.schema.parse import NotJson, parse
 from stowplan.cluster.tables import internal_group
@@ -94,7 +96,10 @@ def _summary(raw: bytes) -> str:
 
 
 def read_tree(raw: bytes, media: str) -> tuple[Tree, list[str]]:
-    """The tree of a body and the texts of its repeated keys. Raises Unreadable, ApiError 415."""
+    """The tree of a body and the texts of its repeated keys.
+
+    Raises Unreadable, ApiError 413, 415.
+    """
     if media == PROTOBUF:
         if raw.startswith(PROTOBUF_MAGIC):
             raise protobuf_refused()
@@ -123,6 +128,17 @@ def read_tree(raw: bytes, media: str) -> tuple[Tree, list[str]]:
     return tree, repeated
 
 
+def plain_body(raw: bytes, media: str) -> tuple[bytes, str]:
+    """A body and its type; a binary one of a kind that is known (`protobuf`) as JSON."""
+    if media == PROTOBUF:
+        try:
+            return encode(read_protobuf(raw)), JSON
+        except UnreadableProtobuf:
+            # What is wrong with it is said where every binary body is refused.
+            return raw, media
+    return raw, media
+
+
 def read_object(
     raw: bytes, media: str, resource: Resource, registry: Registry, mode: str
 ) -> tuple[Tree, list[str]]:
@@ -142,6 +158,7 @@ def read_kind(
 ) -> tuple[Tree, list[str]]:
     """As `read_object`, for a body of another kind than the path's own (`kind`, `api_version`)."""
     kind = kind or wanted.kind
+    raw, media = plain_body(raw, media)
     try:
         tree, repeated = read_tree(raw, media)
     except Unreadable as error:
@@ -285,6 +302,7 @@ _DELETION_TYPES: dict[str, tuple[type, str]] = {
 
 
 def _deletion_tree(raw: bytes, media: str) -> Tree:
+    raw, media = plain_body(raw, media)
     try:
         tree, _ = read_tree(raw, media)
     except Unreadable as error:

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from stowplan.cluster.faults import Faults
+from stowplan.cluster.later import Pending
 from stowplan.cluster.life import Life, Living
 from stowplan.cluster.options import Options
 from stowplan.cluster.server import ApiServer
@@ -42,6 +43,10 @@ class Cluster:
     def handle(self, request: Request, now: float) -> Response | Stream:
         """Answer a request."""
         return self.server.handle(request, now)
+
+    def begin(self, request: Request, now: float) -> Response | Stream | Pending:
+        """As `handle`, but that long work which touches no state is left to the caller."""
+        return self.server.begin(request, now)
 
     def read(self, stream: int, now: float) -> Chunk:
         """The next bytes of a watch."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stowplan.cluster.gonumbers import int_of
+from stowplan.cluster.strconv import int_of
 
 ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"
 

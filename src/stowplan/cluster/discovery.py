@@ -23,6 +23,7 @@ from stowplan.cluster.negotiation import (
 )
 from stowplan.cluster.pages import MISSING, document, path_of
 from stowplan.cluster.resource import Registry, Resource
+from stowplan.cluster.strconv import NumError, parse_uint
 from stowplan.cluster.wire import Request, Response, User
 
 if TYPE_CHECKING:
@@ -169,12 +170,14 @@ def version_order(version: str) -> tuple[int, int, int, str]:
 
 def _version(text: str) -> tuple[int, str, int]:
     body = text[1:] if text.startswith("v") else ""
-    for mark in ("alpha", "beta"):
-        major, found, minor = body.partition(mark)
-        if found:
-            good = major.isdigit() and minor.isdigit()
-            return (int(major), mark, int(minor)) if good else (0, "", 0)
-    return (int(body), "", 0) if body.isdigit() else (0, "", 0)
+    try:
+        for mark in ("alpha", "beta"):
+            major, found, minor = body.partition(mark)
+            if found:
+                return parse_uint(major), mark, parse_uint(minor)
+        return parse_uint(body), "", 0
+    except NumError:
+        return 0, "", 0
 
 
 def groups_of(registry: Registry) -> list[str]:

@@ -25,6 +25,13 @@ TYPE_INVALID = "FieldValueTypeInvalid"
 INTERNAL = "InternalError"
 
 
+CAUSES_MAX = 1_000
+"""Causes in one refusal. Checks are generators, so those beyond it are never made."""
+CAUSES_BYTES_MAX = 1 << 20
+"""Length of their texts, beyond which no further cause is added."""
+MORE_CAUSES = "Too many: there are more errors, which are left out"
+
+
 class DecodeError(ValueError):
     """A body whose types do not fit; its text is what Go's decoder says, bare."""
 
@@ -122,6 +129,22 @@ def too_long(field: str, bytes_max: int) -> Cause:
 def too_many(field: str, count: int, count_max: int) -> Cause:
     """`field: Too many: N: must have at most M items`."""
     return Cause(field, TOO_MANY, f"Too many: {count}: must have at most {count_max} items")
+
+
+def bounded(causes: Iterable[Cause]) -> list[Cause]:
+    """The first causes; one that says so stands for those that are left out.
+
+    Differs: the original tells all, of which a body of a few MB can make gigabytes.
+    """
+    found: list[Cause] = []
+    length = 0
+    for cause in causes:
+        if len(found) >= CAUSES_MAX or length >= CAUSES_BYTES_MAX:
+            found.append(Cause("", TOO_MANY, MORE_CAUSES))
+            break
+        found.append(cause)
+        length += len(cause.message)
+    return found
 
 
 class ApiError(Exception):
@@ -233,7 +256,7 @@ def forbidden(group: str, plural: str, name: str, why: str) -> ApiError:
 
 def invalid_object(group: str, kind: str, name: str, causes: Iterable[Cause]) -> ApiError:
     """422: `Pod "p" is invalid: ...` with a cause for each problem; the text tells each once."""
-    found = list(causes)
+    found = bounded(causes)
     texts = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in found))
     told = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     details = _about(group, kind, name)

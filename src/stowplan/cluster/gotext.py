@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from stowplan.cluster.strconv import atoi
+
 HEAD_TYPE = (
     'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string'
     ' "json:\\"kind,omitempty\\"" }'
@@ -37,7 +39,7 @@ def go_float(number: float) -> str:
     digits = repr(number)
     if "e" in digits:
         base, exponent = digits.split("e")
-        size = int(exponent)
+        size = atoi(exponent)
         if -5 < size < 21:
             return f"{number:.0f}" if size > 0 else f"{number:f}".rstrip("0")
         return f"{base.removesuffix('.0')}e{'-' if size < 0 else '+'}{abs(size):02}"

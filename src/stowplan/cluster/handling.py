@@ -5,8 +5,11 @@ Source: apiserver v0.36, endpoints/installer.go and endpoints/handlers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator
+from copy import copy
+from dataclasses import replace as replace_call
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -22,30 +25,46 @@ from stowplan.cluster.asking import (
 )
 from stowplan.cluster.bodies import mismatch, read_deletion, read_kind, read_object, too_large
 from stowplan.cluster.canonical import current, decode, encode, item, served
-from stowplan.cluster.errors import ApiError, Tree, method_not_allowed, no_such_path, not_found
+from stowplan.cluster.errors import (
+    ApiError,
+    Tree,
+    method_not_allowed,
+    no_such_path,
+    not_found,
+    too_many_requests,
+)
+from stowplan.cluster.later import Later, Steps
 from stowplan.cluster.listing import Page, prefix_of
 from stowplan.cluster.listing import too_large as version_too_large
 from stowplan.cluster.meta import place
 from stowplan.cluster.negotiation import (
+    JSON,
     PLAIN,
+    YAML,
     Form,
     body_type,
     check_routed,
     dressed,
-    encoded,
     form_of,
+    refused,
 )
 from stowplan.cluster.pages import MISSING
 from stowplan.cluster.resource import Call, Resource, Schema, Subresource
 from stowplan.cluster.routes import Route, route_of, wanted_by
+from stowplan.cluster.schema.parse import LONG_BYTES
 from stowplan.cluster.selecting import Selection
 from stowplan.cluster.tables import included, transformed, transformed_list
+from stowplan.cluster.warnings import Warnings
 from stowplan.cluster.wire import Request, Response, Stream, User
 from stowplan.cluster.writes import check_name
 
 if TYPE_CHECKING:
     from stowplan.cluster.server import ApiServer
 
+T = TypeVar("T")
+
+YAML_BYTES_MAX = 512 << 10
+"""Writing YAML takes more than a second of processor time per MB. Differs: no limit there."""
 UNCACHED = ("Cache-Control", "no-cache, private")
 OPTIONS_KIND = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}
 
@@ -59,18 +78,47 @@ class Exchange:
         self.now = now
         self.query = Query(request.query)
         self.form: Form = PLAIN
-        self.warnings: list[str] = []
+        self.warnings = Warnings()
+        self._dressing: Form | None = None
         self.user: User
 
-    def answer(self) -> Response | Stream:
+    def answer(self) -> Steps:
         """The answer; refusals included."""
         try:
-            made = self._answer()
+            made = yield from self._answer()
         except ApiError as error:
             made = self.refusal(error)
+        if self._dressing is not None and isinstance(made, Response):
+            later = Later(partial(dressed, made.body, self._dressing))
+            yield later
+            made = replace(made, body=later.result())
         if self.request.method == "HEAD" and isinstance(made, Response):
             return replace(made, body=b"")
         return made
+
+    def _dressed(self, value: bytes, form: Form) -> bytes:
+        """JSON bytes in the form of the answer; if that takes long, they become so at the end."""
+        if len(value) <= LONG_BYTES or (form.media == JSON and not form.pretty):
+            return dressed(value, form)
+        long = len(value) > YAML_BYTES_MAX and self.request.method == "GET"
+        if form.media == YAML and long:
+            raise refused(f"the answer is too long for YAML (limit {YAML_BYTES_MAX} bytes of JSON)")
+        self._dressing = form
+        return value
+
+    def _later(
+        self, work: Callable[[], T], raw: bytes, media: str
+    ) -> Generator[Later[Any], None, Later[T]]:
+        """Work on a body: handed out if the body is long, else done here when it is asked for."""
+        later = Later(work)
+        # Other forms than JSON take ten times as long.
+        if len(raw) > (LONG_BYTES if media == JSON else LONG_BYTES // 8):
+            registry, route = self.server.registry, route_of(self.request.path)
+            before = route and registry.find(route.group, route.version, route.plural)
+            yield later
+            if route and registry.find(route.group, route.version, route.plural) is not before:
+                raise too_many_requests("the definition of the kind has changed, try again", 1)
+        return later
 
     def refusal(self, error: ApiError) -> Response:
         """A Status object, in the form that the client takes."""
@@ -80,16 +128,21 @@ class Exchange:
                 form = form_of(self.request)
             except ApiError:
                 form = PLAIN
-        body = encoded(error.status(), Form(form.media, form.pretty))
+        self._dressing = None
+        form = Form(form.media, form.pretty)
+        value = encode(error.status())
+        if len(value) > LONG_BYTES:
+            # A refusal of many causes is not worth the time that another form takes.
+            form = PLAIN
+        body = dressed(value, form)
         headers = (*self._headers(form), *error.headers)
         return Response(error.code, headers, body, after=error.after)
 
     def _headers(self, form: Form) -> tuple[tuple[str, str], ...]:
-        texts = dict.fromkeys(self.warnings)
-        warned = (("Warning", f"299 - {_quoted(text)}") for text in texts)
+        warned = (("Warning", f"299 - {_quoted(text)}") for text in self.warnings.shown())
         return (("Content-Type", form.media), UNCACHED, *warned)
 
-    def _answer(self) -> Response | Stream:
+    def _answer(self) -> Steps:
         server, request, now = self.server, self.request, self.now
         access = server.options.access
         self.user = access.identify(request, now)
@@ -101,14 +154,14 @@ class Exchange:
             if resource is not None:
                 if resource.deprecation:
                     self.warnings.append(resource.deprecation)
-                return self._resource(route, resource)
+                return (yield from self._resource(route, resource))
         for pages in server.options.pages:
             page = pages.answer(request, self.user, server, now)
             if page is not None:
                 return page
         raise no_such_path()
 
-    def _resource(self, route: Route, resource: Resource) -> Response | Stream:
+    def _resource(self, route: Route, resource: Resource) -> Steps:
         misplaced = route.rest or (route.namespace and not resource.namespaced)
         if misplaced or (route.name and resource.namespaced and not route.namespace):
             return self._missing(resource)
@@ -118,7 +171,7 @@ class Exchange:
                 if resource.custom:
                     raise not_found(resource.group, resource.plural, route.name)
                 raise no_such_path()
-            return self._subresource(route, resource, sub)
+            return (yield from self._subresource(route, resource, sub))
         verb = self._verb(route, resource)
         if verb not in resource.verbs:
             raise method_not_allowed()
@@ -134,12 +187,12 @@ class Exchange:
         if verb in ("list", "watch"):
             return self._collection(route, resource)
         if verb == "deletecollection":
-            return self._delete_collection(route, resource)
+            return (yield from self._delete_collection(route, resource))
         if verb == "delete":
-            return self._delete(route, resource)
+            return (yield from self._delete(route, resource))
         if resource.act is not None:
-            return self._act(route, resource, None)
-        return self._write(verb, route, resource, None)
+            return (yield from self._act(route, resource, None))
+        return (yield from self._write(verb, route, resource, None))
 
     def _missing(self, resource: Resource) -> Response:
         """A path that a kind does not have. Raises ApiError 404."""
@@ -195,9 +248,9 @@ class Exchange:
         form = self.form
         if form.kind and obj.get("kind") != "Status":
             include = included(self.query.text("includeObject")) if form.kind == "Table" else ""
-            body = encoded(transformed(resource, obj, form, include, self.now), form)
+            body = self._dressed(encode(transformed(resource, obj, form, include, self.now)), form)
         else:
-            body = dressed(raw, form) if raw else encoded(obj, form)
+            body = self._dressed(raw or encode(obj), form)
         return Response(code, self._headers(form), body, self.server.unsaved_number)
 
     def _get(self, route: Route, resource: Resource) -> Response:
@@ -245,7 +298,7 @@ class Exchange:
             include = included(self.query.text("includeObject")) if form.kind == "Table" else ""
             objects = [decode(served(resource, value)) for value in page.values]
             tree = transformed_list(resource, objects, page.meta(), form, include, self.now)
-            return Response(200, self._headers(form), encoded(tree, form), commit)
+            return Response(200, self._headers(form), self._dressed(encode(tree), form), commit)
         head = {
             "kind": resource.list_kind or resource.kind + "List",
             "apiVersion": resource.api_version,
@@ -253,20 +306,19 @@ class Exchange:
         }
         start = encode(head)[:-1]
         items = b",".join([item(resource, value) for value in page.values])
-        body = dressed(b'%b,"items":[%b]}' % (start, items), form)
+        body = self._dressed(b'%b,"items":[%b]}' % (start, items), form)
         return Response(200, self._headers(form), body, commit)
 
     # Writes
 
-    def _write(
-        self, verb: str, route: Route, resource: Resource, sub: Subresource | None
-    ) -> Response:
+    def _write(self, verb: str, route: Route, resource: Resource, sub: Subresource | None) -> Steps:
         self.form = form_of(self.request)
         if verb == "create":
             media, raw = body_type(self.request), self._body()
             call = self._call(verb, route, resource)
-            mode = call.field_validation
-            obj, warned = read_object(raw, media, resource, self.server.registry, mode)
+            work = self._reading(raw, media, resource, call)
+            obj, warned = (yield from self._later(work, raw, media)).result()
+            call = replace_call(call, now=self.now)
             call.warnings.extend(warned)
             stored = self.server.writes.create(call, _kept(resource, obj))
             return self._object(resource, _shown(resource, stored), 201, self._packed(resource))
@@ -275,12 +327,14 @@ class Exchange:
         strategy = sub.strategy if sub is not None else None
         if verb == "patch":
             kind = patches.patch_type(self.request, resource)
+            mode = call.field_validation
+            patch = yield from self._later(partial(patches.read, raw, kind, mode), raw, JSON)
+            call = replace_call(call, now=self.now)
 
             def make(old: Tree) -> Tree:
-                mode = call.field_validation
                 before = _shown(resource, old)
                 new, warned = patches.apply(
-                    before, raw, kind, resource.schema, mode, self._mismatch(resource)
+                    before, patch.result(), kind, resource.schema, mode, self._mismatch(resource)
                 )
                 call.warnings.extend(warned)
                 _place_and_check(new, call)
@@ -289,8 +343,9 @@ class Exchange:
             obj, created = self.server.writes.update(call, make, "", strategy)
         else:
             media = body_type(self.request)
-            mode = call.field_validation
-            new, warned = read_object(raw, media, resource, self.server.registry, mode)
+            work = self._reading(raw, media, resource, call)
+            new, warned = (yield from self._later(work, raw, media)).result()
+            call = replace_call(call, now=self.now)
             call.warnings.extend(warned)
             new.setdefault("metadata", {})
             _place_and_check(new, call)
@@ -299,6 +354,12 @@ class Exchange:
             obj, created = self.server.writes.update(call, lambda old: kept, uid, strategy)
         code = 201 if created else 200
         return self._object(resource, _shown(resource, obj), code, self._packed(resource))
+
+    def _reading(
+        self, raw: bytes, media: str, resource: Resource, call: Call
+    ) -> Callable[[], tuple[Tree, list[str]]]:
+        registry, mode = self.server.registry, call.field_validation
+        return partial(read_object, raw, media, resource, registry, mode)
 
     def _mismatch(self, resource: Resource) -> Callable[[Tree], str]:
         if resource.custom:
@@ -310,10 +371,12 @@ class Exchange:
         packed = self.server.writes.packed
         return served(resource, packed) if packed else b""
 
-    def _delete(self, route: Route, resource: Resource) -> Response:
+    def _delete(self, route: Route, resource: Resource) -> Steps:
         self.form = form_of(self.request)
         raw = self._body()
-        asked, dry_run, orphan = read_deletion(raw, self._media(raw), self.query)
+        media = self._media(raw)
+        work = partial(read_deletion, raw, media, self.query)
+        asked, dry_run, orphan = (yield from self._later(work, raw, media)).result()
         call = self._deleting(route, resource, "delete", dry_run)
         outcome = self.server.writes.delete(call, asked)
         code = 202 if not outcome.at_once and orphan is False else 200
@@ -335,29 +398,31 @@ class Exchange:
             warnings=self.warnings,
         )
 
-    def _delete_collection(self, route: Route, resource: Resource) -> Response:
+    def _delete_collection(self, route: Route, resource: Resource) -> Steps:
         self.form = form_of(self.request)
         listing: ListOptions = list_options(self.query)
         selection = selection_of(resource, listing)
         raw = self._body()
-        _, dry_run, _ = read_deletion(raw, self._media(raw), self.query)
+        media = self._media(raw)
+        work = partial(read_deletion, raw, media, self.query)
+        asked, dry_run, _ = (yield from self._later(work, raw, media)).result()
         page = self.server.lists.page(resource, route.namespace, listing, selection)
         prefix = prefix_of(resource, route.namespace)
         for value in page.values:
             meta = decode(value)["metadata"]
             if self.server.store.get(prefix + meta["name"]) is None:
                 continue
-            asked, _, _ = read_deletion(raw, self._media(raw), self.query)
             one = Route(
                 route.group, route.version, route.plural, meta.get("namespace", ""), meta["name"]
             )
             call = self._deleting(one, resource, "deletecollection", dry_run)
-            self.server.writes.delete(call, asked)
+            # The pipeline sets in it what applies to the one object.
+            self.server.writes.delete(call, copy(asked))
         return self._list(resource, page)
 
     # Subresources
 
-    def _subresource(self, route: Route, resource: Resource, sub: Subresource) -> Response:
+    def _subresource(self, route: Route, resource: Resource, sub: Subresource) -> Steps:
         verb = {"GET": "get", "PUT": "update", "PATCH": "patch", "POST": "create"}.get(
             self.request.method, ""
         )
@@ -367,18 +432,20 @@ class Exchange:
             patches.patch_type(self.request, resource)
         check_routed(self.request, False)
         if sub.act is not None:
-            return self._act(route, resource, sub)
+            return (yield from self._act(route, resource, sub))
         if sub.view is not None:
-            return self._view(verb, route, resource, sub)
+            return (yield from self._view(verb, route, resource, sub))
         if verb == "get":
             return self._get(route, resource)
-        return self._write(verb, route, resource, sub)
+        return (yield from self._write(verb, route, resource, sub))
 
-    def _act(self, route: Route, resource: Resource, sub: Subresource | None) -> Response:
+    def _act(self, route: Route, resource: Resource, sub: Subresource | None) -> Steps:
         self.form = form_of(self.request)
         media, raw = body_type(self.request), self._body()
         call = self._call("create", route, resource)
-        body, warned = self._acted(raw, media, resource, sub, call.field_validation)
+        work = partial(self._acted, raw, media, resource, sub, call.field_validation)
+        body, warned = (yield from self._later(work, raw, media)).result()
+        call = replace_call(call, now=self.now)
         call.warnings.extend(warned)
         outcome = self.server.act_on(call, sub, body)
         return self._object(resource, outcome.body, outcome.code)
@@ -392,7 +459,7 @@ class Exchange:
         schema, kind, version = shape_of(resource, sub)
         return read_kind(raw, media, resource, schema, registry, mode, kind, version)
 
-    def _view(self, verb: str, route: Route, resource: Resource, sub: Subresource) -> Response:
+    def _view(self, verb: str, route: Route, resource: Resource, sub: Subresource) -> Steps:
         view = sub.view
         if view is None:
             raise no_such_path()
@@ -406,16 +473,27 @@ class Exchange:
         if verb == "get":
             return self._object(resource, view.read(decode(current(resource, value)), call))
         mode = call.field_validation
+        make_new: Callable[[Tree], tuple[Tree, list[str]]]
+        if verb == "patch":
+            form = patches.patch_type(self.request, resource)
+            patch = yield from self._later(partial(patches.read, raw, form, mode), raw, JSON)
+
+            def make_new(old: Tree) -> tuple[Tree, list[str]]:
+                new, warned = patches.apply(
+                    view.read(old, call), patch.result(), form, schema, mode
+                )
+                return {**new, "kind": kind, "apiVersion": version}, warned
+
+        else:
+            media, registry = body_type(self.request), self.server.registry
+            work = partial(read_kind, raw, media, resource, schema, registry, mode, kind, version)
+            body = yield from self._later(work, raw, media)
+
+            def make_new(old: Tree) -> tuple[Tree, list[str]]:
+                return body.result()
 
         def make(old: Tree) -> Tree:
-            if verb == "patch":
-                patch = patches.patch_type(self.request, resource)
-                new, warned = patches.apply(view.read(old, call), raw, patch, schema, mode)
-                new["kind"], new["apiVersion"] = kind, version
-            else:
-                media = body_type(self.request)
-                registry = self.server.registry
-                new, warned = read_kind(raw, media, resource, schema, registry, mode, kind, version)
+            new, warned = make_new(old)
             call.warnings.extend(warned)
             _place_and_check(new, call)
             return view.write(old, new, call)

@@ -5,11 +5,13 @@ Source: apimachinery v0.36, labels/selector.go.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from stowplan.cluster.errors import shown
 from stowplan.cluster.names import label_value_problems, qualified_name_problems
+from stowplan.cluster.strconv import NumError, parse_int
 
 SPECIAL = frozenset("=!(),<>")
 BLANK = frozenset(" \t\r\n")
@@ -27,7 +29,6 @@ KEYWORDS = {
     "(": "open",
 }
 OPERATORS = "in, notin, =, ==, !=, gt, lt"
-INT64_MAX = 2**63 - 1
 
 
 class SelectorError(ValueError):
@@ -36,7 +37,10 @@ class SelectorError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One term. operator: exists, absent, in, notin, >, <. `=` is in, `!=` is notin."""
+    """One term. operator: exists, absent, in, notin, >, <. `=` is in, `!=` is notin.
+
+    values: in order, so that many are not looked through for each object.
+    """
 
     key: str
     operator: str
@@ -47,9 +51,9 @@ class Requirement:
         value = labels.get(self.key)
         match self.operator:
             case "in":
-                return value is not None and value in self.values
+                return value is not None and self._has(value)
             case "notin":
-                return value is None or value not in self.values
+                return value is None or not self._has(value)
             case "exists":
                 return value is not None
             case "absent":
@@ -60,14 +64,18 @@ class Requirement:
             return False
         return left > right if self.operator == ">" else left < right
 
+    def _has(self, value: str) -> bool:
+        """True if `value` is one of the values, which are in order."""
+        at = bisect_left(self.values, value)
+        return at < len(self.values) and self.values[at] == value
+
 
 def whole_number(text: str) -> int | None:
     """The int64 that Go reads from `text`, or None."""
-    digits = text[1:] if text[:1] in ("+", "-") else text
-    if not digits.isascii() or not digits.isdigit():
+    try:
+        return parse_int(text)
+    except NumError:
         return None
-    number = int(text)
-    return number if -INT64_MAX - 1 <= number <= INT64_MAX else None
 
 
 Token = tuple[str, str]

@@ -11,13 +11,14 @@ from collections.abc import Iterator
 
 import msgspec
 
-from stowplan.cluster.asking import EXACT, ListOptions, unsigned
+from stowplan.cluster.asking import EXACT, ListOptions
 from stowplan.cluster.canonical import encode
 from stowplan.cluster.errors import ApiError, Tree, bad_request, expired, invalid
 from stowplan.cluster.resource import Resource
 from stowplan.cluster.schema.parse import complaint
 from stowplan.cluster.selecting import Selection
 from stowplan.cluster.store import Store
+from stowplan.cluster.strconv import parse_uint
 
 TOO_OLD_TOKEN = (
     "The provided continue parameter is too old to display a consistent list result. You can start"
@@ -148,7 +149,7 @@ class Lists:
 
     def _wanted(self, text: str) -> int:
         try:
-            wanted = unsigned(text) if text else 0
+            wanted = parse_uint(text) if text else 0
         except ValueError as error:
             cause = invalid("resourceVersion", text, str(error))
             told = f"invalid resource version: {cause.field}: {cause.message}"

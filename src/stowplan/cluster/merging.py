@@ -12,6 +12,7 @@ Source: apimachinery v0.36, util/strategicpatch; the walk is our own.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 from stowplan.cluster.errors import ApiError, Tree, bad_request
@@ -130,11 +131,12 @@ def _retain(original: Tree, patch: Tree) -> None:
     wrong = bad_request("invalid patch format of retainKeys")
     if not isinstance(retained, list):
         raise wrong
+    kept = {each for each in retained if isinstance(each, str)}
     for key, value in patch.items():
         directive = key.startswith((DELETE_LIST, ORDER_LIST))
-        if value is not None and not directive and key not in retained:
+        if value is not None and not directive and key not in kept:
             raise wrong
-    for key in [key for key in original if key not in retained]:
+    for key in [key for key in original if key not in kept]:
         del original[key]
 
 
@@ -154,7 +156,8 @@ def _delete_from(original: Tree, key: str, values: Any) -> None:
         return
     if not isinstance(values, list):
         return
-    original[key] = [each for each in original[key] if each not in values]
+    gone = {_hashable(each) for each in values}
+    original[key] = [each for each in original[key] if _hashable(each) not in gone]
 
 
 def _merge_in_order(original: Tree, patch: Tree, directive: str, shape: Shape | None) -> None:
@@ -263,9 +266,7 @@ def _element_kind(element: Any) -> str:
 
 def _merged_objects(old: Items, new: Items, how: Merging) -> Items:
     """Old elements with the new ones of the same key merged in, then the new ones."""
-    for element in new:
-        if PATCH in element:
-            old = _without(old, element, how.key)
+    old = _without(old, new, how.key)
     places = {_identity(each, how.key): at for at, each in reversed(list(enumerate(old)))}
     for element in new:
         if PATCH in element:
@@ -281,16 +282,27 @@ def _merged_objects(old: Items, new: Items, how: Merging) -> Items:
     return old
 
 
-def _without(old: Items, element: Tree, key: str) -> Items:
-    directive = element[PATCH]
-    if directive == "delete":
-        identity = _identity(element, key)
-        return [each for each in old if _identity(each, key) != identity]
-    if directive == "replace":
-        return []
-    if directive == "merge":
-        raise broken("merging lists cannot yet be specified in the patch")
-    raise _unknown(directive, element)
+def _without(old: Items, new: Items, key: str) -> Items:
+    """The old elements that are left by the directives among the new ones."""
+    gone: set[Any] = set()
+    identities: list[Any] | None = None
+    for element in new:
+        if PATCH not in element:
+            continue
+        directive = element[PATCH]
+        if directive == "delete":
+            gone.add(_identity(element, key))
+            if identities is None:
+                identities = [_identity(each, key) for each in old]
+        elif directive == "replace":
+            old, identities = [], []
+        elif directive == "merge":
+            raise broken("merging lists cannot yet be specified in the patch")
+        else:
+            raise _unknown(directive, element)
+    if identities is None:
+        return old
+    return [each for each, identity in zip(old, identities, strict=True) if identity not in gone]
 
 
 def _ordered(together: Items, order: Items, server_order: Items, key: str) -> Items:
@@ -299,11 +311,14 @@ def _ordered(together: Items, order: Items, server_order: Items, key: str) -> It
     stood = {_identity(each, key): at for at, each in reversed(list(enumerate(server_order)))}
     named = [each for each in together if _identity(each, key) in wanted]
     named.sort(key=lambda each: wanted[_identity(each, key)])
-    others = [each for each in together if _identity(each, key) not in wanted]
+    others = deque(each for each in together if _identity(each, key) not in wanted)
     outcome: Items = []
-    while named and others:
-        left = stood.get(_identity(others[0], key))
-        right = stood.get(_identity(named[0], key))
-        before = left is not None and right is not None and left < right
-        outcome.append((others if before else named).pop(0))
-    return outcome + named + others
+    for each in named:
+        right = stood.get(_identity(each, key))
+        while others and right is not None:
+            left = stood.get(_identity(others[0], key))
+            if left is None or left >= right:
+                break
+            outcome.append(others.popleft())
+        outcome.append(each)
+    return [*outcome, *others]

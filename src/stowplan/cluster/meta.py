@@ -5,8 +5,7 @@ Source: apimachinery v0.36, api/validation/objectmeta.go; apiserver v0.36, regis
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -31,6 +30,9 @@ STANDARD_FINALIZERS = ("kubernetes", ORPHAN, FOREGROUND)
 IMMUTABLE = "field is immutable"
 FIXED = ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp")
 WIPED = ("creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
+
+_GOOD_LABELS: set[tuple[tuple[str, str], ...]] = set()
+_GOOD_MAX, _LABELS_KNOWN_MAX = 4096, 64
 
 NameProblems = Callable[[str, bool], list[str]]
 
@@ -94,16 +96,16 @@ def without_repeated_owners(meta: Tree, patched: bool = False) -> list[str]:
     references = meta.get("ownerReferences")
     if not references or len(references) < 2:
         return []
-    kept: list[Tree] = []
-    repeated = []
-    for reference in references:
-        if reference in kept:
-            repeated.append(reference.get("uid", ""))
-        else:
-            kept.append(reference)
+    kept: dict[frozenset[tuple[str, Any]], Tree] = {}
+    # The values of a reference are texts and flags.
+    repeated = [
+        reference.get("uid", "")
+        for reference in references
+        if kept.setdefault(frozenset(reference.items()), reference) is not reference
+    ]
     if not repeated:
         return []
-    meta["ownerReferences"] = kept
+    meta["ownerReferences"] = list(kept.values())
     when = " after mutating admission happens" if patched else ""
     return [
         f".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner"
@@ -112,8 +114,14 @@ def without_repeated_owners(meta: Tree, patched: bool = False) -> list[str]:
     ]
 
 
-def problems(meta: Tree, namespaced: bool, names: NameProblems) -> list[Cause]:
+def problems(meta: Tree, namespaced: bool, names: NameProblems) -> Iterator[Cause]:
     """What is wrong with the metadata of any object."""
+    yield from _identity_problems(meta, namespaced, names)
+    yield from _decoration_problems(meta)
+    yield from _finalizer_problems(meta.get("finalizers") or ())
+
+
+def _identity_problems(meta: Tree, namespaced: bool, names: NameProblems) -> list[Cause]:
     found: list[Cause] = []
     prefix, name = meta.get("generateName", ""), meta.get("name", "")
     if prefix:
@@ -135,25 +143,22 @@ def problems(meta: Tree, namespaced: bool, names: NameProblems) -> list[Cause]:
         found.append(
             invalid("metadata.generation", generation, "must be greater than or equal to 0")
         )
-    found += _decoration_problems(meta)
-    found += _finalizer_problems(meta.get("finalizers") or ())
     return found
 
 
-def _decoration_problems(meta: Tree) -> list[Cause]:
-    found = label_set_problems(meta.get("labels") or {}, "metadata.labels")
+def _decoration_problems(meta: Tree) -> Iterator[Cause]:
+    yield from label_set_problems(meta.get("labels") or {}, "metadata.labels")
     annotations = meta.get("annotations")
     if annotations:
-        found += annotation_problems(annotations, "metadata.annotations")
+        yield from annotation_problems(annotations, "metadata.annotations")
     references = meta.get("ownerReferences")
     if references:
-        found += _owner_problems(references, "metadata.ownerReferences")
-    return found
+        yield from _owner_problems(references, "metadata.ownerReferences")
 
 
 def label_set_problems(labels: dict[str, str], field: str) -> list[Cause]:
     """What is wrong with a set of labels at `field`."""
-    if _is_good(tuple(labels.items())):
+    if len(labels) <= _LABELS_KNOWN_MAX and _is_good(tuple(labels.items())):
         return []
     found: list[Cause] = []
     for key in sorted(labels):
@@ -163,10 +168,17 @@ def label_set_problems(labels: dict[str, str], field: str) -> list[Cause]:
     return found
 
 
-@lru_cache(maxsize=4096)
 def _is_good(labels: tuple[tuple[str, str], ...]) -> bool:
     """True for a set of labels with nothing wrong; pods of a template have the same."""
-    return not any(qualified_name_problems(k) or label_value_problems(v) for k, v in labels)
+    if labels in _GOOD_LABELS:
+        return True
+    if any(qualified_name_problems(k) or label_value_problems(v) for k, v in labels):
+        return False
+    # Good ones have few characters each.
+    if len(_GOOD_LABELS) >= _GOOD_MAX:
+        _GOOD_LABELS.clear()
+    _GOOD_LABELS.add(labels)
+    return True
 
 
 def annotation_problems(annotations: dict[str, str], field: str) -> list[Cause]:
@@ -181,18 +193,19 @@ def annotation_problems(annotations: dict[str, str], field: str) -> list[Cause]:
     return found
 
 
-def _owner_problems(references: list[Tree], field: str) -> list[Cause]:
-    found: list[Cause] = []
+def _owner_problems(references: list[Tree], field: str) -> Iterator[Cause]:
+    # One by one: each of many controllers shows the whole list.
     controller = ""
     for reference in references:
         version, kind = reference.get("apiVersion", ""), reference.get("kind", "")
         if not version.rpartition("/")[2]:
-            found.append(invalid(f"{field}.apiVersion", version, "version must not be empty"))
-        missing = [key for key in ("kind", "name", "uid") if not reference.get(key)]
-        found += [invalid(f"{field}.{key}", "", "must not be empty") for key in missing]
+            yield invalid(f"{field}.apiVersion", version, "version must not be empty")
+        for key in ("kind", "name", "uid"):
+            if not reference.get(key):
+                yield invalid(f"{field}.{key}", "", "must not be empty")
         if (version, kind) == ("v1", "Event"):
             text = "/v1, Kind=Event is disallowed from being an owner"
-            found.append(invalid(field, reference, text))
+            yield invalid(field, reference, text)
         if reference.get("controller"):
             this = f"{kind}/{reference.get('name', '')}"
             if controller:
@@ -200,10 +213,9 @@ def _owner_problems(references: list[Tree], field: str) -> list[Cause]:
                     'Only one reference can have Controller set to true. Found "true" in'
                     f" references for {controller} and {this}"
                 )
-                found.append(invalid(field, references, text))
+                yield invalid(field, references, text)
             else:
                 controller = this
-    return found
 
 
 def _finalizer_problems(finalizers: Iterable[str]) -> list[Cause]:
@@ -228,8 +240,13 @@ def finalizer_name_problems(finalizers: Iterable[str]) -> list[Cause]:
     ]
 
 
-def update_problems(new: Tree, old: Tree) -> list[Cause]:
+def update_problems(new: Tree, old: Tree) -> Iterator[Cause]:
     """What is wrong with the change of an object's metadata."""
+    yield from _changed_problems(new, old)
+    yield from _decoration_problems(new)
+
+
+def _changed_problems(new: Tree, old: Tree) -> list[Cause]:
     found: list[Cause] = []
     if old.get("deletionTimestamp"):
         extra = sorted(set(new.get("finalizers") or ()) - set(old.get("finalizers") or ()))
@@ -255,7 +272,6 @@ def update_problems(new: Tree, old: Tree) -> list[Cause]:
     grace: Any = new.get("deletionGracePeriodSeconds")
     if grace != old.get("deletionGracePeriodSeconds"):
         found.append(invalid("metadata.deletionGracePeriodSeconds", grace, IMMUTABLE))
-    found += _decoration_problems(new)
     return found
 
 

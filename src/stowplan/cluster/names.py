@@ -6,7 +6,8 @@ Source: apimachinery v0.36, util/validation.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+
+from stowplan.cluster.caches import cache_short_texts
 
 LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 SUBDOMAIN = LABEL + r"(\." + LABEL + ")*"
@@ -115,7 +116,7 @@ def path_segment_problems(name: str, prefix: bool = False) -> list[str]:
     return [f"may not contain '{bad}'" for bad in ("/", "%") if bad in name]
 
 
-@lru_cache(maxsize=8192)
+@cache_short_texts(8192)
 def _is_qualified(name: str) -> bool:
     """True for a good key without a second look; the same few come with every object."""
     prefix, slash, last = name.rpartition("/")

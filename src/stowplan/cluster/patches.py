@@ -57,7 +57,7 @@ def patch_type(request: Request, resource: Resource) -> str:
 
 def apply(
     old: Tree,
-    raw: bytes,
+    given: tuple[Any, list[str]],
     kind: str,
     schema: Schema,
     mode: str,
@@ -65,12 +65,12 @@ def apply(
 ) -> tuple[Tree, list[str]]:
     """A canonical, defaulted tree: `old`, which may be changed, patched; and texts to warn with.
 
-    kind: one of the media types. mismatch: why a tree is of another kind, "" if it is not. Raises
-    ApiError 400, 413, 422.
+    given: by `read`; it may be changed. kind: one of the media types. mismatch: why a tree is of
+    another kind, "" if it is not. Raises ApiError 400, 413, 422.
     """
     if kind == STRATEGIC:
-        return _strategic(old, raw, schema, mode)
-    patch, repeated = _read(raw, kind, mode)
+        return _strategic(old, given, schema, mode)
+    patch, repeated = given
     if kind == JSON_PATCH:
         repeated = [f"json patch {text}" for text in repeated]
         repeated += check_operations(patch, mode != "Ignore")
@@ -108,10 +108,13 @@ def _decoded(patched: Tree, schema: Schema, mode: str) -> tuple[Tree, list[str]]
     return decoded, strict
 
 
-def _read(raw: bytes, kind: str, mode: str) -> tuple[Any, list[str]]:
+def read(raw: bytes, kind: str, mode: str) -> tuple[Any, list[str]]:
+    """A patch, and the texts of its repeated keys. Raises ApiError 400, 413."""
     try:
         return parse(raw)
     except NotJson as error:
+        if kind == STRATEGIC:
+            raise bad_request(str(error)) from None
         prefix = "error decoding patch: " if mode != "Ignore" else ""
         if kind == MERGE_PATCH and not prefix:
             raise bad_request("Invalid JSON Patch") from None
@@ -123,11 +126,10 @@ def _wrong(shown: str, why: str) -> ApiError:
     return invalid_object("", "", "", [invalid("patch", shown, why)])
 
 
-def _strategic(old: Tree, raw: bytes, schema: Schema, mode: str) -> tuple[Tree, list[str]]:
-    try:
-        patch, repeated = parse(raw)
-    except NotJson as error:
-        raise bad_request(str(error)) from None
+def _strategic(
+    old: Tree, given: tuple[Any, list[str]], schema: Schema, mode: str
+) -> tuple[Tree, list[str]]:
+    patch, repeated = given
     if patch is None:
         patch = {}
     if not isinstance(patch, dict):

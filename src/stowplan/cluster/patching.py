@@ -15,6 +15,7 @@ import msgspec
 from stowplan.cluster.canonical import encode
 from stowplan.cluster.errors import ApiError, Tree, bad_request
 from stowplan.cluster.gotext import json_kind
+from stowplan.cluster.strconv import NumError, atoi
 
 OPERATIONS_MAX = 10_000
 COPIED_BYTES_MAX = 3 << 20
@@ -77,6 +78,9 @@ def json_patched(document: Any, patch: list[Tree] | None) -> Any:
                 raise NotApplicable
     except NotApplicable:
         raise rejected() from None
+    except RecursionError:
+        # Each operation may put its value deeper than the one before.
+        raise bad_request("exceeded max depth") from None
     return document
 
 
@@ -140,10 +144,7 @@ def _member(container: Any, part: str) -> Any:
 
 
 def _index(container: list[Any], part: str, largest: int) -> int:
-    try:
-        index = int(part)
-    except ValueError:
-        raise NotApplicable from None
+    index = _number(part)
     if index < 0:
         index += len(container)
     if not 0 <= index <= largest:
@@ -175,8 +176,8 @@ def _add(document: Any, path: list[str], value: Any) -> None:
 
 def _number(text: str) -> int:
     try:
-        return int(text)
-    except ValueError:
+        return atoi(text)
+    except NumError:
         raise NotApplicable from None
 
 

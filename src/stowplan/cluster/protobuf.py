@@ -13,15 +13,14 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-import msgspec
-
-from stowplan.cluster.wire import Request
+from stowplan.cluster.strconv import atoi
 
 Tree = dict[str, Any]
 
-MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"
 _DEPTH_MAX = 20
+FIELDS_MAX = 200_000
+"""Fields in one body, looked at one by one."""
 
 # A field is `number name type`. str, int and bool are left out when empty, since the original
 # writes them always; with a question mark they are optional there and kept. [T] is a list of T,
@@ -126,31 +125,9 @@ class Field(NamedTuple):
     form: str
 
 
-def as_json(request: Request) -> Request:
-    """The request with its body as JSON, if it is one of the bodies known here; else unchanged."""
-    if not request.headers.get("content-type", "").startswith(MEDIA_TYPE):
-        return request
-    try:
-        tree = read(request.body)
-    except Unreadable:
-        return request
-    headers = {**request.headers, "content-type": "application/json"}
-    body = msgspec.json.encode(tree)
-    return msgspec.structs.replace(request, headers=headers, body=body)
-
-
 def read(body: bytes) -> Tree:
     """The object that a binary body stands for. Raises Unreadable."""
-    if not body.startswith(_MAGIC):
-        raise Unreadable("no magic number")
-    envelope = dict(_parts(body[len(_MAGIC) :]))
-    about = dict(_parts(_bytes(envelope.get(1, b""))))
-    version, kind = _text(about.get(1, b"")), _text(about.get(2, b""))
-    if kind not in _KINDS.get(version, ()):
-        raise Unreadable(f"{version} {kind}")
-    tree: Tree = {"kind": kind, "apiVersion": version}
-    tree.update(_message(kind, _bytes(envelope.get(2, b"")), 0))
-    return tree
+    return _Reader().object(body)
 
 
 @cache
@@ -162,43 +139,94 @@ def _messages() -> dict[str, dict[int, Field]]:
         for each in fields.split(", "):
             number, field, kind = each.split()
             form = kind[0] if kind[0] in "[{" else ""
-            messages[name][int(number)] = Field(field, kind.strip("[]{}"), form)
+            messages[name][atoi(number)] = Field(field, kind.strip("[]{}"), form)
     return messages
 
 
-def _message(name: str, data: bytes, depth: int) -> Tree:
-    if depth > _DEPTH_MAX:
-        raise Unreadable("nested too deeply")
-    fields = _messages()[name]
-    tree: Tree = {}
-    for number, raw in _parts(data):
-        field = fields.get(number)
-        if field is None:
-            if not _is_empty(raw, 0):
-                raise Unreadable(f"{name} {number}")
-        elif field.form == "{":
-            pair = dict(_parts(_bytes(raw)))
-            key = _text(pair.get(1, b""))
-            tree.setdefault(field.name, {})[key] = _value(field.type, pair.get(2, b""), depth)
-        elif field.form == "[":
-            tree.setdefault(field.name, []).append(_value(field.type, raw, depth))
-        else:
-            value = _value(field.type.rstrip("?"), raw, depth)
-            if value or field.type.endswith("?"):
-                tree[field.name] = value
-    return tree
+class _Reader:
+    """Reads one body. left: how many fields more it may have."""
 
+    def __init__(self) -> None:
+        self.left = FIELDS_MAX
 
-def _value(kind: str, raw: int | bytes, depth: int) -> Any:
-    plain = _PLAIN.get(kind)
-    if plain is not None:
-        return plain(raw)
-    tree = _message(kind, _bytes(raw), depth + 1)
-    if kind == "Quantity":
-        return tree.get("string", "")
-    if kind == "IntOrString":
-        return tree.get("strVal", "") if tree.get("type") else tree.get("intVal", 0)
-    return tree
+    def object(self, body: bytes) -> Tree:
+        """The object. Raises Unreadable."""
+        if not body.startswith(_MAGIC):
+            raise Unreadable("no magic number")
+        envelope = dict(self._parts(body[len(_MAGIC) :]))
+        about = dict(self._parts(_bytes(envelope.get(1, b""))))
+        version, kind = _text(about.get(1, b"")), _text(about.get(2, b""))
+        if kind not in _KINDS.get(version, ()):
+            raise Unreadable(f"{version} {kind}")
+        tree: Tree = {"kind": kind, "apiVersion": version}
+        tree.update(self._message(kind, _bytes(envelope.get(2, b"")), 0))
+        return tree
+
+    def _message(self, name: str, data: bytes, depth: int) -> Tree:
+        if depth > _DEPTH_MAX:
+            raise Unreadable("nested too deeply")
+        fields = _messages()[name]
+        tree: Tree = {}
+        for number, raw in self._parts(data):
+            field = fields.get(number)
+            if field is None:
+                if not self._is_empty(raw, 0):
+                    raise Unreadable(f"{name} {number}")
+            elif field.form == "{":
+                pair = dict(self._parts(_bytes(raw)))
+                key = _text(pair.get(1, b""))
+                value = self._value(field.type, pair.get(2, b""), depth)
+                tree.setdefault(field.name, {})[key] = value
+            elif field.form == "[":
+                tree.setdefault(field.name, []).append(self._value(field.type, raw, depth))
+            else:
+                value = self._value(field.type.rstrip("?"), raw, depth)
+                if value or field.type.endswith("?"):
+                    tree[field.name] = value
+        return tree
+
+    def _value(self, kind: str, raw: int | bytes, depth: int) -> Any:
+        plain = _PLAIN.get(kind)
+        if plain is not None:
+            return plain(raw)
+        tree = self._message(kind, _bytes(raw), depth + 1)
+        if kind == "Quantity":
+            return tree.get("string", "")
+        if kind == "IntOrString":
+            return tree.get("strVal", "") if tree.get("type") else tree.get("intVal", 0)
+        return tree
+
+    def _is_empty(self, raw: int | bytes, depth: int) -> bool:
+        """True for a zero, empty text, and a message of nothing else: a field that says nothing."""
+        if isinstance(raw, int) or not raw:
+            return not raw
+        if depth > _DEPTH_MAX:
+            return False
+        try:
+            return all(self._is_empty(part, depth + 1) for _, part in self._parts(raw))
+        except Unreadable:
+            return False
+
+    def _parts(self, data: bytes) -> Iterator[tuple[int, int | bytes]]:
+        """Number and content of each field: an int for a varint, bytes for what has a length."""
+        position = 0
+        while position < len(data):
+            self.left -= 1
+            if self.left < 0:
+                raise Unreadable("too many fields")
+            tag, position = _varint(data, position)
+            wire = tag & 7
+            if wire == 0:
+                value, position = _varint(data, position)
+                yield tag >> 3, value
+            elif wire == 2:
+                length, position = _varint(data, position)
+                if position + length > len(data):
+                    raise Unreadable("cut off")
+                yield tag >> 3, data[position : position + length]
+                position += length
+            else:
+                raise Unreadable(f"wire type {wire}")
 
 
 def _bytes(raw: int | bytes) -> bytes:
@@ -227,37 +255,6 @@ _PLAIN: dict[str, Callable[[int | bytes], Any]] = {
     # msgspec writes bytes as base64, which is what JSON has for them.
     "bytes": _bytes,
 }
-
-
-def _is_empty(raw: int | bytes, depth: int) -> bool:
-    """True for a zero, empty text, and a message of nothing else: a field that says nothing."""
-    if isinstance(raw, int) or not raw:
-        return not raw
-    if depth > _DEPTH_MAX:
-        return False
-    try:
-        return all(_is_empty(part, depth + 1) for _, part in _parts(raw))
-    except Unreadable:
-        return False
-
-
-def _parts(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Number and content of each field: an int for a varint, bytes for what has a length."""
-    position = 0
-    while position < len(data):
-        tag, position = _varint(data, position)
-        wire = tag & 7
-        if wire == 0:
-            value, position = _varint(data, position)
-            yield tag >> 3, value
-        elif wire == 2:
-            length, position = _varint(data, position)
-            if position + length > len(data):
-                raise Unreadable("cut off")
-            yield tag >> 3, data[position : position + length]
-            position += length
-        else:
-            raise Unreadable(f"wire type {wire}")
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:

@@ -11,6 +11,7 @@ there a controller copies them into its `rules`, some time later.
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -26,7 +27,9 @@ Tree = dict[str, Any]
 GROUP = "rbac.authorization.k8s.io"
 MASTERS = "system:masters"
 SERVICE_ACCOUNT = "system:serviceaccount:"
-_REMEMBERED_MAX = 20_000
+_REMEMBERED_MAX = 10_000
+_REMEMBERED_CHARS_MAX = 512
+"""Characters of a question that is remembered: paths and names are what a client sends."""
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -144,7 +147,8 @@ class Rbac:
     def __init__(self) -> None:
         self._roles: dict[tuple[str, str], Role] = {}
         self._bindings: dict[str, dict[str, Binding]] = {}
-        self._remembered: dict[tuple[str, tuple[str, ...], Attributes], Verdict] = {}
+        self._remembered: OrderedDict[tuple[str, tuple[str, ...], Attributes], Verdict]
+        self._remembered = OrderedDict()
 
     def put(self, kind: str, namespace: str, name: str, obj: Tree | None) -> None:
         """Take in an object of the group; None: it was deleted. Other kinds are not looked at."""
@@ -167,10 +171,14 @@ class Rbac:
             return Verdict(allowed=True)
         key = (user.name, user.groups, wanted)
         known = self._remembered.get(key)
-        if known is None:
-            if len(self._remembered) >= _REMEMBERED_MAX:
-                self._remembered.clear()
-            known = self._remembered[key] = self._decide(user, wanted)
+        if known is not None:
+            self._remembered.move_to_end(key)
+            return known
+        known = self._decide(user, wanted)
+        if _length(user, wanted) <= _REMEMBERED_CHARS_MAX:
+            self._remembered[key] = known
+            if len(self._remembered) > _REMEMBERED_MAX:
+                self._remembered.popitem(last=False)
         return known
 
     def _decide(self, user: User, wanted: Attributes) -> Verdict:
@@ -225,6 +233,12 @@ class Rbac:
             if any(_selects(each, chosen.labels) for each in role.selectors):
                 seen.add(other)
                 yield from self._whole(other, chosen, seen)
+
+
+def _length(user: User, wanted: Attributes) -> int:
+    """Characters that a client has chosen in a question."""
+    texts = (*msgspec.structs.astuple(wanted), user.name, *user.groups)
+    return sum(map(len, texts))
 
 
 def _selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:

@@ -9,7 +9,6 @@ pkg/apis/authorization/validation.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from stowplan.cluster.access import Attributes, Everybody
@@ -17,6 +16,7 @@ from stowplan.cluster.errors import ApiError, Cause, bad_request, invalid
 from stowplan.cluster.guard import Guard
 from stowplan.cluster.rbac import MASTERS, Rbac, Verdict
 from stowplan.cluster.resource import Act, Call, Outcome, Tree
+from stowplan.cluster.times import stamp
 from stowplan.cluster.tokens import AUTHENTICATED, Tokens
 from stowplan.cluster.wire import User
 
@@ -114,8 +114,7 @@ def self_subject_rules_review(call: Call, body: Tree) -> Outcome:
 
 def self_subject_review(call: Call, body: Tree) -> Outcome:
     """Who am I?"""
-    moment = datetime.fromtimestamp(int(call.now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    head = _head(body) | {"metadata": {"creationTimestamp": moment}}
+    head = _head(body) | {"metadata": {"creationTimestamp": stamp(call.now)}}
     return Outcome(201, {**head, "status": {"userInfo": _told(call.user)}})
 
 

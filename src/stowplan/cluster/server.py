@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from heapq import heappop, heappush
 
 import numpy as np
@@ -19,6 +20,7 @@ from stowplan.cluster.errors import Tree, expired, no_such_path
 from stowplan.cluster.faults import Faults
 from stowplan.cluster.handling import Exchange, shape_of
 from stowplan.cluster.hub import Hub, Watcher
+from stowplan.cluster.later import Pending, Steps
 from stowplan.cluster.listing import Lists, prefix_of, too_large
 from stowplan.cluster.meta import Uids
 from stowplan.cluster.negotiation import Form
@@ -105,10 +107,27 @@ class ApiServer:
 
     def handle(self, request: Request, now: float) -> Response | Stream:
         """Answer a request. Never raises for anything that a client can send."""
-        self._tell(now)
-        answer = Exchange(self, request, now).answer()
-        self._tell(now)
+        answer = self.begin(request, now)
+        while isinstance(answer, Pending):
+            answer.work.run()
+            answer = answer.resume(now)
         return answer
+
+    def begin(self, request: Request, now: float) -> Response | Stream | Pending:
+        """As `handle`, but that long work which touches no state is left to the caller."""
+        exchange = Exchange(self, request, now)
+        return self._go_on(exchange, exchange.answer(), now)
+
+    def _go_on(self, exchange: Exchange, steps: Steps, now: float) -> Response | Stream | Pending:
+        self._tell(now)
+        exchange.now = now
+        try:
+            work = next(steps)
+        except StopIteration as ended:
+            self._tell(now)
+            made: Response | Stream = ended.value
+            return made
+        return Pending(work, partial(self._go_on, exchange, steps))
 
     def read(self, stream: int, now: float) -> Chunk:
         """The next bytes of a watch, at most some hundred KiB; empty if there are none now."""

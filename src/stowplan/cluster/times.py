@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
+from stowplan.cluster.caches import cache_short_texts
+
 _DAY = 86400
 
 
@@ -57,7 +59,7 @@ def _days(year: int, month: int, day: int) -> int:
     return era * 146_097 + day_of_era - 719_468
 
 
-@lru_cache(maxsize=4096)
+@cache_short_texts(4096)
 def seconds_of(text: str) -> float:
     """Unix time of a time in the form that `stamp` writes, with or without a fraction."""
     days = _days(int(text[0:4]), int(text[5:7]), int(text[8:10]))

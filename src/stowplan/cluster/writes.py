@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from stowplan.cluster import meta as metadata
 from stowplan.cluster.access import Attributes
-from stowplan.cluster.asking import unsigned
 from stowplan.cluster.canonical import current, decode, pack, restamp, version_in
 from stowplan.cluster.errors import (
     OBJECT_MODIFIED,
@@ -19,6 +19,7 @@ from stowplan.cluster.errors import (
     Tree,
     already_exists,
     bad_request,
+    bounded,
     conflict,
     internal,
     invalid,
@@ -36,11 +37,15 @@ from stowplan.cluster.resource import (
     Resource,
     Strategy,
 )
+from stowplan.cluster.schema.parse import LONG_BYTES, check_extent
 from stowplan.cluster.store import Store, path_of
+from stowplan.cluster.strconv import parse_uint
 from stowplan.cluster.times import later, seconds_of, stamp
 
 DEFINITIONS = "apiextensions.k8s.io"
 """The group whose finalizers need not name a domain and a path."""
+OBJECT_BYTES_MAX = 4 << 20
+"""Length of an object as it is stored. Differs: the store of the original takes 1.5 MB."""
 Make = Callable[[Tree], Tree]
 """From what is stored (a fresh tree) to what shall be stored."""
 
@@ -82,9 +87,13 @@ class Writes:
         resource, strategy, meta = call.resource, call.resource.strategy, obj["metadata"]
         metadata.fill(meta, call.now, call.server.uids, call.dice)
         strategy.prepare_create(obj, call)
-        causes = metadata.problems(meta, resource.namespaced, strategy.name_problems)
-        causes += _finalizer_names(resource, meta)
-        causes += strategy.validate(obj, call)
+        causes = bounded(
+            chain(
+                metadata.problems(meta, resource.namespaced, strategy.name_problems),
+                _finalizer_names(resource, meta),
+                strategy.validate(obj, call),
+            )
+        )
         name = meta.get("name", "")
         if causes:
             raise invalid_object(resource.kind_group, resource.kind, name, causes)
@@ -112,6 +121,12 @@ class Writes:
 
     def _put(self, resource: Resource, key: str, obj: Tree) -> Tree:
         self.packed = pack(resource, obj, self.store.version + 1)
+        if len(self.packed) > LONG_BYTES:
+            # Patches add to what is there, each within the bounds of a body.
+            if len(self.packed) > OBJECT_BYTES_MAX:
+                text = f"Request entity too large: limit is {OBJECT_BYTES_MAX}"
+                raise ApiError(413, "RequestEntityTooLarge", text)
+            check_extent(obj)
         self.written(self.store.put(resource, key, self.packed))
         return obj
 
@@ -183,7 +198,7 @@ class Writes:
             text = "must be specified for an update"
             cause = invalid("metadata.resourceVersion", 0, text)
             raise invalid_object(resource.group, resource.plural, call.name, [cause])
-        elif version != int(old["resourceVersion"]):
+        elif version != parse_uint(old["resourceVersion"]):
             raise conflict(resource.group, resource.plural, call.name, OBJECT_MODIFIED)
 
     def _check_update(self, call: Call, new: Tree, old: Tree, rules: Strategy) -> None:
@@ -195,10 +210,17 @@ class Writes:
         rules.prepare_update(new, old, call)
         metadata.carry_over(meta, old["metadata"])
         often = repeats(resource, rules is resource.strategy)
-        causes = metadata.problems(meta, resource.namespaced, metadata.path_names) * often.problems
-        causes += metadata.update_problems(meta, old["metadata"]) * often.changes
-        causes += _finalizer_names(resource, meta) * often.names
-        causes += rules.validate_update(new, old, call)
+        problems = bounded(metadata.problems(meta, resource.namespaced, metadata.path_names))
+        changes = bounded(metadata.update_problems(meta, old["metadata"]))
+        names = _finalizer_names(resource, meta)
+        causes = bounded(
+            chain(
+                problems * often.problems,
+                changes * often.changes,
+                names * often.names,
+                rules.validate_update(new, old, call),
+            )
+        )
         if causes:
             raise invalid_object(resource.kind_group, resource.kind, meta.get("name", ""), causes)
         call.warnings.extend(rules.warnings(new, old, call))
@@ -330,7 +352,7 @@ def _finalizer_names(resource: Resource, meta: Tree) -> list[Cause]:
 def _version_of(meta: Tree) -> int:
     text = meta.get("resourceVersion") or ""
     try:
-        return unsigned(text) if text else 0
+        return parse_uint(text) if text else 0
     except ValueError as error:
         raise ApiError(500, "", str(error)) from None
 

@@ -77,7 +77,8 @@ class Connection(asyncio.Protocol):
 
     library: makes the HTTP library's end of a connection. It is made, and given the connection for
     good, with the first request that goes the general way. open_ones: those that have not come to
-    that yet. One on which nothing plain has come for idle_s is closed.
+    that yet. One on which nothing plain has come for idle_s is closed. rests: told of a connection
+    that is there and has asked nothing yet.
     """
 
     def __init__(
@@ -86,12 +87,14 @@ class Connection(asyncio.Protocol):
         direct: Direct,
         idle_s: float,
         open_ones: set[Connection],
+        rests: Callable[[asyncio.Transport], None],
     ) -> None:
         self.transport: asyncio.Transport | None = None
         self._library = library
         self._direct = direct
         self._idle_s = idle_s
         self._open_ones = open_ones
+        self._rests = rests
         self._is_full = False
         self._latest = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -101,6 +104,7 @@ class Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         self._open_ones.add(self)
+        self._rests(transport)
         loop = asyncio.get_running_loop()
         self._latest = loop.time()
         self._timer = loop.call_later(self._idle_s, self._look)

@@ -8,6 +8,7 @@ does not take its events is not waited for: the server drops it once it is too f
 from __future__ import annotations
 
 import asyncio
+import errno
 import gzip
 import logging
 import socket
@@ -26,9 +27,10 @@ from multidict import CIMultiDict
 from stowplan.cluster.errors import ApiError
 from stowplan.cluster.flow import too_many_requests
 from stowplan.cluster.impersonation import SEPARATOR
-from stowplan.cluster.protobuf import as_json
+from stowplan.cluster.later import Pending
 from stowplan.cluster.wire import Request, Response, Stream
 from stowplan.driver.direct import Connection, Plain
+from stowplan.driver.idle_connections import IdleConnections, connections_max
 from stowplan.driver.pump import Pump
 from stowplan.driver.sqlite_store import StoreError
 
@@ -53,6 +55,8 @@ class Bounds(msgspec.Struct, frozen=True):
 
     body_s: for a whole body to arrive. send_s: for a client to take what it was sent. idle_s: for
     the next request line and headers. stop_s: for requests under way when the server stops.
+    connections_max: fewer if the process may not open so many files; beyond it idle ones are
+    closed.
     """
 
     body_bytes_max: int = 3 << 20
@@ -107,6 +111,8 @@ class HttpServer:
         self.pump = pump
         self.bounds = bounds or Bounds()
         self._bodies_bytes = 0
+        self._idle = IdleConnections()
+        self._connections_max = connections_max(self.bounds.connections_max)
         self._server: web.Server | None = None
         self._door: socket.socket | None = None
         self._porter: asyncio.Task[None] | None = None
@@ -170,15 +176,18 @@ class HttpServer:
         while True:
             try:
                 connection, _ = await loop.sock_accept(self._door)
-            except OSError:
-                # Out of file numbers, or a client that left already: others come.
+            except OSError as problem:
+                # A client that left already, or out of file numbers: others come.
+                if problem.errno in (errno.EMFILE, errno.ENFILE):
+                    self._idle.close_one()
                 await asyncio.sleep(0.05)
                 continue
-            if self.n_connections >= self.bounds.connections_max:
+            if self.n_connections >= self._connections_max and not self._idle.close_one():
                 connection.close()
                 continue
             task = loop.create_task(self._welcome(connection, tls))
             self._newcomers.add(task)
+            self._idle.rests(task)
             task.add_done_callback(self._newcomers.discard)
 
     async def _welcome(self, connection: socket.socket, tls: Tls) -> None:
@@ -201,10 +210,15 @@ class HttpServer:
         except (OSError, TimeoutError):
             # The client left, was too slow, or does not trust the certificate.
             connection.close()
+        except asyncio.CancelledError:
+            connection.close()
+            raise
 
     def _protocol(self) -> asyncio.Protocol:
         assert self._server is not None
-        return Connection(self._server, self, self.bounds.idle_s, self._plain_ones)
+        return Connection(
+            self._server, self, self.bounds.idle_s, self._plain_ones, self._idle.rests
+        )
 
     # The short way: see `direct`.
 
@@ -219,22 +233,31 @@ class HttpServer:
         if busy or refused or self.pump.stopping:
             return False
         peer = transport.get_extra_info("peername")
-        answer = self.pump.begin(
-            as_json(_asked(request.method, request.target, request.headers, request.body, peer))
-        )
-        assert isinstance(answer, Response)
-        if self.pump.is_due(answer) and len(answer.body) <= _SHORT_BYTES:
+        asked = _asked(request.method, request.target, request.headers, request.body, peer)
+        answer = self.pump.begin(asked)
+        assert not isinstance(answer, Stream)
+        if (
+            isinstance(answer, Response)
+            and self.pump.is_due(answer)
+            and len(answer.body) <= _SHORT_BYTES
+        ):
             transport.write(self._written(answer))
+            self._idle.rests(transport, answer.status)
         else:
+            self._idle.works(transport)
             transport.pause_reading()
-            task = asyncio.get_running_loop().create_task(self._later(answer, transport))
+            task = asyncio.get_running_loop().create_task(self._later(answer, asked, transport))
             self._later_ones.add(task)
             task.add_done_callback(self._later_ones.discard)
         return True
 
-    async def _later(self, answer: Response, transport: asyncio.Transport) -> None:
+    async def _later(
+        self, begun: Response | Pending, asked: Request, transport: asyncio.Transport
+    ) -> None:
         """Send an answer when its write is saved, and wait until the client has taken it."""
         try:
+            answer = await self.pump.worked(begun, asked)
+            assert isinstance(answer, Response)
             await self.pump.finish(answer)
         except StoreError:
             # Whether the write is kept is not known; the client is to look.
@@ -251,6 +274,7 @@ class HttpServer:
                 return
             await asyncio.sleep(_LOOK_S)
         if not transport.is_closing():
+            self._idle.rests(transport, answer.status)
             transport.resume_reading()
 
     def _written(self, answer: Response) -> bytes:
@@ -287,16 +311,21 @@ class HttpServer:
             return _closing(_plain(408, f"the body took more than {self.bounds.body_s:g} s"))
         if self.pump.stopping:
             return _closing(_plain(503, "the server is stopping"))
+        transport, status = raw.transport, 500
+        self._idle.works(transport)
         try:
-            answer = await self.pump.ask(as_json(_request(raw, body)))
+            answer = await self.pump.ask(_request(raw, body))
+            status = answer.status
+            if isinstance(answer, Stream):
+                return await self._stream(raw, answer)
+            return await self._whole(raw, answer)
         except ApiError as refused:
             return _refusal(refused)
         except StoreError:
             # Whether the write is kept is not known; the client is to look.
             return _closing(_plain(500, _UNSAVED.decode().strip()))
-        if isinstance(answer, Stream):
-            return await self._stream(raw, answer)
-        return await self._whole(raw, answer)
+        finally:
+            self._idle.rests(transport, status)
 
     async def _body(self, raw: web.BaseRequest) -> bytes:
         """The body. Raises ApiError 413 or 429 before more of it is read, TimeoutError."""

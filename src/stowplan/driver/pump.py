@@ -1,6 +1,7 @@
 """Turns the crank of an embedded cluster: time, commits, and who waits for what.
 
-All state of the cluster is touched by one thread, that of the event loop. A commit runs in another
+All state of the cluster is touched by one thread, that of the event loop; long bodies are read in
+another, one at a time. A commit runs in a third
 thread and takes along all that was written since the last one began, so that the more requests
 there are the more of them share the wait for the disk. An answer leaves when what it acknowledges
 is committed, and watchers see a change no earlier.
@@ -17,6 +18,7 @@ import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -24,6 +26,7 @@ import msgspec
 
 from stowplan.cluster.errors import internal
 from stowplan.cluster.faults import Faults
+from stowplan.cluster.later import Pending
 from stowplan.cluster.wire import Chunk, Persist, Request, Response, Stream
 from stowplan.driver.sqlite_store import SqliteStore, StoreError
 
@@ -44,8 +47,8 @@ log = logging.getLogger("stowplan.cluster")
 class Face(Protocol):
     """What is pumped: an ApiServer, or a Cluster around one."""
 
-    def handle(self, request: Request, now: float) -> Response | Stream:
-        """Answer a request."""
+    def begin(self, request: Request, now: float) -> Response | Stream | Pending:
+        """Answer a request, or begin to."""
         ...
 
     def read(self, stream: int, now: float) -> Chunk:
@@ -99,6 +102,7 @@ class Pump:
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
         self._commit: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, "commit") if store else None
+        self._reader = ThreadPoolExecutor(1, "long-requests")
         self._stumbles = 0
         self._faults: set[str] = set()
 
@@ -108,7 +112,7 @@ class Pump:
 
     async def ask(self, request: Request) -> Response | Stream:
         """The answer to a request, once it may be sent. Raises StoreError if it never may."""
-        answer = self.begin(request)
+        answer = await self.worked(self.begin(request), request)
         if isinstance(answer, Response):
             await self.finish(answer)
         else:
@@ -116,10 +120,35 @@ class Pump:
             event.set()
         return answer
 
-    def begin(self, request: Request) -> Response | Stream:
-        """What `ask` does at once: the answer, which may not be sent before `finish`."""
+    def begin(self, request: Request) -> Response | Stream | Pending:
+        """What `ask` does at once: the answer, which may not be sent before `finish`.
+
+        Of a request that takes long, what `worked` is to be awaited with.
+        """
+        return self._tried(partial(self.face.begin, request), request)
+
+    async def worked(
+        self, answer: Response | Stream | Pending, request: Request
+    ) -> Response | Stream:
+        """The answer, once the long work of the request is done, one after the other, in a thread.
+
+        So leases are renewed meanwhile, and others wait for one long request at most.
+        """
+        loop = asyncio.get_running_loop()
+        while isinstance(answer, Pending):
+            try:
+                await loop.run_in_executor(self._reader, answer.work.run)
+            # As in `begin`.
+            except Exception as fault:  # noqa: BLE001
+                return _broken(self.told(f"{request.method} {request.path}", fault))
+            answer = self._tried(answer.resume, request)
+        return answer
+
+    def _tried(
+        self, step: Callable[[float], Response | Stream | Pending], request: Request
+    ) -> Response | Stream | Pending:
         try:
-            answer = self.face.handle(request, self.clock())
+            answer = step(self.clock())
         # Whatever it is, it is of this one request: it is told of, and others are answered.
         except Exception as fault:  # noqa: BLE001
             answer = _broken(self.told(f"{request.method} {request.path}", fault))
@@ -169,6 +198,7 @@ class Pump:
             await asyncio.wait([self._commit])
         if self._thread:
             self._thread.shutdown()
+        self._reader.shutdown(cancel_futures=True)
 
     def told(self, doing: str, fault: Exception) -> str:
         """Where a fault is; logged when it is met for the first time."""

@@ -32,8 +32,8 @@ from stowplan.cluster.controllers.trees import (
     selects,
 )
 from stowplan.cluster.errors import ApiError
-from stowplan.cluster.gonumbers import count_of
 from stowplan.cluster.resource import Change
+from stowplan.cluster.strconv import count_of
 
 Tree = dict[str, Any]
 COMPONENT = "deployment-controller"

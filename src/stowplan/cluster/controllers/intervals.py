@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stowplan.cluster.gonumbers import count_of
+from stowplan.cluster.strconv import count_of
 
 
 def parse(text: str, completions: int) -> set[int]:

@@ -13,7 +13,7 @@ from stowplan.cluster.controllers import intervals
 from stowplan.cluster.controllers.index import PodFacts
 from stowplan.cluster.controllers.times import seconds, stamp
 from stowplan.cluster.controllers.trees import condition
-from stowplan.cluster.gonumbers import count_of
+from stowplan.cluster.strconv import count_of
 
 Tree = dict[str, Any]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from stowplan.cluster.controllers.rollout import Bounds, SetSize
 from stowplan.cluster.controllers.times import seconds
-from stowplan.cluster.gonumbers import count_of
+from stowplan.cluster.strconv import count_of
 
 Tree = dict[str, Any]
 

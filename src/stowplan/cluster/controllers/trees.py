@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from stowplan.cluster.controllers.times import stamp
-from stowplan.cluster.gonumbers import count_of
+from stowplan.cluster.strconv import count_of
 from stowplan.objects.codec import DecodeError, convert
 from stowplan.objects.selectors import LabelSelector, SelectorError, label_selector_matches
 

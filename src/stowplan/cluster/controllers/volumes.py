@@ -20,8 +20,8 @@ from stowplan.cluster.controllers.matching import best_match, is_for
 from stowplan.cluster.controllers.recorder import Recorder
 from stowplan.cluster.controllers.times import seconds
 from stowplan.cluster.controllers.trees import is_deleting
-from stowplan.cluster.gonumbers import count_of
 from stowplan.cluster.resource import Change, Deletion
+from stowplan.cluster.strconv import count_of
 
 Tree = dict[str, Any]
 COMPONENT = "persistentvolume-controller"

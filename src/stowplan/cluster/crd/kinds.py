@@ -5,6 +5,7 @@ Source: apiextensions-apiserver v0.36, pkg/registry/customresource, pkg/apiserve
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any
@@ -37,6 +38,7 @@ Tree = dict[str, Any]
 ENDING = "create not allowed while custom resource definition is terminating"
 VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 _INT32_MAX = 2**31 - 1
+_INT64 = 2**63
 _ALWAYS = 2**64
 _STANDARD = ("orphan", "foregroundDeletion", "kubernetes")
 _AGE = ({"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},)
@@ -267,7 +269,9 @@ def _cell(found: list[Any], kind: str, now: float) -> Any:
     if kind == "string":
         return printed(value)
     if kind == "integer" and number:
-        return int(value)
+        whole = math.trunc(value)
+        # What is no int64 becomes the lowest one when Go converts it.
+        return whole if -_INT64 <= whole < _INT64 else -_INT64
     if kind == "number" and number:
         return float(value)
     if kind == "boolean" and isinstance(value, bool):

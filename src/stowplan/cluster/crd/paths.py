@@ -1,27 +1,36 @@
 """JSONPath as printer columns and selectable fields use it: `.spec.a`, `.list[0].b`, filters.
 
-Differs: slices, unions and comparisons by order are not read.
+Differs: slices, unions and comparisons by order are not read. A path that leads to more
+than `VALUES_MAX` places on its way (`....` visits what is below more than once) leads nowhere.
 Source: client-go v0.36, util/jsonpath, as far as definitions of custom kinds need it.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator
+from itertools import chain, islice
 from typing import Any
+
+from stowplan.cluster.strconv import parse_int
 
 Tree = dict[str, Any]
 Step = Callable[[Any], Iterator[Any]]
 
+VALUES_MAX = 10_000
+
+# Nothing is given back once it is matched, so no text takes long to be refused.
 _STEP = re.compile(
-    r"""\.(?P<name>(?:\\.|[^.\[\]\\])+)
-    |\[\s*'(?P<quoted>[^']*)'\s*\]
-    |\[\s*(?P<index>-?\d+)\s*\]
-    |(?P<all>\[\s*\*\s*\])
+    r"""\.(?P<name>(?:\\.|[^.\[\]\\])++)
+    |\[\s*+'(?P<quoted>[^']*+)'\s*+\]
+    |\[\s*+(?P<index>-?\d{1,18})\s*+\]
+    |(?P<all>\[\s*+\*\s*+\])
     |(?P<deep>\.(?=\.))
     |(?P<same>\.(?=\[))
-    |\[\?\(\s*@(?P<left>[^=!<>)\s]*)\s*(?P<op>==|!=)?\s*(?P<right>"[^"]*"|'[^']*'|[^)]*?)\s*\)\]""",
+    |\[\?\(\s*+@(?P<left>[^=!<>)\s]*+)\s*+(?P<op>==|!=)?+\s*+
+        (?P<right>"[^"]*+"(?=\s*+\))|'[^']*+'(?=\s*+\))|[^)]*+)\s*+\)\]""",
     re.VERBOSE,
 )
 
@@ -52,8 +61,13 @@ class Path:
     def find(self, obj: Tree) -> list[Any]:
         """Everything that the path leads to."""
         values: list[Any] = [obj]
+        left = VALUES_MAX
         for step in self._steps:
-            values = [below for value in values for below in step(value)]
+            following = chain.from_iterable(map(step, values))
+            values = list(islice(following, left))
+            left -= len(values)
+            if left <= 0:
+                return []
         return values
 
 
@@ -63,14 +77,14 @@ def _step(found: re.Match[str]) -> Step:
     if found["quoted"] is not None:
         return _field(found["quoted"])
     if found["index"] is not None:
-        return _item(int(found["index"]))
+        return _item(parse_int(found["index"]))
     if found["all"] is not None:
         return _all
     if found["deep"] is not None:
         return _below
     if found["same"] is not None:
         return _itself
-    return _filter(found["left"], found["op"] or "", found["right"] or "")
+    return _filter(found["left"], found["op"] or "", (found["right"] or "").rstrip())
 
 
 def _field(name: str) -> Step:
@@ -146,7 +160,7 @@ def printed(value: Any) -> str:
     if value is None:
         return "<nil>"
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e21:
-        return str(int(value))
+        return str(math.trunc(value))
     if isinstance(value, (dict, list)):
         return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
     return str(value)

@@ -377,15 +377,17 @@ def _list_keys(node: Tree, path: str) -> Iterator[Cause]:
         yield invalid(f"{path}.items.type", items.get("type", ""), text)
         return
     properties: Tree = items.get("properties") or {}
-    for at, key in enumerate(keys):
+    seen: set[str] = set()
+    for key in keys:
         if key not in properties:
             text = "entries must all be names of item properties"
             yield invalid(f"{path}.{MAP_KEYS}", keys, text)
         elif properties[key].get("type") in ("array", "object"):
             text = "must be a scalar type if parent array's x-kubernetes-list-type is map"
             yield invalid(f"{path}.items.properties[{key}].type", items["type"], text)
-        if key in keys[:at]:
+        if key in seen:
             yield invalid(f"{path}.{MAP_KEYS}", keys, "must not contain duplicate entries")
+        seen.add(key)
 
 
 def _list_items(node: Tree, path: str) -> Iterator[Cause]:
@@ -395,13 +397,14 @@ def _list_items(node: Tree, path: str) -> Iterator[Cause]:
         yield forbidden_field(f"{path}.items.nullable", text)
     if kind != "map":
         return
+    needed = frozenset(items.get("required") or ())
     for key in node.get(MAP_KEYS) or ():
         one = (items.get("properties") or {}).get(key)
         if one is None:
             continue
         here = f"{path}.items.properties[{key}]"
         told = "this property is in x-kubernetes-list-map-keys, so it"
-        if key not in (items.get("required") or ()) and one.get("default") is None:
+        if key not in needed and one.get("default") is None:
             text = f"{told} must have a default or be a required property"
             yield required(f"{here}.default", text)
         if one.get("nullable"):

@@ -322,5 +322,5 @@ def _is_multiple(value: float, factor: float) -> bool:
 def _go(number: float) -> str:
     """A bound as Go prints it."""
     if float(number).is_integer() and abs(number) < 1e21:
-        return str(int(number))
+        return str(math.trunc(number))
     return repr(float(number))

@@ -5,7 +5,9 @@ Source: kubernetes v1.36, pkg/apis/core/validation and pkg/apis/core/helper.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import repeat
 from typing import Any
 
 from stowplan.cluster.errors import (
@@ -160,6 +162,7 @@ def _against_limit(name: str, value: str, limits: dict[str, str], path: str) -> 
 
 def _claims(given: list[Tree], known: frozenset[str], path: str) -> Iterator[Cause]:
     seen: set[str] = set()
+    requests: Counter[str] = Counter()
     for at, claim in enumerate(given):
         name, request = claim["name"], claim.get("request", "")
         here = f"{path}[{at}]"
@@ -169,14 +172,17 @@ def _claims(given: list[Tree], known: frozenset[str], path: str) -> Iterator[Cau
         if name in seen:
             yield duplicate(here, name)
         else:
-            yield from _claim_once(name, request, seen, here)
+            yield from _claim_once(name, request, seen, requests, here)
         if name not in known:
             text = "must be one of the names in pod.spec.resourceClaims"
             text += f": {', '.join(sorted(known))}" if known else " which is empty"
             yield Cause(here, NOT_FOUND, f"Not found: {checks.quoted(name)}: {text}")
 
 
-def _claim_once(name: str, request: str, seen: set[str], path: str) -> Iterator[Cause]:
+def _claim_once(
+    name: str, request: str, seen: set[str], requests: Counter[str], path: str
+) -> Iterator[Cause]:
+    """seen: names and name/request. requests: of each name, how many of the latter."""
     key = name
     if request:
         yield from checks.dns_label(request, f"{path}.request")
@@ -184,7 +190,7 @@ def _claim_once(name: str, request: str, seen: set[str], path: str) -> Iterator[
     if key in seen:
         yield duplicate(path, key)
     elif not request:
-        for other in sorted(seen):
-            if other.partition("/")[0] == name and "/" in other:
-                yield duplicate(path, name)
+        yield from repeat(duplicate(path, name), requests[name])
+    if key not in seen and "/" in key:
+        requests[key.partition("/")[0]] += 1
     seen.add(key)

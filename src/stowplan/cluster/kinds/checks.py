@@ -10,9 +10,9 @@ import ipaddress
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
+from stowplan.cluster.caches import cache_short_texts
 from stowplan.cluster.errors import Cause, forbidden_field, invalid, not_supported, required
 from stowplan.cluster.names import (
     label_problems,
@@ -47,7 +47,7 @@ def label_name(key: str, path: str) -> Iterator[Cause]:
 qualified_name = label_name
 
 
-@lru_cache(maxsize=_CACHE)
+@cache_short_texts(_CACHE)
 def _qualified(key: str) -> tuple[str, ...]:
     return tuple(qualified_name_problems(key))
 

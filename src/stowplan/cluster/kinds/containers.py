@@ -271,6 +271,7 @@ def _env_from(given: list[Tree], path: str) -> Iterator[Cause]:
 
 def _mounts(one: Tree, volumes: Mapping[str, Tree], path: str) -> Iterator[Cause]:
     devices = {device["name"]: device["devicePath"] for device in one.get("volumeDevices", ())}
+    device_paths = frozenset(devices.values())
     paths: set[str] = set()
     for at, mount in enumerate(one["volumeMounts"]):
         here = f"{path}[{at}]"
@@ -286,7 +287,7 @@ def _mounts(one: Tree, volumes: Mapping[str, Tree], path: str) -> Iterator[Cause
         paths.add(target)
         if name in devices:
             yield invalid(f"{here}.name", name, "must not already exist in volumeDevices")
-        if target in devices.values():
+        if target in device_paths:
             text = "must not already exist as a path in volumeDevices"
             yield invalid(f"{here}.mountPath", target, text)
         yield from _mount_options(one, mount, here, path)
@@ -323,6 +324,7 @@ def _mount_options(one: Tree, mount: Tree, here: str, path: str) -> Iterator[Cau
 
 def _devices(one: Tree, volumes: Mapping[str, Tree], path: str) -> Iterator[Cause]:
     mounts = {mount["name"]: mount["mountPath"] for mount in one.get("volumeMounts", ())}
+    mount_paths = frozenset(mounts.values())
     names: set[str] = set()
     paths: set[str] = set()
     for at, device in enumerate(one["volumeDevices"]):
@@ -351,7 +353,7 @@ def _devices(one: Tree, volumes: Mapping[str, Tree], path: str) -> Iterator[Caus
             paths.add(target)
         if name in mounts:
             yield invalid(f"{here}.name", name, "must not already exist in volumeMounts")
-        if target in mounts.values():
+        if target in mount_paths:
             text = "must not already exist as a path in volumeMounts"
             yield invalid(f"{here}.devicePath", target, text)
         names.add(name)

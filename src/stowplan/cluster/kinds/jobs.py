@@ -18,6 +18,7 @@ from stowplan.cluster.kinds.workloads import Templated, template_spec
 from stowplan.cluster.names import label_problems
 from stowplan.cluster.resource import Call
 from stowplan.cluster.schema.internal import internal
+from stowplan.cluster.strconv import NumError, atoi
 
 Tree = dict[str, Any]
 
@@ -358,13 +359,13 @@ def _cron_part(one: str, low: int, high: int) -> str:
     for word in form[1].split("-"):
         if word in ("*", "?") or _CRON_NAMES.fullmatch(word):
             continue
-        if not word.isdigit():
-            return (
-                f'failed to parse int from {word}: strconv.Atoi: parsing "{word}": invalid syntax'
-            )
-        if int(word) < low:
+        try:
+            number = atoi(word)
+        except NumError as error:
+            return f"failed to parse int from {word}: {error}"
+        if number < low:
             return f"beginning of range ({word}) below minimum ({low}): {one}"
-        if int(word) > high:
+        if number > high:
             return f"end of range ({word}) above maximum ({high}): {one}"
     return ""
 

@@ -78,12 +78,13 @@ def node_update(new: Tree, old: Tree) -> Iterator[Cause]:
     spec, before = new["spec"], old["spec"]
     yield from _amounts(new)
     yield from _features(new["status"].get("declaredFeatures", []))
-    seen: list[Tree] = []
+    seen: set[tuple[str, str]] = set()
     for at, one in enumerate(new["status"].get("addresses", ())):
-        if one in seen:
+        pair = (one["type"], one["address"])
+        if pair in seen:
             shown = {"Type": one["type"], "Address": one["address"]}
             yield duplicate(f"status.addresses[{at}]", shown)
-        seen.append(one)
+        seen.add(pair)
     cidrs, were = spec.get("podCIDRs", []), before.get("podCIDRs", [])
     if were and len(cidrs) != len(were):
         yield forbidden_field("spec.podCIDRs", _CIDR_ONCE)

@@ -152,8 +152,9 @@ def _label_keys(term: Tree, selector: Tree | None, path: str) -> Iterator[Cause]
                 yield from checks.label_name(key, f"{path}.{name}[{at}]")
     if selector is not None and matching:
         yield from _keys_twice(matching, selector, path)
+    others = frozenset(other)
     for at, key in enumerate(matching):
-        if key in other:
+        if key in others:
             yield invalid(
                 f"{path}.matchLabelKeys[{at}]",
                 key,
@@ -163,11 +164,12 @@ def _label_keys(term: Tree, selector: Tree | None, path: str) -> Iterator[Cause]
 
 def _keys_twice(matching: list[str], selector: Tree, path: str) -> Iterator[Cause]:
     seen = set(selector.get("matchLabels", {}))
+    places = {key: at for at, key in reversed(list(enumerate(matching)))}
     for one in selector.get("matchExpressions", ()):
         key = one["key"]
-        if key in matching and key in seen:
+        if key in places and key in seen:
             yield invalid(
-                f"{path}[{matching.index(key)}]",
+                f"{path}[{places[key]}]",
                 key,
                 "exists in both matchLabelKeys and labelSelector",
             )
@@ -233,6 +235,7 @@ def taints(given: list[Tree], path: str) -> Iterator[Cause]:
 
 def spreading(given: list[Tree], path: str) -> Iterator[Cause]:
     """Topology spread constraints."""
+    last = {(one["topologyKey"], one["whenUnsatisfiable"]): at for at, one in enumerate(given)}
     for at, one in enumerate(given):
         here = f"{path}[{at}]"
         key, action = one["topologyKey"], one["whenUnsatisfiable"]
@@ -243,8 +246,7 @@ def spreading(given: list[Tree], path: str) -> Iterator[Cause]:
             yield not_supported(
                 f"{here}.whenUnsatisfiable", action, ["DoNotSchedule", "ScheduleAnyway"]
             )
-        pair = (key, action)
-        if any((x["topologyKey"], x["whenUnsatisfiable"]) == pair for x in given[at + 1 :]):
+        if last[key, action] > at:
             yield duplicate(f"{here}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}")
         yield from _spreading_options(one, action, here)
 
@@ -276,7 +278,7 @@ def gates(given: list[Tree], path: str) -> Iterator[Cause]:
 
 def only_added_tolerations(new: list[Tree], old: list[Tree], path: str) -> Iterator[Cause]:
     """Tolerations of a pod may be added, or change in their seconds."""
-    bare = [_without_seconds(one) for one in new]
+    bare = {_without_seconds(one) for one in new}
     if any(_without_seconds(one) not in bare for one in old):
         yield forbidden_field(
             path, "existing toleration can not be modified except its tolerationSeconds"
@@ -285,8 +287,8 @@ def only_added_tolerations(new: list[Tree], old: list[Tree], path: str) -> Itera
     yield from tolerations(new, path)
 
 
-def _without_seconds(one: Tree) -> Tree:
-    return {key: value for key, value in one.items() if key != "tolerationSeconds"}
+def _without_seconds(one: Tree) -> frozenset[tuple[str, str]]:
+    return frozenset((key, value) for key, value in one.items() if key != "tolerationSeconds")
 
 
 def only_removed_gates(new: list[Tree], old: list[Tree], path: str) -> Iterator[Cause]:

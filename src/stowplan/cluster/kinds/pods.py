@@ -25,7 +25,7 @@ from stowplan.cluster.schema.internal import difference
 Tree = dict[str, Any]
 T = TypeVar("T")
 
-_SEEN_MAX = 2_000
+_SEEN_MAX, _SEEN_BYTES_MAX = 2_000, 16 << 10
 _UPDATABLE = (
     "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"
     "`spec.tolerations` (only additions to existing tolerations),"
@@ -140,6 +140,9 @@ class _Seen:
     def seen(self, spec: Tree, faults: Iterator[T]) -> Iterator[T]:
         """The faults, which nothing but `spec` decides; not looked for again where none were."""
         key = encode(spec)
+        if len(key) > _SEEN_BYTES_MAX:
+            yield from faults
+            return
         if key in self._good:
             return
         good = True
@@ -296,6 +299,8 @@ _QOS_SEEN: dict[bytes, str] = {}
 def _qos_class_seen(spec: Tree) -> str:
     """`qos_class`, which nothing but the spec decides, of a spec that may have come before."""
     key = encode(spec)
+    if len(key) > _SEEN_BYTES_MAX:
+        return qos_class(spec)
     found = _QOS_SEEN.get(key)
     if found is None:
         if len(_QOS_SEEN) >= _SEEN_MAX:

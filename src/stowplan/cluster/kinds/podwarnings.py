@@ -6,6 +6,7 @@ Source: kubernetes v1.36, pkg/api/pod/warnings.go, pkg/api/node/util.go.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from heapq import merge
 from typing import Any
 
 from stowplan.cluster.errors import shown
@@ -169,16 +170,16 @@ def _env(given: list[Tree], path: str) -> Iterator[str]:
 
 
 def _ports(spec: Tree, prefix: str) -> Iterator[str]:
-    seen: dict[tuple[int, str], list[tuple[str, Tree]]] = {}
+    seen: dict[tuple[int, str], _Ports] = {}
     for one, path in _containers(spec, prefix):
         for at, port in enumerate(one.get("ports", ())):
             here = f"{path}.ports[{at}]"
-            others = seen.setdefault((port["containerPort"], port["protocol"]), [])
-            for there, other in others:
+            others = seen.setdefault((port["containerPort"], port["protocol"]), _Ports())
+            for there, other in others.may_clash(port):
                 text = _clash(port, other)
                 if text:
                     yield f"{here}: {text} port definition with {there}"
-            others.append((here, port))
+            others.add(here, port)
     names: dict[str, str] = {}
     for one, path in _containers(spec, prefix):
         for at, port in enumerate(one.get("ports", ())):
@@ -191,6 +192,31 @@ def _ports(spec: Tree, prefix: str) -> Iterator[str]:
                 )
             elif name:
                 names[name] = here
+
+
+class _Ports:
+    """Ports of one number and protocol, by host port and address: few of many clash."""
+
+    def __init__(self) -> None:
+        self._all: list[tuple[str, Tree]] = []
+        self._places: dict[tuple[int, str | None], list[int]] = {}
+
+    def add(self, path: str, port: Tree) -> None:
+        """Keep a port. path: where it stands."""
+        host, address = port.get("hostPort", 0), port.get("hostIP", "")
+        for key in ((host, None), (host, address)):
+            self._places.setdefault(key, []).append(len(self._all))
+        self._all.append((path, port))
+
+    def may_clash(self, port: Tree) -> Iterator[tuple[str, Tree]]:
+        """Those kept, in order, that `_clash` has a word for."""
+        host, address = port.get("hostPort", 0), port.get("hostIP", "")
+        if not host:
+            yield from self._all
+            return
+        wanted = [(0, None), (host, address), (host, "")] if address else [(0, None), (host, None)]
+        for at in merge(*(self._places.get(key, ()) for key in wanted)):
+            yield self._all[at]
 
 
 def _clash(port: Tree, other: Tree) -> str:

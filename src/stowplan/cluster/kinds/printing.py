@@ -48,7 +48,9 @@ def _column(text: str) -> Column:
     wide = text.endswith("+")
     name, kind, form = (*text.rstrip("+").split(":"), "", "")[:3]
     about = _ABOUT.get(name, f"{name} of the object.")
-    return Column(name, kind or "string", about, "name" if name == "Name" else form, int(wide))
+    return Column(
+        name, kind or "string", about, "name" if name == "Name" else form, 1 if wide else 0
+    )
 
 
 def name_of(obj: Tree) -> str:

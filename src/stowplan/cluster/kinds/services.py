@@ -15,6 +15,7 @@ from stowplan.cluster.errors import (
     Cause,
     duplicate,
     forbidden_field,
+    internal,
     invalid,
     invalid_object,
     not_supported,
@@ -236,17 +237,19 @@ def _free_address(taken: set[str], call: Call) -> str:
     if not free:
         cause = invalid("spec.clusterIPs", [], "failed to allocate a serviceIP: range is full")
         raise invalid_object("", "Service", call.name, [cause])
-    return free[int(call.dice.integers(len(free)))]
+    return free[call.dice.integers(len(free)).item()]
 
 
 def _give_node_ports(spec: Tree, taken: set[int], call: Call) -> None:
     for one in spec.get("ports", ()):
         if one.get("nodePort"):
             taken.add(one["nodePort"])
+    free = [number for number in _NODE_PORTS if number not in taken]
     for one in spec.get("ports", ()):
         if not one.get("nodePort"):
-            free = [number for number in _NODE_PORTS if number not in taken]
-            one["nodePort"] = free[int(call.dice.integers(len(free)))]
+            if not free:
+                raise internal("failed to allocate a nodePort: range is full")
+            one["nodePort"] = free.pop(call.dice.integers(len(free)).item())
             taken.add(one["nodePort"])
 
 
@@ -318,11 +321,13 @@ def _cluster_addresses(spec: Tree) -> Iterator[Cause]:
     elif several and not one:
         yield invalid(path, several, "must be empty when `clusterIP` is not specified")
     families = spec.get("ipFamilies", [])
+    known: set[str] = set()
     for at, family in enumerate(families):
         if family not in _FAMILIES:
             yield not_supported(f"spec.ipFamilies[{at}]", family, _FAMILIES)
-        if family in families[:at]:
+        if family in known:
             yield duplicate(f"spec.ipFamilies[{at}]", family)
+        known.add(family)
     policy = spec.get("ipFamilyPolicy")
     if policy is not None and policy not in _POLICIES:
         yield not_supported("spec.ipFamilyPolicy", policy, _POLICIES)

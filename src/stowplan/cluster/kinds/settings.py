@@ -243,18 +243,24 @@ def quota_status(new: Tree, old: Tree) -> Iterator[Cause]:
 
 def _scopes(spec: Tree) -> Iterator[Cause]:
     scopes, path = spec.get("scopes", []), "spec.scopes"
+    limited = _limited(spec)
     for scope in scopes:
         if scope not in _SCOPES:
             yield invalid(path, scopes, "unsupported scope")
-        for _ in _beside(scope, spec):
+        for _ in _beside(scope, limited):
             yield invalid(path, scopes, "unsupported scope applied to resource")
     yield from _conflicting(set(scopes), path, scopes)
 
 
-def _beside(scope: str, spec: Tree) -> Iterator[str]:
+def _limited(spec: Tree) -> list[str]:
+    """The standard resources of a quota, which are few however much else it names."""
+    return sorted(_QUOTA_RESOURCES.intersection(spec.get("hard", {})))
+
+
+def _beside(scope: str, limited: list[str]) -> Iterator[str]:
     """Standard resources that the scope has nothing to say of."""
-    for name in sorted(spec.get("hard", {})):
-        if name in _QUOTA_RESOURCES and name not in _SCOPED.get(scope, _QUOTA_RESOURCES):
+    for name in limited:
+        if name not in _SCOPED.get(scope, _QUOTA_RESOURCES):
             yield name
 
 
@@ -267,11 +273,12 @@ def _conflicting(scopes: set[str], path: str, shown: list[str] | None) -> Iterat
 def _scope_selector(spec: Tree) -> Iterator[Cause]:
     path = "spec.scopeSelector.matchExpressions"
     terms = spec["scopeSelector"].get("matchExpressions") or []
+    limited = _limited(spec)
     for term in terms:
         scope, operator, values = term["scopeName"], term["operator"], term.get("values", [])
         if scope not in _SCOPES:
             yield invalid(f"{path}.scopeName", scope, "unsupported scope")
-        for _ in _beside(scope, spec):
+        for _ in _beside(scope, limited):
             shown = internal("core/v1.ScopeSelector", spec["scopeSelector"])
             yield invalid(path, shown, "unsupported scope applied to resource")
         if scope in _EXISTING and operator != "Exists":

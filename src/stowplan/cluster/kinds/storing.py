@@ -300,9 +300,11 @@ def _topology(term: Tree, path: str) -> Iterator[Cause]:
         values = one["values"] or []
         if not values:
             yield required(f"{here}.values")
+        seen: set[str] = set()
         for index, value in enumerate(values):
-            if value in values[:index]:
+            if value in seen:
                 yield duplicate(f"{here}.values[{index}]", value)
+            seen.add(value)
         yield from checks.label_name(one["key"], f"{here}.key")
         if one["key"] in keys:
             yield duplicate(f"{here}.key", one["key"])

@@ -19,13 +19,13 @@ from stowplan.cluster.errors import (
     required,
     shown,
 )
-from stowplan.cluster.gonumbers import count_of
 from stowplan.cluster.kinds import checks, grouptables
 from stowplan.cluster.kinds.basics import Plain, UpdateCheck
 from stowplan.cluster.kinds.claims import claim_spec
 from stowplan.cluster.kinds.podspec import images_are_trimmed, pod_annotations, pod_spec
 from stowplan.cluster.kinds.podwarnings import pod_warnings
 from stowplan.cluster.resource import Call, Table
+from stowplan.cluster.strconv import NumError, parse_int, saturated
 
 Tree = dict[str, Any]
 
@@ -64,8 +64,10 @@ class DaemonSets(Templated):
     def prepare_update(self, new: Tree, old: Tree, call: Call) -> None:
         super().prepare_update(new, old, call)
         annotations = old["metadata"].get("annotations", {})
-        count = annotations.get(_GENERATION, "0")
-        number = count_of(count) or 0
+        try:
+            number = parse_int(annotations.get(_GENERATION, "0"))
+        except NumError:
+            number = 0
         if new["spec"]["template"] != old["spec"]["template"]:
             number += 1
         if number:
@@ -135,19 +137,13 @@ def int_or_percent(value: int | str, path: str) -> Iterator[Cause]:
 
 def not_over_100(value: int | str, path: str) -> Iterator[Cause]:
     """A percentage of at most a hundred."""
-    if isinstance(value, str) and _PERCENT.fullmatch(value) and _percents(value) > 100:
+    if isinstance(value, str) and _PERCENT.fullmatch(value) and saturated(value[:-1]) > 100:
         yield invalid(path, value, "must not be greater than 100%")
-
-
-def _percents(value: str) -> int:
-    """The number before the sign; of one that is too large the largest that Go has."""
-    found = count_of(value[:-1])
-    return (1 << 63) - 1 if found is None else found
 
 
 def _is_nothing(value: int | str | None) -> bool:
     if isinstance(value, str):
-        return bool(_PERCENT.fullmatch(value)) and _percents(value) == 0
+        return bool(_PERCENT.fullmatch(value)) and saturated(value[:-1]) == 0
     return not value
 
 

@@ -6,7 +6,8 @@ Source: kubernetes v1.36, pkg/util/parsers; distribution/reference.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+
+from stowplan.cluster.caches import cache_short_texts
 
 _PART = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
 _DOMAIN = rf"(?:{_PART}(?:\.{_PART})*|\[[0-9a-fA-F:]+\])"
@@ -18,7 +19,7 @@ _REFERENCE = re.compile(
 )
 
 
-@lru_cache(maxsize=1 << 12)
+@cache_short_texts(1 << 12)
 def tag_of(image: str) -> str:
     """The tag; `latest` if there is neither tag nor digest; "" for a name that is none."""
     form = _REFERENCE.fullmatch(image)

@@ -17,6 +17,9 @@ from stowplan.cluster.schema.shapes import Field, Struct, Value
 
 Tree = dict[str, Any]
 
+LINES_MAX = 2_000
+"""Lines of both values that are compared whole. Differs: of more only a part is shown, as Python's
+comparison takes time by their square."""
 _NAMES = {
     "gcePersistentDisk": "GCEPersistentDisk",
     "awsElasticBlockStore": "AWSElasticBlockStore",
@@ -76,8 +79,19 @@ _ORDERS = {"PersistentVolumeSource": _VOLUME_FIELDS.split()}
 def difference(full_name: str, old: Tree, new: Tree) -> str:
     """A unified diff of two values of a type, printed in their internal form."""
     before, after = (_lines(full_name, one) for one in (old, new))
+    if len(before) + len(after) > LINES_MAX:
+        before, after = _changed_part(before, after)
     told = list(difflib.unified_diff(before, after, n=3))
     return "".join(told[2:])
+
+
+def _changed_part(before: list[str], after: list[str]) -> tuple[list[str], list[str]]:
+    """The lines around the first difference, as many as are compared in short time."""
+    pairs = zip(before, after, strict=False)
+    first = next((at for at, (one, other) in enumerate(pairs) if one != other), 0)
+    start = max(0, first - 3)
+    end = start + LINES_MAX // 2
+    return before[start:end], after[start:end]
 
 
 def _lines(full_name: str, value: Tree) -> list[str]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 import math
 import re
+from itertools import repeat
 from typing import Any
 
 import msgspec
 
-from stowplan.cluster.errors import quoted
+from stowplan.cluster.errors import ApiError, quoted
 
 Tree = dict[str, Any]
 
@@ -25,6 +26,16 @@ _ZEROS = bytes.maketrans(b"0123456789", b"0" * 10)
 _MANY_DIGITS = b"0" * (_DIGITS_SAFE + 1)
 DEPTH_MAX = 200
 """How deep a body may be nested. The original takes 10000 levels, which no kind has a use for."""
+
+
+LONG_BYTES = 64 << 10
+"""Bodies and objects up to this length need no counting of what is in them."""
+VALUES_MAX = 200_000
+"""Values in one body or object. Differs: the original bounds bytes only, of which each takes a
+thousandth of the time there."""
+PATH_MAX = 4096
+"""Length of the longest path in one: many values under a long key would each repeat it."""
+_COMPLAINT_MAX = 256 << 10
 
 
 class NotJson(ValueError):
@@ -47,7 +58,30 @@ def parse(raw: bytes) -> tuple[Any, list[str]]:
         tree = _parse_slowly(raw, error)
     if raw.count(b"{") + raw.count(b"[") > DEPTH_MAX and deeper(tree, DEPTH_MAX):
         raise NotJson("exceeded max depth")
+    if len(raw) > LONG_BYTES:
+        check_extent(tree)
     return tree, [] if _says_all(tree, raw) else duplicates(raw)
+
+
+def check_extent(tree: Any) -> None:
+    """Raises ApiError 413 for a tree of too many values or too long paths."""
+    left = VALUES_MAX
+    waiting = [(tree, 0)] if isinstance(tree, dict | list) else []
+    while waiting:
+        node, length = waiting.pop()
+        left -= len(node)
+        if left < 0:
+            raise _too_large(f"limit is {VALUES_MAX} values")
+        for key, each in node.items() if isinstance(node, dict) else zip(repeat(""), node):
+            here = length + len(key) + 1
+            if here > PATH_MAX:
+                raise _too_large(f"limit is {PATH_MAX} characters in the path of a field")
+            if isinstance(each, dict | list):
+                waiting.append((each, here))
+
+
+def _too_large(what: str) -> ApiError:
+    return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: {what}")
 
 
 def deeper(tree: Any, depth: int) -> bool:
@@ -130,32 +164,54 @@ def duplicates(raw: bytes) -> list[str]:
         return tree
 
     text = raw.decode("utf-8", errors="replace")
-    json.loads(text, object_pairs_hook=pairs)
-    if not found:
-        return []
     texts: dict[str, None] = {}
-    _walk(json.loads(text, object_pairs_hook=_Pairs), "", texts)
-    return list(texts)[:_STRICT_MAX]
+    try:
+        json.loads(text, object_pairs_hook=pairs)
+        if not found:
+            return []
+        _walk(json.loads(text, object_pairs_hook=_Pairs), None, texts)
+    except RecursionError:
+        # What stood under the first of two equal keys is not in the tree that was looked at.
+        raise NotJson("exceeded max depth") from None
+    return list(texts)
 
 
-def _walk(tree: Any, path: str, texts: dict[str, None]) -> None:
+_Path = tuple[Any, str] | None
+"""Where a value stands: the path before its last step, and that step."""
+
+
+def _walk(tree: Any, path: _Path, texts: dict[str, None]) -> None:
     if isinstance(tree, _Pairs):
         seen: set[str] = set()
         for key, value in tree:
             key = _HALF.sub("\ufffd", key)
-            below = f"{path}.{key}" if path else key
-            if key in seen:
-                texts[f'duplicate field "{below}"'] = None
+            below = (path, f".{key}")
+            if key in seen and len(texts) < _STRICT_MAX:
+                texts[f'duplicate field "{_written(below)}"'] = None
             seen.add(key)
             _walk(value, below, texts)
     elif isinstance(tree, list):
         for at, value in enumerate(tree):
-            _walk(value, f"{path}[{at}]", texts)
+            _walk(value, (path, f"[{at}]"), texts)
+
+
+def _written(path: _Path) -> str:
+    steps = []
+    while path is not None:
+        path, step = path
+        steps.append(step)
+    return "".join(reversed(steps)).removeprefix(".")[:PATH_MAX]
 
 
 def complaint(text: str) -> str:
     """What Go's scanner says of text that is not JSON."""
-    at = _Scanner(text).first_error()
+    if len(text) > _COMPLAINT_MAX:
+        # To say it in Go's words the whole text is read again, letter by letter.
+        return "invalid character in a long text"
+    try:
+        at = _Scanner(text).first_error()
+    except RecursionError:
+        return "exceeded max depth"
     if at is None or at[0] >= len(text):
         return "unexpected end of JSON input"
     return f"invalid character {_shown(text[at[0]])} {at[1]}"

@@ -10,8 +10,11 @@ Source: apimachinery v0.36, pkg/api/resource: quantity.go, amount.go, suffix.go.
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 from functools import lru_cache
 
+from stowplan.cluster.caches import TEXT_MAX, cache_short_texts
+from stowplan.cluster.strconv import atoi
 from stowplan.objects.quantity import INT64_MAX, INT64_MIN, Exact, Quantity, QuantityError, exact
 
 WRONG_FORM = (
@@ -24,18 +27,24 @@ _DECIMAL = {-9: "n", -6: "u", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 1
 _BINARY = {10: "Ki", 20: "Mi", 30: "Gi", 40: "Ti", 50: "Pi", 60: "Ei"}
 _FORM = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[+-]?[0-9]*)")
 _CACHE_SIZE = 1 << 14
+_BITS_WRITTEN_MAX = 14_000
 
 
 class NotAQuantity(ValueError):
     """Its text is what the original answers."""
 
 
-@lru_cache(maxsize=_CACHE_SIZE, typed=True)
 def canonical(got: Quantity, rounded: bool = False) -> str:
     """`got` as the server returns it; rounded: first up to thousandths, as lists of resources are.
 
     Raises NotAQuantity.
     """
+    if isinstance(got, str) and len(got) > TEXT_MAX:
+        return _canonical(got, rounded)
+    return _known(got, rounded)
+
+
+def _canonical(got: Quantity, rounded: bool) -> str:
     text = got.strip() if isinstance(got, str) else str(got)
     try:
         held = exact(text)
@@ -46,6 +55,9 @@ def canonical(got: Quantity, rounded: bool = False) -> str:
     if rounded and (held.is_decimal or held.exponent < -3):
         held, kept = _to_thousandths(held), False
     return text if kept else _written(held, suffix)
+
+
+_known = lru_cache(maxsize=_CACHE_SIZE, typed=True)(_canonical)
 
 
 def _parts(text: str) -> tuple[str, str, str, str]:
@@ -73,7 +85,8 @@ def _stays(text: str, held: Exact, digits: str, fraction: str, suffix: str) -> b
         return False
     shifted = (digits.lstrip("0") + fraction) or "0"
     if suffix.endswith("i"):
-        return bool(int(shifted) & 7)
+        # A thousand is a multiple of eight.
+        return bool(atoi(shifted[-3:]) & 7)
     return held.exponent % 3 == 0 and not shifted.endswith("000") and shifted[0] != "0"
 
 
@@ -111,7 +124,7 @@ def _in_powers_of_1024(held: Exact) -> str:
     while number % 1024 == 0 and doublings < 60:
         number //= 1024
         doublings += 10
-    return f"{number}{_BINARY.get(doublings, '')}"
+    return f"{_digits(number)}{_BINARY.get(doublings, '')}"
 
 
 def _in_powers_of_1000(held: Exact, scientific: bool) -> str:
@@ -122,12 +135,18 @@ def _in_powers_of_1000(held: Exact, scientific: bool) -> str:
     while exponent % 3:
         number *= 10
         exponent -= 1
+    digits = _digits(number)
     if not scientific:
-        return f"{number}{_DECIMAL.get(exponent, '')}"
-    return f"{number}e{exponent}" if exponent else str(number)
+        return f"{digits}{_DECIMAL.get(exponent, '')}"
+    return f"{digits}e{exponent}" if exponent else digits
 
 
-@lru_cache(maxsize=_CACHE_SIZE)
+def _digits(number: int) -> str:
+    """A number in full; Python writes no more than 4300 digits of an int."""
+    return str(number) if number.bit_length() <= _BITS_WRITTEN_MAX else f"{Decimal(number):f}"
+
+
+@cache_short_texts(_CACHE_SIZE)
 def has_fraction(text: str) -> bool:
     """True where the server says that a size is no whole number of bytes.
 
@@ -137,7 +156,7 @@ def has_fraction(text: str) -> bool:
     return held.milli_value() % 1000 != 0
 
 
-@lru_cache(maxsize=_CACHE_SIZE)
+@cache_short_texts(_CACHE_SIZE)
 def amount(text: str) -> Exact:
     """The amount of a canonical text, for comparing."""
     return exact(text)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -99,7 +100,7 @@ def number(value: Any, at: At, sink: Any) -> Any:
     if type(value) is int:
         return value
     if type(value) is float:
-        return int(value) if value.is_integer() and abs(value) < 1e21 else value
+        return math.trunc(value) if value.is_integer() and abs(value) < 1e21 else value
     raise mismatch(value, at, "float64")
 
 

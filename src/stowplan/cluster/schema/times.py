@@ -7,26 +7,28 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta, timezone
-from functools import lru_cache
+
+from stowplan.cluster.caches import cache_short_texts
 
 SECONDS = "2006-01-02T15:04:05Z07:00"
 MICROS = "2006-01-02T15:04:05.000000Z07:00"
 
 _ZULU = re.compile(
-    r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\dZ"
+    r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\dZ",
+    re.ASCII,
 )
 _DIGITS = {
-    "2006": re.compile(r"\d{4}"),
-    "01": re.compile(r"\d\d"),
-    "02": re.compile(r"\d\d"),
-    "15": re.compile(r"\d\d"),
-    "04": re.compile(r"\d\d"),
-    "05": re.compile(r"\d\d"),
-    ".000000": re.compile(r"\.\d{6}"),
-    "Z07:00": re.compile(r"Z|[+-]\d\d:\d\d"),
+    "2006": re.compile(r"[0-9]{4}"),
+    "01": re.compile(r"[0-9]{2}"),
+    "02": re.compile(r"[0-9]{2}"),
+    "15": re.compile(r"[0-9]{2}"),
+    "04": re.compile(r"[0-9]{2}"),
+    "05": re.compile(r"[0-9]{2}"),
+    ".000000": re.compile(r"\.[0-9]{6}"),
+    "Z07:00": re.compile(r"Z|[+-][0-9]{2}:[0-9]{2}"),
 }
 _PIECES = re.compile(r"2006|01|02|15|04|05|\.000000|Z07:00|[^0-9Z]")
-_FRACTION = re.compile(r"[.,]\d+")
+_FRACTION = re.compile(r"[.,][0-9]+")
 _RANGES = {
     "01": (1, 12, "month"),
     "15": (0, 23, "hour"),
@@ -39,7 +41,7 @@ class NotATime(ValueError):
     """Its text is what Go answers."""
 
 
-@lru_cache(maxsize=1 << 12)
+@cache_short_texts(1 << 12)
 def seconds(text: str) -> str:
     """A time to the second, in UTC; raises NotATime."""
     if _ZULU.fullmatch(text):
@@ -47,7 +49,7 @@ def seconds(text: str) -> str:
     return _read(text, SECONDS).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-@lru_cache(maxsize=1 << 10)
+@cache_short_texts(1 << 10)
 def micros(text: str) -> str:
     """A time with six digits after the second, in UTC; raises NotATime."""
     return _read(text, MICROS).isoformat(timespec="microseconds").replace("+00:00", "Z")
