@@ -191,12 +191,72 @@ def test_evaluate_takes_plugins_for_sequences(here: Path) -> None:
     assert [name for name, held in told["final"].items() if held.get("pods")] == ["n2"]
 
 
-def test_evaluate_says_what_cannot_take_plugins_and_what_is_wrong_with_them(here: Path) -> None:
+def test_evaluate_says_what_cannot_take_plugins(here: Path) -> None:
     (here / "even.py").write_text(EVEN)
-    (here / "torn.py").write_text(WRONG)
     (here / "cases.jsonl").write_text(json.dumps({"id": "one", "nodes": CLUSTER, "pod": POD}))
     ran = run("evaluate", "cases.jsonl", "--as", "queue", "--plugin", "even.py")
     check_one_line(ran, "--plugin", "--as queue", "attempt, sequence")
-    ran = run("evaluate", "cases.jsonl", "--plugin", "torn.py")
-    check_one_line(ran, "line 1", "'torn' scores 101 on node 'n0' for pod 'default/p'")
     check_one_line(run("evaluate", "cases.jsonl", "--plugin", "gone.py"), "gone.py")
+
+
+PICKY = """\
+from stowplan.framework import score
+
+@score("torn")
+def torn(node, pod):
+    if pod.name == "bad":
+        raise KeyError("zone")
+    return {"far": 101}.get(pod.name, 1)
+"""
+
+
+def named(name: str) -> dict[str, Any]:
+    return {**POD, "metadata": {"name": name}}
+
+
+def test_a_plugin_that_breaks_its_contract_is_the_answer_of_its_case(here: Path) -> None:
+    (here / "torn.py").write_text(PICKY)
+    cases = [{"id": name, "nodes": CLUSTER, "pod": named(name)} for name in ("bad", "far", "good")]
+    (here / "cases.jsonl").write_text("".join(json.dumps(case) + "\n" for case in cases))
+    ran = run("evaluate", "cases.jsonl", "--plugin", "torn.py")
+    assert (ran.code, ran.err) == (0, "")
+    bad, far, good = (json.loads(line)["result"] for line in ran.out.splitlines())
+    assert bad["outcome"] == far["outcome"] == "error"
+    assert bad["feasible"] == ["n0", "n1", "n2"]
+    assert bad["message"] == (
+        "plugin 'torn': score of pod 'default/bad' on node 'n0' raised KeyError: 'zone' "
+        "(torn.py:6 in torn)"
+    )
+    assert "'torn' scores 101 on node 'n0' for pod 'default/far'" in far["message"]
+    assert good["outcome"] == "scheduled"
+
+
+def test_a_plugin_that_breaks_its_contract_fails_one_attempt_of_a_sequence(here: Path) -> None:
+    (here / "torn.py").write_text(PICKY)
+    names = ("good", "bad", "next")
+    steps = [{"op": "schedule", "template": "t", "pod": name} for name in names]
+    case = {"templates": {"t": POD}, "steps": steps}
+    told = evaluated(here, case, "--as", "sequence", "--plugin", "torn.py")
+    outcomes = [step["outcome"] for step in told["steps"]]
+    assert outcomes == ["scheduled", "error", "scheduled"]
+    assert "(torn.py:6 in torn)" in told["steps"][1]["message"]
+
+
+def test_a_plugin_that_fails_for_one_pod_fails_that_pod_in_a_simulation(here: Path) -> None:
+    (here / "torn.py").write_text(PICKY)
+    manifests = [{"kind": "Node", "apiVersion": "v1", **node} for node in CLUSTER]
+    manifests += [
+        {"kind": "Pod", "apiVersion": "v1", **named(name)} for name in ("good", "bad", "next")
+    ]
+    (here / "cluster.yaml").write_text("---\n".join(json.dumps(one) + "\n" for one in manifests))
+    arguments = ("simulate", "--cluster", "cluster.yaml", "--plugin", "torn.py", "--out", "out")
+    ran = run(*arguments)
+    assert (ran.code, run(*arguments, "--strict").code) == (0, 1)
+    assert "(torn.py:6 in torn)" in " ".join(ran.out.split())
+    lines = map(json.loads, (here / "out" / "placements.jsonl").read_text().splitlines())
+    placed = {line["pod"]: line for line in lines}
+    assert placed["default/good"]["node"]
+    assert placed["default/next"]["node"]
+    bad = placed["default/bad"]
+    assert bad["node"] == ""
+    assert bad["message"].endswith("raised KeyError: 'zone' (torn.py:6 in torn)")

@@ -24,7 +24,7 @@ from stowplan.objects.manifests import Inventory
 from stowplan.objects.scv import Scv
 from stowplan.plugins.yoda import NO_STATE, Yoda
 from stowplan.plugins.yoda_columns import CardColumns
-from stowplan.plugins.yoda_demand import AMOUNT_MAX, Demand, amount, priority
+from stowplan.plugins.yoda_demand import UINT64_MAX, Demand, amount, priority
 from stowplan.testing import draw, pod
 from tests.plugins.gpus import configuration, scv
 from tests.property.wrong import assert_caught
@@ -61,8 +61,10 @@ def cluster(text: str, *scvs: Scv) -> Snapshot:
         ("1_000", 0),
         ("2.5", 0),
         ("٣", 0),
-        ("-1", AMOUNT_MAX),
-        (str(2**63 - 1), AMOUNT_MAX),
+        ("-1", UINT64_MAX),
+        ("-9223372036854775808", 2**63),
+        ("-9223372036854775809", 0),
+        (str(2**63 - 1), 2**63 - 1),
         (str(2**63), 0),
     ],
 )
@@ -119,7 +121,9 @@ def test_the_order_of_the_queue() -> None:
 
 FILTERS: list[tuple[dict[str, str], Sequence[str] | None, str, str]] = [
     # Labels, the cards of the node (None: no report), the refusal here and in the original.
-    ({}, None, "", ""),
+    ({}, None, "", NO_REPORT),
+    ({}, (), "", TOO_FEW),
+    ({}, ("0=9/9:unhealthy",), "", ""),
     ({"scv/memory": "1"}, None, NO_REPORT, NO_REPORT),
     ({"scv/number": "1"}, (), TOO_FEW, TOO_FEW),
     ({"scv/number": "2"}, ("0=9/9", "1=9/9"), "", ""),
@@ -131,6 +135,9 @@ FILTERS: list[tuple[dict[str, str], Sequence[str] | None, str, str]] = [
     ({"scv/number": "2", "scv/memory": "4"}, ("0=9/9", "1=4/9"), "", ""),
     ({"scv/memory": "5"}, ("0=9/9:unhealthy", "1=4/9"), NO_ROOM, NO_ROOM),
     ({"scv/memory": "-5"}, ("0=9/9",), NO_ROOM, NO_ROOM),
+    # No amount is too large to be compared in the original; here a report's is bounded.
+    ({"scv/memory": str(2**60)}, (f"0={2**61}/{2**61}",), NO_ROOM, ""),
+    ({"scv/memory": str(2**60 + 1)}, (f"0={2**60}/{2**60}",), NO_ROOM, NO_ROOM),
     ({"scv/clock": "5"}, ("0=9/9:clock=5",), "", ""),
     ({"scv/clock": "5"}, ("0=9/9:clock=6",), OTHER_CLOCK, OTHER_CLOCK),
     ({"scv/clock": "5"}, ("0=9/9:clock=5:unhealthy", "1=9/9"), OTHER_CLOCK, OTHER_CLOCK),
@@ -260,6 +267,51 @@ def test_more_asked_for_than_there_is() -> None:
     assert final == [100]
 
 
+OVER = 2**64 // 100 + 1
+"""A hundred times this is 84 more than 2^64."""
+
+
+@pytest.mark.parametrize(
+    ("compat", "score"),
+    [
+        # Of the most, which is the card itself, 84 // OVER percent.
+        (True, 0),
+        # Bounded: 2*100 free, 100 in all; 2*100 of the node free, 3*100 not asked for.
+        (False, 800),
+    ],
+)
+def test_products_wrap_in_the_original(compat: bool, score: int) -> None:
+    seen = cluster("node\nn1", scv("n1", f"0={OVER}/{OVER}"))
+    asked = pod("web", labels={"scv/memory": "1"})
+    assert scored(framework(compat=compat), asked, seen) == ([score], [100])
+
+
+@pytest.mark.parametrize(("compat", "unasked"), [(True, 3 * 96), (False, 0)])
+def test_sums_of_labels_wrap_in_the_original(compat: bool, unasked: int) -> None:
+    text = "node\nn1\n\npod  on labels\na n1 scv/memory=-1\nb n1 scv/memory=5"
+    asked = pod("web", labels={"scv/memory": "1"})
+    found = scored(framework(compat=compat), asked, cluster(text, scv("n1", "0=100/100")))
+    assert found[0] == [300 + 200 + unasked]
+
+
+def test_a_score_over_63_bits_counts_as_0_in_the_original() -> None:
+    # Clocks are divided by the highest bandwidth, which is 1; a total of 100 percent twice.
+    seen = cluster("node\nn1\nn2", scv("n1", f"0=0/9:clock={2**57}"), scv("n2", "0=0/9:clock=2"))
+    found = scored(framework(compat=True), pod("web", labels={"scv/number": "1"}), seen)
+    assert found == ([0, 200 + 100 + 300], [0, 100])
+
+
+def test_a_span_that_wraps_is_no_score_in_the_original() -> None:
+    seen = cluster("node\nn1\nn2", scv("n1", f"0=0/9:clock={2**50}"), scv("n2", "0=0/9"))
+    decision = decide(pod("web", labels={"scv/number": "1"}), seen, framework(compat=True))
+    assert decision.refusal is not None
+    assert not decision.refusal.is_rejected
+    # 100 * 100 * 2^50 is 2^64 less as a signed number; divided towards zero.
+    wanted = -((2**64 - 100 * 100 * 2**50) // (100 * 2**50))
+    assert f"'yoda' scores {wanted} on node 'n1'" in decision.message
+    assert decide(pod("web", labels={"scv/number": "1"}), seen, framework()).node_name == "n1"
+
+
 def test_a_pod_without_labels_is_not_scored() -> None:
     seen, state = cluster(TWO, N1, N2), CycleState()
     made = framework()
@@ -301,7 +353,8 @@ def test_the_smallest_card_that_suits_is_taken() -> None:
 
 
 def columns(made: Framework, seen: Snapshot) -> CardColumns:
-    found = CardColumns.of(seen.nodes, made.members["yoda"].plugin._ledger)
+    plugin = made.members["yoda"].plugin
+    found = CardColumns.of(seen.nodes, plugin._ledger, plugin._bound)
     found.follow(seen.nodes, seen.world)
     return found
 
@@ -439,11 +492,11 @@ CARDS = st.builds(
         f"{min(free, total)}/{total}{health}:clock={clock}:core={rest}:power={rest * 7 % 11}"
         f":bandwidth={rest * 5 % 13}"
     ),
-    st.sampled_from([0, 1, 3, 5, 8]),
-    st.sampled_from([0, 5, 8]),
+    st.sampled_from([0, 1, 3, 5, 8, 2**63 - 1]),
+    st.sampled_from([0, 5, 8, OVER]),
     st.sampled_from(["", "", ":unhealthy"]),
     st.sampled_from([0, 4, 6]),
-    st.integers(0, 9),
+    st.integers(0, 9) | st.sampled_from([2**50, 2**57 + 3, 2**63 - 1]),
 )
 USUAL = st.sampled_from(
     [{"scv/memory": "3"}, {"scv/number": "1"}, {"scv/memory": "5"}, {"scv/clock": "4"}]
@@ -452,7 +505,7 @@ LABELS = USUAL | st.fixed_dictionaries(
     {},
     optional={
         "scv/number": st.sampled_from(["0", "1", "2", "x", "-1"]),
-        "scv/memory": st.sampled_from(["0", "1", "3", "5", "-2"]),
+        "scv/memory": st.sampled_from(["0", "1", "3", "5", "-2", str(2**63 - 1)]),
         "scv/clock": st.sampled_from(["4", "6"]),
     },
 )

@@ -183,9 +183,11 @@ class Sequence:
             result["rejected"] = rejected
         if nominated:
             result["nominatedNodeFits"] = nominated_row(attempt) is not None
-        if attempt.passed.shape[0]:
+        if attempt.failure is None and attempt.passed.shape[0]:
             return result | self._place(index, pod, attempt)
-        return result | self._refuse(pod, attempt)
+        if attempt.failure is None:
+            return result | self._refuse(pod, attempt)
+        return result | _failed(attempt)
 
     def _place(self, index: int, pod: Pod, attempt: Attempt) -> Answer:
         names = self.table.names
@@ -193,7 +195,8 @@ class Sequence:
         best = attempt.feasible
         if self.framework.at("score"):
             scores = score_pod(attempt)
-            assert scores is not None, attempt.errors
+            if scores is None:
+                return _failed(attempt)
             top = scores.rows[scores.total == scores.total.max()]
             best = top[self.table.rank[top].argsort()]
             result["total"] = int(scores.total.max())
@@ -287,6 +290,11 @@ def _bound(pod: Pod, node: str, index: int) -> Pod:
     )
     spec = msgspec.structs.replace(pod.spec, node_name=node)
     return msgspec.structs.replace(pod, spec=spec, status=status)
+
+
+def _failed(attempt: Attempt) -> Answer:
+    """The answer of an attempt that ended as an error; the pod stays pending."""
+    return {"outcome": "error", "message": attempt.errors[0].message}
 
 
 def _rejected(attempt: Attempt) -> dict[str, int]:
