@@ -101,6 +101,57 @@ def test_a_check_says_what_is_wrong(here: Path) -> None:
     assert all(one["passed"] == ("failure" not in one) for one in told)
 
 
+RAISES = """\
+class Torn:
+    name = "Torn"
+
+    def filter(self, node):
+        return node.shelf
+
+class Unsaid:
+    name = "Unsaid"
+
+    def filter(self, node):
+        return OK
+
+    def filter_column(self, nodes):
+        return nodes.pod_count >= 0
+"""
+
+
+def test_a_finding_is_said_once_with_file_and_line(here: Path) -> None:
+    (here / "mine.py").write_text("from stowplan.framework import OK\n\n" + RAISES)
+    ran = run("plugin", "check", "mine.py")
+    assert ran.code == 1
+    torn, unsaid = ran.out.partition("Unsaid: ")[::2]
+    assert torn.count("has no attribute 'shelf' (mine.py:7 in filter)") == 1
+    assert "(the same in " in torn
+    assert (
+        unsaid.count("the class has no REJECTED; wanted the Status of nodes that the plugin") == 1
+    )
+    assert unsaid.count("filter_status(code) (mine.py:15)") == 1
+    told = json.loads(run("plugin", "check", "mine.py", "-o", "json").out)
+    first, *others = [one for one in told if one["plugin"] == "Torn" and not one["passed"]]
+    assert "same_as" not in first
+    assert others
+    assert {one["same_as"] for one in others} == {first["check"]}
+
+
+def test_an_unknown_plugin_is_named_with_those_near_it_and_those_loaded(here: Path) -> None:
+    (here / "mine.py").write_text("from stowplan.framework import OK\n\n" + RAISES)
+    (here / "c.yaml").write_text((CONFIG % 1).replace("Limit", "Unsayd"))
+    ran = run("simulate", "--plugin", "mine.py", "--config", "c.yaml")
+    check_one_line(
+        ran,
+        "profiles[0].pluginConfig[0].name: got 'Unsayd', wanted the name of a registered plugin",
+        "; near it: Unsaid; loaded from files and packages: Torn, Unsaid ",
+        "(did you mean 'Unsaid'?)",
+    )
+    (here / "c.yaml").write_text((CONFIG % 1).replace("Limit", "zzz"))
+    ran = run("config", "check", "c.yaml")
+    check_one_line(ran, "got 'zzz', wanted the name of a registered plugin; loaded from files and")
+
+
 NEEDS_ARGS = """
 import msgspec
 
