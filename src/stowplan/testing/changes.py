@@ -14,7 +14,15 @@ from stowplan.objects.codec import encode
 from stowplan.objects.meta import Object
 from stowplan.testing.contents import contents, differences
 
-ABSENT = "nothing"
+
+class _Absent:
+    """Stands where a field has no value; equal to no value of JSON."""
+
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+ABSENT: Any = _Absent()
 
 
 class Kept:
@@ -49,6 +57,9 @@ def field_change(before: bytes, after: bytes) -> str:
 
 
 def _changes(before: Any, after: Any, path: str) -> Iterator[str]:
+    # An empty mapping is left out of the JSON.
+    before = {} if before is ABSENT and isinstance(after, dict) else before
+    after = {} if after is ABSENT and isinstance(before, dict) else after
     if isinstance(before, dict) and isinstance(after, dict):
         for key in dict.fromkeys((*before, *after)):
             have, got = before.get(key, ABSENT), after.get(key, ABSENT)
@@ -61,11 +72,7 @@ def _changes(before: Any, after: Any, path: str) -> Iterator[str]:
             if have != got:
                 yield from _changes(have, got, f"{path}[{place}]")
     else:
-        yield f"{path} was {_shown(before)}, is {_shown(after)}"
-
-
-def _shown(value: Any) -> str:
-    return ABSENT if value is ABSENT else repr(value)
+        yield f"{path} was {before!r}, is {after!r}"
 
 
 def watched(member: Member, kept: Kept, found: list[str]) -> None:
