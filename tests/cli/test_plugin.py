@@ -293,6 +293,47 @@ def test_a_plugin_that_breaks_its_contract_fails_one_attempt_of_a_sequence(here:
     assert "(torn.py:6 in torn)" in told["steps"][1]["message"]
 
 
+LATE = """\
+from stowplan.framework import filter
+
+@filter("first")
+def first(node):
+    return node.name != "n1"
+
+@filter("far")
+def far(node):
+    if node.name == "n1":
+        raise KeyError("zone")
+    return True
+"""
+
+
+def test_a_plugin_that_would_fail_alone_fails_no_attempt(here: Path) -> None:
+    (here / "late.py").write_text(LATE)
+    told = evaluated(here, {"pod": POD}, "--plugin", "late.py")
+    assert (told["outcome"], told["feasible"]) == ("scheduled", ["n0", "n2"])
+    assert told["filter"]["n1"]["plugin"] == "first"
+    assert told["filter"]["n1"]["failing"]["far"]["code"] == "Error"
+    manifests = [{"kind": "Node", "apiVersion": "v1", **node} for node in CLUSTER]
+    manifests.append({"kind": "Pod", "apiVersion": "v1", **POD})
+    (here / "c.yaml").write_text("---\n".join(json.dumps(one) + "\n" for one in manifests))
+    ran = run("explain", "p", "--cluster", "c.yaml", "--plugin", "late.py")
+    assert ran.code == 0, ran.err
+    assert "2 of 3 nodes fit" in ran.out
+
+
+def test_explain_says_that_a_plugin_failed(here: Path) -> None:
+    (here / "late.py").write_text(LATE.replace('!= "n1"', '!= "n0"'))
+    manifests = [{"kind": "Node", "apiVersion": "v1", **node} for node in CLUSTER]
+    manifests.append({"kind": "Pod", "apiVersion": "v1", **POD})
+    (here / "c.yaml").write_text("---\n".join(json.dumps(one) + "\n" for one in manifests))
+    ran = run("explain", "p", "--cluster", "c.yaml", "--plugin", "late.py")
+    assert (ran.code, ran.err) == (1, "")
+    text = " ".join(ran.out.split())
+    assert "on node 'n1' raised KeyError: 'zone' (late.py:10 in far)" in text
+    assert "not judged, as the attempt failed" in text
+
+
 def test_a_plugin_that_fails_for_one_pod_fails_that_pod_in_a_simulation(here: Path) -> None:
     (here / "torn.py").write_text(PICKY)
     manifests = [{"kind": "Node", "apiVersion": "v1", **node} for node in CLUSTER]

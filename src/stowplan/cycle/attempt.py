@@ -19,7 +19,7 @@ from stowplan.framework.problems import ContractError
 from stowplan.framework.runtime import PreFilterOutcome, Scores
 from stowplan.framework.state import MissingState
 from stowplan.framework.status import OK, Status, error, unresolvable
-from stowplan.framework.verdicts import Verdicts
+from stowplan.framework.verdicts import PluginVerdicts, Verdicts
 from stowplan.objects.pod import Pod
 
 Ints = NDArray[np.int64]
@@ -115,6 +115,29 @@ def _allowed_rows(attempt: Attempt) -> Ints | None:
     attempt.diagnosis.absent = unresolvable(f"node(s) didn't satisfy plugin(s) [{names}]")
     rows = (attempt.snapshot.nodes.row(name) for name in restrict)
     return np.array(sorted(row for row in rows if row >= 0), dtype=np.int64)
+
+
+def filters_alone(attempt: Attempt) -> dict[str, PluginVerdicts]:
+    """What each filter says when it is asked alone, about all rows that were evaluated.
+
+    One that breaks its contract on rows on which it was not asked before answers with that error.
+    """
+    verdicts, framework = attempt.verdicts, attempt.framework
+    found: dict[str, PluginVerdicts] = {}
+    if verdicts is None:
+        return found
+    for member in framework.at("filter"):
+        if member.name in attempt.state.skip_filter:
+            continue
+        try:
+            found[member.name] = member.verdicts(
+                attempt.pod, attempt.snapshot.nodes, verdicts.rows, attempt.state
+            )
+        except ContractError as fault:
+            failed = error(str(fault))
+            codes = np.ones(verdicts.rows.shape[0], dtype=np.int64)
+            found[member.name] = PluginVerdicts(codes, {1: failed}.__getitem__)
+    return found
 
 
 def score_pod(
