@@ -27,7 +27,7 @@ from stowplan.scheduler.machine import Machine
 from stowplan.sim.agenda import SECOND, in_seconds
 from stowplan.sim.cluster import Cluster, read_cluster
 from stowplan.sim.deciders import ConfigSource, read_deciders
-from stowplan.sim.extenders import ExtenderSource, Voices
+from stowplan.sim.extenders import Extenders, ExtenderSource, Voices
 from stowplan.sim.files import read_bytes
 from stowplan.sim.fill import Fill
 from stowplan.sim.input_error import InputError
@@ -175,7 +175,7 @@ def _filled(
         summary["notes"].append(TIMES_NOTE)
     if fill.volumes.has_served:
         summary["notes"].append(VOLUMES_NOTE)
-    return Simulation(placements, summary | asked(answering) | _found(warnings))
+    return Simulation(placements, summary | asked(answering) | _found(warnings, answering))
 
 
 def _replayed(
@@ -202,12 +202,12 @@ def _replayed(
     run.run(on_sample, _sample_every(cluster, options))
     placements = [stayed(stay, run) for stay in run.stays.values() if not stay.was_there]
     summary = summarised(cluster, list(placements), machine.cache.nodes)
-    summary |= replayed(run, series, options) | asked(answering)
+    summary |= replayed(run, series, options) | asked(answering) | _found(warnings, answering)
     if machine.sessions is not None:
         summary["sessions"] = machine.sessions.number
     if run.volumes.has_served:
         summary["notes"].append(VOLUMES_NOTE)
-    return Simulation(list(placements), summary | _found(warnings), series.csv())
+    return Simulation(list(placements), summary, series.csv())
 
 
 def _warnings_of(machine: Machine) -> list[str]:
@@ -221,8 +221,9 @@ def _warnings_of(machine: Machine) -> list[str]:
     return PluginWatch(frameworks).warnings
 
 
-def _found(warnings: list[str]) -> dict[str, Any]:
-    return {"warnings": warnings} if warnings else {}
+def _found(warnings: list[str], answering: Extenders) -> dict[str, Any]:
+    every = [*warnings, *answering.warnings]
+    return {"warnings": every} if every else {}
 
 
 def _sample_every(cluster: Cluster, options: ReplayOptions) -> int:
