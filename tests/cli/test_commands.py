@@ -271,7 +271,10 @@ def test_the_page_about_extenders_does_what_it_says(tmp_path: Path) -> None:
 def test_a_simulation_that_fails_leaves_nothing_behind(timed: str, tmp_path: Path) -> None:
     out = tmp_path / "new" / "out"
     broken = tmp_path / "broken.py"
-    broken.write_text('class B:\n    name = "B"\n\n    def filter(self):\n        return 7\n')
+    broken.write_text(
+        'class B:\n    name = "B"\n\n    def __init__(self):\n        raise KeyError("x")\n\n'
+        "    def filter(self):\n        return 7\n"
+    )
     ran = run("simulate", "--cluster", timed, "--out", str(out), "--plugin", str(broken))
     assert ran.code == 2
     ran = run("simulate", "--cluster", "none.yaml", "--out", str(out))
@@ -300,12 +303,39 @@ def test_evaluate_answers_a_line_each() -> None:
     assert answers[0]["result"]["outcome"] == "gated"
 
 
-def test_evaluate_names_the_line_that_is_wrong(tmp_path: Path) -> None:
+def test_evaluate_names_the_line_that_is_wrong_and_answers_the_others(tmp_path: Path) -> None:
     path = tmp_path / "cases.jsonl"
-    path.write_text('{"id": "a", "pod": {"metadata": {"name": 7}}}\n')
-    check_one_line(
-        run("evaluate", str(path)), "cases.jsonl", "line 1", "$.pod.metadata.name", "int"
-    )
+    good = {"id": "good", "pod": {"metadata": {"name": "p"}, "spec": {"containers": []}}}
+    lines = [
+        json.dumps({"id": "typed", "pod": {"metadata": {"name": 7}}}),
+        "{",
+        json.dumps({"id": "deep"})[:-1] + ', "pod": ' + "[" * 5000 + "]" * 5000 + "}",
+        json.dumps({**good, "id": "amount", "nodes": [{"status": {"allocatable": {"cpu": "x"}}}]}),
+        json.dumps({**good, "id": "profile", "profile": {"profilez": []}}),
+        json.dumps({**good, "id": "gate", "featureGates": {"NoSuchGate": True}}),
+        json.dumps(good),
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    ran = run("evaluate", str(path))
+    answers = {answer["id"]: answer["result"] for answer in map(json.loads, ran.out.splitlines())}
+    assert list(answers) == ["typed", "line 2", "line 3", "amount", "profile", "gate", "good"]
+    assert answers["good"]["outcome"] == "unschedulable"
+    told = ran.err.splitlines()
+    for line, result in zip(told, list(answers.values())[:-1], strict=True):
+        assert (result["outcome"], result["reason"]) == ("error", "Invalid")
+        assert line == f"stowplan: {result['message']}"
+    assert ran.code == 2
+    assert told[0].startswith(f"stowplan: {path}: line 1: $.pod.metadata.name: ")
+    assert "NoSuchGate" in told[-1]
+
+
+def test_evaluate_names_ten_invalid_lines_and_counts_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "cases.jsonl"
+    path.write_text("{}\n" * 12)
+    ran = run("evaluate", str(path))
+    assert (ran.code, len(ran.out.splitlines())) == (2, 12)
+    assert len(ran.err.splitlines()) == 11
+    assert ran.err.endswith(f"stowplan: {path}: 2 more invalid lines\n")
 
 
 def test_explain_shows_need_and_have(cluster: str) -> None:

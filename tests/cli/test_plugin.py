@@ -101,6 +101,57 @@ def test_a_check_says_what_is_wrong(here: Path) -> None:
     assert all(one["passed"] == ("failure" not in one) for one in told)
 
 
+RAISES = """\
+class Torn:
+    name = "Torn"
+
+    def filter(self, node):
+        return node.shelf
+
+class Unsaid:
+    name = "Unsaid"
+
+    def filter(self, node):
+        return OK
+
+    def filter_column(self, nodes):
+        return nodes.pod_count >= 0
+"""
+
+
+def test_a_finding_is_said_once_with_file_and_line(here: Path) -> None:
+    (here / "mine.py").write_text("from stowplan.framework import OK\n\n" + RAISES)
+    ran = run("plugin", "check", "mine.py")
+    assert ran.code == 1
+    torn, unsaid = ran.out.partition("Unsaid: ")[::2]
+    assert torn.count("has no attribute 'shelf' (mine.py:7 in filter)") == 1
+    assert "(the same in " in torn
+    assert (
+        unsaid.count("the class has no REJECTED; wanted the Status of nodes that the plugin") == 1
+    )
+    assert unsaid.count("filter_status(code) (mine.py:15)") == 1
+    told = json.loads(run("plugin", "check", "mine.py", "-o", "json").out)
+    first, *others = [one for one in told if one["plugin"] == "Torn" and not one["passed"]]
+    assert "same_as" not in first
+    assert others
+    assert {one["same_as"] for one in others} == {first["check"]}
+
+
+def test_an_unknown_plugin_is_named_with_those_near_it_and_those_loaded(here: Path) -> None:
+    (here / "mine.py").write_text("from stowplan.framework import OK\n\n" + RAISES)
+    (here / "c.yaml").write_text((CONFIG % 1).replace("Limit", "Unsayd"))
+    ran = run("simulate", "--plugin", "mine.py", "--config", "c.yaml")
+    check_one_line(
+        ran,
+        "profiles[0].pluginConfig[0].name: got 'Unsayd', wanted the name of a registered plugin",
+        "; near it: Unsaid; loaded from files and packages: Torn, Unsaid ",
+        "(did you mean 'Unsaid'?)",
+    )
+    (here / "c.yaml").write_text((CONFIG % 1).replace("Limit", "zzz"))
+    ran = run("config", "check", "c.yaml")
+    check_one_line(ran, "got 'zzz', wanted the name of a registered plugin; loaded from files and")
+
+
 NEEDS_ARGS = """
 import msgspec
 
@@ -191,12 +242,113 @@ def test_evaluate_takes_plugins_for_sequences(here: Path) -> None:
     assert [name for name, held in told["final"].items() if held.get("pods")] == ["n2"]
 
 
-def test_evaluate_says_what_cannot_take_plugins_and_what_is_wrong_with_them(here: Path) -> None:
+def test_evaluate_says_what_cannot_take_plugins(here: Path) -> None:
     (here / "even.py").write_text(EVEN)
-    (here / "torn.py").write_text(WRONG)
     (here / "cases.jsonl").write_text(json.dumps({"id": "one", "nodes": CLUSTER, "pod": POD}))
     ran = run("evaluate", "cases.jsonl", "--as", "queue", "--plugin", "even.py")
     check_one_line(ran, "--plugin", "--as queue", "attempt, sequence")
-    ran = run("evaluate", "cases.jsonl", "--plugin", "torn.py")
-    check_one_line(ran, "line 1", "'torn' scores 101 on node 'n0' for pod 'default/p'")
     check_one_line(run("evaluate", "cases.jsonl", "--plugin", "gone.py"), "gone.py")
+
+
+PICKY = """\
+from stowplan.framework import score
+
+@score("torn")
+def torn(node, pod):
+    if pod.name == "bad":
+        raise KeyError("zone")
+    return {"far": 101}.get(pod.name, 1)
+"""
+
+
+def named(name: str) -> dict[str, Any]:
+    return {**POD, "metadata": {"name": name}}
+
+
+def test_a_plugin_that_breaks_its_contract_is_the_answer_of_its_case(here: Path) -> None:
+    (here / "torn.py").write_text(PICKY)
+    cases = [{"id": name, "nodes": CLUSTER, "pod": named(name)} for name in ("bad", "far", "good")]
+    (here / "cases.jsonl").write_text("".join(json.dumps(case) + "\n" for case in cases))
+    ran = run("evaluate", "cases.jsonl", "--plugin", "torn.py")
+    assert (ran.code, ran.err) == (0, "")
+    bad, far, good = (json.loads(line)["result"] for line in ran.out.splitlines())
+    assert bad["outcome"] == far["outcome"] == "error"
+    assert bad["feasible"] == ["n0", "n1", "n2"]
+    assert bad["message"] == (
+        "plugin 'torn': score of pod 'default/bad' on node 'n0' raised KeyError: 'zone' "
+        "(torn.py:6 in torn)"
+    )
+    assert "'torn' scores 101 on node 'n0' for pod 'default/far'" in far["message"]
+    assert good["outcome"] == "scheduled"
+
+
+def test_a_plugin_that_breaks_its_contract_fails_one_attempt_of_a_sequence(here: Path) -> None:
+    (here / "torn.py").write_text(PICKY)
+    names = ("good", "bad", "next")
+    steps = [{"op": "schedule", "template": "t", "pod": name} for name in names]
+    case = {"templates": {"t": POD}, "steps": steps}
+    told = evaluated(here, case, "--as", "sequence", "--plugin", "torn.py")
+    outcomes = [step["outcome"] for step in told["steps"]]
+    assert outcomes == ["scheduled", "error", "scheduled"]
+    assert "(torn.py:6 in torn)" in told["steps"][1]["message"]
+
+
+LATE = """\
+from stowplan.framework import filter
+
+@filter("first")
+def first(node):
+    return node.name != "n1"
+
+@filter("far")
+def far(node):
+    if node.name == "n1":
+        raise KeyError("zone")
+    return True
+"""
+
+
+def test_a_plugin_that_would_fail_alone_fails_no_attempt(here: Path) -> None:
+    (here / "late.py").write_text(LATE)
+    told = evaluated(here, {"pod": POD}, "--plugin", "late.py")
+    assert (told["outcome"], told["feasible"]) == ("scheduled", ["n0", "n2"])
+    assert told["filter"]["n1"]["plugin"] == "first"
+    assert told["filter"]["n1"]["failing"]["far"]["code"] == "Error"
+    manifests = [{"kind": "Node", "apiVersion": "v1", **node} for node in CLUSTER]
+    manifests.append({"kind": "Pod", "apiVersion": "v1", **POD})
+    (here / "c.yaml").write_text("---\n".join(json.dumps(one) + "\n" for one in manifests))
+    ran = run("explain", "p", "--cluster", "c.yaml", "--plugin", "late.py")
+    assert ran.code == 0, ran.err
+    assert "2 of 3 nodes fit" in ran.out
+
+
+def test_explain_says_that_a_plugin_failed(here: Path) -> None:
+    (here / "late.py").write_text(LATE.replace('!= "n1"', '!= "n0"'))
+    manifests = [{"kind": "Node", "apiVersion": "v1", **node} for node in CLUSTER]
+    manifests.append({"kind": "Pod", "apiVersion": "v1", **POD})
+    (here / "c.yaml").write_text("---\n".join(json.dumps(one) + "\n" for one in manifests))
+    ran = run("explain", "p", "--cluster", "c.yaml", "--plugin", "late.py")
+    assert (ran.code, ran.err) == (1, "")
+    text = " ".join(ran.out.split())
+    assert "on node 'n1' raised KeyError: 'zone' (late.py:10 in far)" in text
+    assert "not judged, as the attempt failed" in text
+
+
+def test_a_plugin_that_fails_for_one_pod_fails_that_pod_in_a_simulation(here: Path) -> None:
+    (here / "torn.py").write_text(PICKY)
+    manifests = [{"kind": "Node", "apiVersion": "v1", **node} for node in CLUSTER]
+    manifests += [
+        {"kind": "Pod", "apiVersion": "v1", **named(name)} for name in ("good", "bad", "next")
+    ]
+    (here / "cluster.yaml").write_text("---\n".join(json.dumps(one) + "\n" for one in manifests))
+    arguments = ("simulate", "--cluster", "cluster.yaml", "--plugin", "torn.py", "--out", "out")
+    ran = run(*arguments)
+    assert (ran.code, run(*arguments, "--strict").code) == (0, 1)
+    assert "(torn.py:6 in torn)" in " ".join(ran.out.split())
+    lines = map(json.loads, (here / "out" / "placements.jsonl").read_text().splitlines())
+    placed = {line["pod"]: line for line in lines}
+    assert placed["default/good"]["node"]
+    assert placed["default/next"]["node"]
+    bad = placed["default/bad"]
+    assert bad["node"] == ""
+    assert bad["message"].endswith("raised KeyError: 'zone' (torn.py:6 in torn)")

@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from stowplan.framework import (
@@ -115,8 +116,8 @@ class Misspelt:
         (plugin("A", score=1, filter_column=1), "has filter_column() without filter()"),
         (plugin("A", pre_filter=OK, add_pod=OK), "has add_pod() without remove_pod()"),
         (plugin("A", filter=OK, unreserve=None), "has unreserve() without reserve()"),
-        (plugin("A", filter=OK, REJECTED="no"), "`REJECTED` is 'no', wanted a Status that refuses"),
-        (plugin("A", filter=OK, REJECTED=OK), "wanted a Status that refuses"),
+        (plugin("A", filter=OK, REJECTED="no"), "`REJECTED` is 'no', wanted the Status"),
+        (plugin("A", filter=OK, REJECTED=OK), "nodes that the plugin refuses, such as"),
         (plugin("A", score=1, weight=0), "`weight` is 0, wanted a whole number above 0"),
         (plugin("A", score=1, weight="3"), "`weight` is '3', wanted a whole number above 0"),
         (type("A", (), {"filter": lambda self: OK}), "`name` is None, wanted a non-empty string"),
@@ -333,7 +334,21 @@ def test_an_answer_of_the_wrong_kind_is_named(method: str, wanted: str) -> None:
     with pytest.raises(ContractError) as caught:
         # Every method is offered a pod first.
         member.call(method, *[POD, NODE, CycleState(), None][: n_offered(method)])
-    assert str(caught.value).endswith(f"gave None, wanted a {wanted}")
+    told, _, place = str(caught.value).partition(" (stage.py:")
+    assert told.endswith(f"gave None, wanted a {wanted}")
+    assert place.endswith(")")
+
+
+def test_the_place_of_a_failure_is_in_the_plugin_and_not_in_a_library() -> None:
+    def largest(self: Any, scores: Any) -> Any:
+        return scores.max()
+
+    member = framework_of(plugin("A", score=1, normalize_score=largest)).members["A"]
+    empty = np.zeros(0, dtype=np.int64)
+    with pytest.raises(ContractError) as caught:
+        member.call("normalize_score", empty, POD, None, empty, CycleState())
+    line = largest.__code__.co_firstlineno + 1
+    assert str(caught.value).endswith(f" (test_binding.py:{line} in largest)")
 
 
 def n_offered(method: str) -> int:

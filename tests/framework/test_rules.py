@@ -375,6 +375,7 @@ def test_a_fault_fails_the_attempt_and_the_scheduler_lives() -> None:
     effects = machine.handle([*nodes, PodAdded(pod("bad")), PodAdded(pod("good"))], 0)
     wanted = (
         "plugin 'moody': moody() of pod 'default/bad' gave float64 (2,), wanted an array int64 (2,)"
+        f" (test_rules.py:{moody.__code__.co_firstlineno})"
     )
     (patch,) = (effect for effect in effects if isinstance(effect, PatchStatus))
     assert (patch.name, patch.reason, patch.message) == ("bad", "SchedulerError", wanted)

@@ -24,7 +24,7 @@ from stowplan.objects.manifests import Inventory
 from stowplan.objects.scv import Scv
 from stowplan.plugins.yoda import NO_STATE, Yoda
 from stowplan.plugins.yoda_columns import CardColumns
-from stowplan.plugins.yoda_demand import AMOUNT_MAX, Demand, amount, priority
+from stowplan.plugins.yoda_demand import UINT64_MAX, Demand, amount, priority
 from stowplan.testing import draw, pod
 from tests.plugins.gpus import configuration, scv
 from tests.property.wrong import assert_caught
@@ -61,8 +61,10 @@ def cluster(text: str, *scvs: Scv) -> Snapshot:
         ("1_000", 0),
         ("2.5", 0),
         ("٣", 0),
-        ("-1", AMOUNT_MAX),
-        (str(2**63 - 1), AMOUNT_MAX),
+        ("-1", UINT64_MAX),
+        ("-9223372036854775808", 2**63),
+        ("-9223372036854775809", 0),
+        (str(2**63 - 1), 2**63 - 1),
         (str(2**63), 0),
     ],
 )
@@ -119,7 +121,9 @@ def test_the_order_of_the_queue() -> None:
 
 FILTERS: list[tuple[dict[str, str], Sequence[str] | None, str, str]] = [
     # Labels, the cards of the node (None: no report), the refusal here and in the original.
-    ({}, None, "", ""),
+    ({}, None, "", NO_REPORT),
+    ({}, (), "", TOO_FEW),
+    ({}, ("0=9/9:unhealthy",), "", ""),
     ({"scv/memory": "1"}, None, NO_REPORT, NO_REPORT),
     ({"scv/number": "1"}, (), TOO_FEW, TOO_FEW),
     ({"scv/number": "2"}, ("0=9/9", "1=9/9"), "", ""),
@@ -131,6 +135,9 @@ FILTERS: list[tuple[dict[str, str], Sequence[str] | None, str, str]] = [
     ({"scv/number": "2", "scv/memory": "4"}, ("0=9/9", "1=4/9"), "", ""),
     ({"scv/memory": "5"}, ("0=9/9:unhealthy", "1=4/9"), NO_ROOM, NO_ROOM),
     ({"scv/memory": "-5"}, ("0=9/9",), NO_ROOM, NO_ROOM),
+    # No amount is too large to be compared in the original; here a report's is bounded.
+    ({"scv/memory": str(2**60)}, (f"0={2**61}/{2**61}",), NO_ROOM, ""),
+    ({"scv/memory": str(2**60 + 1)}, (f"0={2**60}/{2**60}",), NO_ROOM, NO_ROOM),
     ({"scv/clock": "5"}, ("0=9/9:clock=5",), "", ""),
     ({"scv/clock": "5"}, ("0=9/9:clock=6",), OTHER_CLOCK, OTHER_CLOCK),
     ({"scv/clock": "5"}, ("0=9/9:clock=5:unhealthy", "1=9/9"), OTHER_CLOCK, OTHER_CLOCK),
@@ -301,7 +308,8 @@ def test_the_smallest_card_that_suits_is_taken() -> None:
 
 
 def columns(made: Framework, seen: Snapshot) -> CardColumns:
-    found = CardColumns.of(seen.nodes, made.members["yoda"].plugin._ledger)
+    plugin = made.members["yoda"].plugin
+    found = CardColumns.of(seen.nodes, plugin._ledger, plugin._bound)
     found.follow(seen.nodes, seen.world)
     return found
 
@@ -439,11 +447,11 @@ CARDS = st.builds(
         f"{min(free, total)}/{total}{health}:clock={clock}:core={rest}:power={rest * 7 % 11}"
         f":bandwidth={rest * 5 % 13}"
     ),
-    st.sampled_from([0, 1, 3, 5, 8]),
-    st.sampled_from([0, 5, 8]),
+    st.sampled_from([0, 1, 3, 5, 8, 2**63 - 1]),
+    st.sampled_from([0, 5, 8, 2**64 // 100 + 1]),
     st.sampled_from(["", "", ":unhealthy"]),
     st.sampled_from([0, 4, 6]),
-    st.integers(0, 9),
+    st.integers(0, 9) | st.sampled_from([2**50, 2**57 + 3, 2**63 - 1]),
 )
 USUAL = st.sampled_from(
     [{"scv/memory": "3"}, {"scv/number": "1"}, {"scv/memory": "5"}, {"scv/clock": "4"}]
@@ -452,7 +460,7 @@ LABELS = USUAL | st.fixed_dictionaries(
     {},
     optional={
         "scv/number": st.sampled_from(["0", "1", "2", "x", "-1"]),
-        "scv/memory": st.sampled_from(["0", "1", "3", "5", "-2"]),
+        "scv/memory": st.sampled_from(["0", "1", "3", "5", "-2", str(2**63 - 1)]),
         "scv/clock": st.sampled_from(["4", "6"]),
     },
 )

@@ -254,8 +254,6 @@ def raises(self: Any) -> bool:
 
 
 CASES: Sequence[tuple[dict[str, Any], str]] = [
-    ({"filter": lambda self: 7}, "filter of pod 'default/p' on node 'n0' gave 7, wanted True, Fa"),
-    ({"filter": raises}, "filter of pod 'default/p' on node 'n0' raised KeyError: 'gone' (test_ex"),
     ({"filter": lambda self, nodes: True}, "filter() asks for 'nodes'; on offer are pod, node, po"),
     ({"bind": lambda self: None}, "bind would never be called: there is no bindVerb of http://fit"),
     ({"filtre": raises, "filter": raises}, "filtre would never be called, an extender has filter"),
@@ -273,6 +271,33 @@ def test_a_class_that_cannot_be_used(tmp_path: Path, body: dict[str, Any], text:
     assert said.startswith("extender Mine: ")
     assert text in said
     assert "\n" not in said
+
+
+@pytest.mark.parametrize("ignorable", [False, True])
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (lambda self: 7, "filter of pod 'default/bad' on node 'n0' gave 7, wanted True, Fa"),
+        (raises, "filter of pod 'default/bad' on node 'n0' raised KeyError: 'gone' (test_ex"),
+    ],
+)
+def test_a_call_that_fails_fails_its_pod_alone(
+    tmp_path: Path, answer: Any, text: str, ignorable: bool
+) -> None:
+    def filter(self: Any, pod: Pod) -> Any:
+        return answer(self) if pod.name == "bad" else True
+
+    file = config(tmp_path, FILTER | NAMES | {"ignorable": ignorable})
+    pods = [make.pod(name) for name in ("good", "bad", "worse", "next")]
+    result = simulate(small(*pods), config=file, extenders=made(filter=filter))
+    good, bad, _, last = result.placements
+    assert good.node
+    assert last.node
+    assert bool(bad.node) is ignorable
+    assert ignorable or text in bad.message
+    (warning,) = result.summary["warnings"]
+    assert warning.startswith("extender Mine: ")
+    assert text in warning
 
 
 def test_two_that_speak_for_one(tmp_path: Path) -> None:

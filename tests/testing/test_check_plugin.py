@@ -190,6 +190,10 @@ def test_a_check_is_a_test(check: Any) -> None:
     check()
 
 
+def line_of(method: Any) -> str:
+    return f" (test_check_plugin.py:{method.__code__.co_firstlineno})"
+
+
 def broken_contract(plugin: type[Any]) -> CheckFailed:
     with pytest.raises(CheckFailed) as caught:
         check_plugin(plugin)
@@ -434,11 +438,32 @@ MISTAKES: list[tuple[type[Any], str, str]] = [
     (OtherReason, "column_agrees_with_scalar", "got UnschedulableAndUnresolvable 'node(s) had"),
     (OtherScore, "column_agrees_with_scalar", "raw on node"),
     (SortsTheRows, "column_agrees_with_scalar", "by column (rows ["),
-    (NormalisesInPlace, "inputs_are_left_alone", "normalize_score changed"),
-    (LabelsThePod, "inputs_are_left_alone", "an object was changed"),
-    (CountsItselfIn, "inputs_are_left_alone", "the node table was changed: pod count"),
-    (ReordersPods, "inputs_are_left_alone", "the node table was changed: info of"),
-    (LendsAColumn, "columns_are_not_lent", "score_column gave a view of a column"),
+    (
+        NormalisesInPlace,
+        "inputs_are_left_alone",
+        f"normalize_score{line_of(NormalisesInPlace.normalize_score)} changed `scores`, which was",
+    ),
+    (
+        LabelsThePod,
+        "inputs_are_left_alone",
+        f"filter_column{line_of(LabelsThePod.filter_column)} changed pod 'default/q0': "
+        "metadata.labels.seen was nothing, is 'yes'",
+    ),
+    (
+        CountsItselfIn,
+        "inputs_are_left_alone",
+        f"filter_column{line_of(CountsItselfIn.filter_column)} changed the node table: pod count",
+    ),
+    (
+        ReordersPods,
+        "inputs_are_left_alone",
+        f"score{line_of(ReordersPods.score)} changed the node table: info of",
+    ),
+    (
+        LendsAColumn,
+        "columns_are_not_lent",
+        f"score_column{line_of(LendsAColumn.score_column)} gave a view of a column",
+    ),
     (ScoresTooHigh, "scores_are_in_range", "wanted 0..100"),
     (ScoresTooLow, "scores_are_in_range", "wanted 0..100"),
     (ScoresFractions, "column_agrees_with_scalar", "normalize_score of pod"),
@@ -477,6 +502,7 @@ def test_a_mistake_is_noticed(plugin: type[Any], check: str, says: str) -> None:
     assert says in str(failure)
     assert (failure.plugin, failure.check) == (plugin.name, check)
     assert f"plugin {plugin.name!r}: {check} (seed {failure.seed}): " in str(failure)
+    assert "(test_check_plugin.py:" in str(failure)
 
 
 def test_every_check_notices_something() -> None:

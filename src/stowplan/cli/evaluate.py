@@ -9,8 +9,11 @@ import click
 
 from stowplan.batch import COMPATS
 from stowplan.cli import options
-from stowplan.sim.evaluate import FORMATS, encoded, evaluate
+from stowplan.sim.evaluate import FORMATS, INVALID, encoded, evaluate
 from stowplan.sim.files import read_lines
+
+INVALID_SHOWN = 10
+"""So many invalid lines are named one by one."""
 
 
 @click.command(name="evaluate")
@@ -33,12 +36,22 @@ def command(form: str, plugin_files: tuple[str, ...], compat: str | None, file: 
     """Answer scheduling questions in bulk.
 
     Each line of FILE (- for standard input) is a case: a cluster, a pending pod and, if need be, a
-    configuration. Each line printed is `{"id": ..., "result": {...}}`.
+    configuration. Each line printed is `{"id": ..., "result": {...}}`. A case that cannot be
+    answered has an outcome `error`, and the others are answered all the same. Exit code 2 when a
+    line was no valid case.
     """
     stdout = sys.stdout.buffer
     source = str(Path(file))
+    n_invalid = 0
     for answer in evaluate(
         read_lines(file), form=form, source=source, plugins=plugin_files, compat=compat or ""
     ):
         stdout.write(encoded(answer))
+        if answer["result"].get("reason") == INVALID:
+            n_invalid += 1
+            if n_invalid <= INVALID_SHOWN:
+                click.echo(f"stowplan: {answer['result']['message']}", err=True)
     stdout.flush()
+    if n_invalid > INVALID_SHOWN:
+        click.echo(f"stowplan: {source}: {n_invalid - INVALID_SHOWN} more invalid lines", err=True)
+    sys.exit(2 if n_invalid else 0)

@@ -26,12 +26,14 @@ def command() -> None:
 
 
 class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of a check. failure: "" when it was passed."""
+    """What became of a check. failure: "" when it was passed. same_as: the check that has failed
+    for the same reason before, "" where none has."""
 
     plugin: str
     check: str
     passed: bool
     failure: str = ""
+    same_as: str = ""
 
 
 @command.command()
@@ -72,12 +74,16 @@ def _checked(plugin: type[Any], args: Any) -> list[Outcome]:
     from stowplan.testing import CheckFailed, batch_checks, checks
 
     outcomes = []
+    first: dict[str, str] = {}
     ours = batch_checks(plugin, args or {}) if is_batch_part(plugin) else checks(plugin, args)
     for one in ours:
         try:
             one()
         except CheckFailed as failed:
-            outcomes.append(Outcome(plugin.name, one.name, False, str(failed)))
+            before = first.setdefault(failed.finding, one.name)
+            same = "" if before == one.name else before
+            text = f"the same as {same}" if same else str(failed)
+            outcomes.append(Outcome(plugin.name, one.name, False, text, same))
         else:
             outcomes.append(Outcome(plugin.name, one.name, True))
     return outcomes
@@ -88,7 +94,12 @@ def _print(name: str, outcomes: list[Outcome]) -> None:
     if failed:
         click.echo(f"{name}: {len(failed)} of {len(outcomes)} checks failed")
         for one in failed:
+            if one.same_as:
+                continue
             click.echo(f"  {one.failure}")
+            others = [other.check for other in failed if other.same_as == one.check]
+            if others:
+                click.echo(f"    (the same in {', '.join(others)})")
     else:
         click.echo(f"{name}: {len(outcomes)} checks passed")
 

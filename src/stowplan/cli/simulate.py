@@ -138,6 +138,10 @@ def _seeds(seed: tuple[int, ...], n_seeds: int | None) -> tuple[int, ...]:
 
 
 def _tell(runs: dict[int, Simulation], output: str, out: str | None) -> None:
+    for text in dict.fromkeys(
+        one for run in runs.values() for one in run.summary.get("warnings", ())
+    ):
+        click.echo(f"Warning: {text}", err=True)
     only = next(iter(runs.values())) if len(runs) == 1 else None
     if output == "json":
         click.echo(json.dumps(over_seeds(runs) if only is None else only.summary, indent=2))

@@ -17,6 +17,7 @@ Source: kube-scheduler v1.36, apis/config/v1/default_plugins.go and framework/ru
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
@@ -51,6 +52,9 @@ REMOVED = {
 
 POD_GROUP_PLUGINS = ("GangScheduling", "TopologyPlacementGenerator", "PodGroupPodsCount")
 """Plugins that Kubernetes has behind a gate that is off."""
+
+NEAR_NAMES = 3
+"""So many names near an unknown one are listed."""
 
 Int32 = Annotated[int, Meta(ge=-INT32_MAX - 1, le=INT32_MAX)]
 
@@ -140,8 +144,19 @@ def known(name: str, registry: Registry, path: str, problems: Problems) -> Entry
     elif name == ALL:
         problems.add(path, shown(name), "the name of a plugin", "only `disabled` takes '*'")
     else:
-        problems.add(path, shown(name), ", ".join(registry), did_you_mean(name, registry))
+        problems.add(path, shown(name), _registered(name, registry), did_you_mean(name, registry))
     return None
+
+
+def _registered(name: str, registry: Registry) -> str:
+    """What a name could have been: the names near it, and those of loaded plugins."""
+    near = difflib.get_close_matches(name, registry, n=NEAR_NAMES)
+    loaded = [entry.name for entry in registry.values() if not entry.in_tree]
+    parts = ["the name of a registered plugin"]
+    if near:
+        parts.append(f"near it: {', '.join(near)}")
+    parts.append(f"loaded from files and packages: {', '.join(loaded) or 'none'}")
+    return "; ".join(parts)
 
 
 class _Check:

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from stowplan.columns import NodeTable
 from stowplan.framework import CycleState, Framework, Snapshot
 from stowplan.framework.diagnosis import NO_NODES, Diagnosis
+from stowplan.framework.problems import ContractError
 from stowplan.framework.runtime import PreFilterOutcome, Scores
 from stowplan.framework.state import MissingState
 from stowplan.framework.status import OK, Status, error, unresolvable
-from stowplan.framework.verdicts import Verdicts
+from stowplan.framework.verdicts import PluginVerdicts, Verdicts
 from stowplan.objects.pod import Pod
 
 Ints = NDArray[np.int64]
@@ -64,13 +65,19 @@ class Attempt:
 
 
 def filter_pod(pod: Pod, snapshot: Snapshot, framework: Framework) -> Attempt:
-    """Run PreFilter and Filter over all nodes that may be considered."""
+    """Run PreFilter and Filter over all nodes that may be considered.
+
+    A plugin that breaks its contract ends the attempt as an error.
+    """
     attempt = Attempt(pod, snapshot, framework)
     diagnosis = attempt.diagnosis
     if attempt.no_nodes:
         diagnosis.absent = unresolvable(NO_NODES)
         return attempt
-    outcome = framework.run_pre_filter(pod, snapshot, attempt.state)
+    try:
+        outcome = framework.run_pre_filter(pod, snapshot, attempt.state)
+    except ContractError as fault:
+        outcome = PreFilterOutcome(error(str(fault)))
     attempt.pre_filter = outcome
     for plugin in outcome.restricted_by:
         diagnosis.blame(plugin)
@@ -88,6 +95,9 @@ def filter_pod(pod: Pod, snapshot: Snapshot, framework: Framework) -> Attempt:
     except MissingState as missing:
         # A profile that takes a plugin's PreFilter away and keeps its Filter.
         attempt.errors.append(error(f"running Filter plugins: {missing}"))
+        return attempt
+    except ContractError as fault:
+        attempt.errors.append(error(str(fault)))
         return attempt
     attempt.verdicts = verdicts
     attempt.errors += verdicts.errors
@@ -107,24 +117,50 @@ def _allowed_rows(attempt: Attempt) -> Ints | None:
     return np.array(sorted(row for row in rows if row >= 0), dtype=np.int64)
 
 
+def filters_alone(attempt: Attempt) -> dict[str, PluginVerdicts]:
+    """What each filter says when it is asked alone, about all rows that were evaluated.
+
+    One that breaks its contract on rows on which it was not asked before answers with that error.
+    """
+    verdicts, framework = attempt.verdicts, attempt.framework
+    found: dict[str, PluginVerdicts] = {}
+    if verdicts is None:
+        return found
+    for member in framework.at("filter"):
+        if member.name in attempt.state.skip_filter:
+            continue
+        try:
+            found[member.name] = member.verdicts(
+                attempt.pod, attempt.snapshot.nodes, verdicts.rows, attempt.state
+            )
+        except ContractError as fault:
+            failed = error(str(fault))
+            codes = np.ones(verdicts.rows.shape[0], dtype=np.int64)
+            found[member.name] = PluginVerdicts(codes, {1: failed}.__getitem__)
+    return found
+
+
 def score_pod(
     attempt: Attempt, rows: Ints | None = None, nodes: NodeTable | None = None
 ) -> Scores | None:
     """Run PreScore and Score over the rows that passed, or these of them, ascending.
 
-    Keeps the result in `scores`; None, and an entry in `errors`, when a plugin failed. nodes: what
-    Score looks at, if that is not the snapshot's.
+    Keeps the result in `scores`; None, and an entry in `errors`, when a plugin failed or broke its
+    contract. nodes: what Score looks at, if that is not the snapshot's.
     """
     pod, framework, state = attempt.pod, attempt.framework, attempt.state
     chosen = attempt.passed if rows is None else rows
-    status = framework.run_pre_score(pod, attempt.snapshot, chosen, state)
-    if not status.is_success:
-        attempt.errors.append(status)
-        return None
     try:
+        status = framework.run_pre_score(pod, attempt.snapshot, chosen, state)
+        if not status.is_success:
+            attempt.errors.append(status)
+            return None
         scored = attempt.snapshot.nodes if nodes is None else nodes
         attempt.scores = framework.run_scores(pod, scored, chosen, state)
     except MissingState as missing:
         attempt.errors.append(error(f"running Score plugins: {missing}"))
+        return None
+    except ContractError as fault:
+        attempt.errors.append(error(str(fault)))
         return None
     return attempt.scores

@@ -9,10 +9,11 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from stowplan.cycle.attempt import Attempt, filter_pod, score_pod
+from stowplan.cycle.attempt import Attempt, filter_pod, filters_alone, score_pod
 from stowplan.cycle.decide import choose, nominated_row, post_filter
-from stowplan.framework import Framework, Snapshot, Status
+from stowplan.framework import Code, Framework, Snapshot, Status
 from stowplan.framework.diagnosis import NO_NODES
+from stowplan.framework.problems import ContractError
 from stowplan.objects.pod import Pod
 
 SCHEMA = "stowplan.dev/explanation/v1"
@@ -26,6 +27,9 @@ class Refusal(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     code: str
     reasons: tuple[str, ...]
     details: tuple[str, ...] = ()
+
+
+NOT_JUDGED = Refusal("", Code.ERROR.title, ("not judged, as the attempt failed",))
 
 
 class NodeExplanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -168,11 +172,9 @@ def _nodes(attempt: Attempt) -> list[NodeExplanation]:
     nodes, verdicts = attempt.snapshot.nodes, attempt.verdicts
     absent = attempt.diagnosis.absent
     if verdicts is None:
-        return [
-            NodeExplanation(nodes.names[row], False, _refusal(absent))
-            for row in nodes.order.tolist()
-        ]
-    apart = attempt.framework.filters_apart(attempt.pod, nodes, verdicts.rows, attempt.state)
+        first = _refusal(absent) if attempt.failure is None else NOT_JUDGED
+        return [NodeExplanation(nodes.names[row], False, first) for row in nodes.order.tolist()]
+    apart = filters_alone(attempt)
     place_of = {row: place for place, row in enumerate(verdicts.rows.tolist())}
     result = []
     for row in nodes.order.tolist():
@@ -206,7 +208,10 @@ def _detailed(attempt: Attempt, plugin: str, status: Status, row: int) -> Refusa
     details: tuple[str, ...] = ()
     if member.calls["explain"] is not None:
         node = attempt.snapshot.nodes.info(row)
-        details = tuple(member.call("explain", attempt.pod, node, attempt.state))
+        try:
+            details = tuple(member.call("explain", attempt.pod, node, attempt.state))
+        except ContractError as fault:
+            details = (str(fault),)
     return Refusal(plugin, status.code.title, status.reasons, details)
 
 

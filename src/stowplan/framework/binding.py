@@ -27,6 +27,14 @@ NEEDS_PARTNER = {
     "pre_bind_pre_flight": "pre_bind",
     "pre_bind_progress": "pre_bind",
 }
+REJECTED_MEANS = (
+    "the Status of nodes that the plugin refuses, such as "
+    'REJECTED = unschedulable("node(s) had too few GPUs")'
+)
+_STOWPLAN = __file__.rpartition("framework/")[0]
+_PYTHON = inspect.__file__.rpartition("/")[0] + "/"
+FUNCTION = "_stowplan_function"
+"""Under this name the class behind a rule has the function that was made one."""
 ANSWERS: dict[str, tuple[type[Any], ...]] = {
     "pre_enqueue": (Status,),
     "pre_filter": (Status, RestrictTo),
@@ -65,7 +73,9 @@ def check_signatures(plugin: type[Any], where: str) -> None:
             raise ContractError(f"{where}: has {method}() without {needed}(); wanted both")
     rejected = getattr(plugin, "REJECTED", None)
     if rejected is not None and not (isinstance(rejected, Status) and rejected.is_rejected):
-        raise ContractError(f"{where}: `REJECTED` is {rejected!r}, wanted a Status that refuses")
+        raise ContractError(
+            f"{where}: `REJECTED` is {rejected!r}, wanted {REJECTED_MEANS}{class_at(plugin)}"
+        )
 
 
 def parameters_of(function: Call) -> tuple[str, ...]:
@@ -173,6 +183,7 @@ def _blamed(function: Call, plugin: object, method: str, offered: tuple[str, ...
             raise ContractError(
                 f"plugin {name!r}: {method}{_about(offered, values)} gave {answer!r}, "
                 f"wanted a {' or '.join(kind.__name__ for kind in wanted)}"
+                f"{defined_at(plugin, method)}"
             )
         return answer
 
@@ -209,10 +220,38 @@ def constructed(plugin: type[Any], given: Mapping[str, Any], *, in_tree: bool) -
         ) from failure
 
 
+def class_at(plugin: type[Any]) -> str:
+    """ " (packed.py:14)": where the first method of a plugin class is written, as Python keeps no
+    line of a class; "" where it has none."""
+    functions = [value for value in vars(plugin).values() if inspect.isfunction(value)]
+    if not functions:
+        return ""
+    code = min((one.__code__ for one in functions), key=lambda code: code.co_firstlineno)
+    return f" ({code.co_filename.rpartition('/')[2]}:{code.co_firstlineno})"
+
+
+def defined_at(plugin: object, *methods: str) -> str:
+    """ " (packed.py:14)": where the first of these methods that a plugin or its class has is
+    written, "" where that is not known. Of a rule it is where the function is."""
+    names = (FUNCTION, *methods)
+    found = (getattr(plugin, name) for name in names if callable(getattr(plugin, name, None)))
+    function = next(found, None)
+    code = getattr(inspect.unwrap(function), "__code__", None) if function else None
+    if code is None:
+        return ""
+    return f" ({code.co_filename.rpartition('/')[2]}:{code.co_firstlineno})"
+
+
 def place_of(failure: BaseException) -> str:
-    """ " (packed.py:14 in score)": where an exception was raised, the innermost frame."""
+    """ " (packed.py:14 in score)": where an exception was raised, the innermost frame that is not
+    in a library, or in Stowplan, if there is any."""
     frames = traceback.extract_tb(failure.__traceback__)
     if not frames:
         return ""
-    last = frames[-1]
+    last = next((one for one in reversed(frames) if not _is_library(one.filename)), frames[-1])
     return f" ({last.filename.rpartition('/')[2]}:{last.lineno} in {last.name})"
+
+
+def _is_library(file: str) -> bool:
+    installed = "/site-packages/" in file or "/dist-packages/" in file
+    return installed or file.startswith(("<frozen", _STOWPLAN, _PYTHON))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable, Rows
 from stowplan.columns.kept import KeptColumns
-from stowplan.framework.binding import Call, asks_for, bound
+from stowplan.framework.binding import REJECTED_MEANS, Call, asks_for, bound, defined_at
 from stowplan.framework.points import OFFERED
 from stowplan.framework.problems import ContractError
 from stowplan.framework.snapshot import Snapshot
@@ -119,6 +119,10 @@ class Member:
         assert function is not None, (self.name, method)
         return function(*values)
 
+    def place(self, *methods: str) -> str:
+        """ " (packed.py:14)": where the first of these methods is written, "" for our own."""
+        return "" if self.in_tree else defined_at(self.plugin, *methods)
+
     def is_idle(self, state: CycleState) -> bool:
         """True when the plugin has nothing to do with the pod after its node was chosen."""
         return self.rests_when_skipped and self.name in state.skip_filter
@@ -132,14 +136,16 @@ class Member:
             if self.calls["filter_status"] is None:
                 raise ContractError(
                     f"plugin {self.name!r}: filter_column gives int64 codes and the class has no"
-                    " filter_status(code); wanted one, or bool and a REJECTED status"
+                    " filter_status(code), which says what each code refuses with; wanted one, or "
+                    f"bool and {REJECTED_MEANS}{self.place('filter_column')}"
                 )
             return PluginVerdicts(answer, lambda code: self._refusal(code, pod, nodes, state))
         rejected = self.rejected
         if rejected is None:
             raise ContractError(
-                f"plugin {self.name!r}: filter_column gives bool and the class has no REJECTED"
-                " status; wanted one, or int64 codes and filter_status(code)"
+                f"plugin {self.name!r}: filter_column gives bool and the class has no REJECTED; "
+                f"wanted {REJECTED_MEANS}, or int64 codes and filter_status(code)"
+                f"{self.place('filter_column')}"
             )
         return PluginVerdicts(
             (~answer).astype(np.int64), lambda code: rejected, rejected.is_rejected
@@ -158,6 +164,7 @@ class Member:
                 raise ContractError(
                     f"plugin {self.name!r}: score of pod {pod.key!r} on node "
                     f"{nodes.names[row]!r} is {score!r}, wanted a whole number of 64 bits"
+                    f"{self.place('score')}"
                 )
             scores[place] = score
         return scores
@@ -189,7 +196,7 @@ class Member:
         if status.is_success:
             raise ContractError(
                 f"plugin {self.name!r}: filter_status of pod {pod.key!r} gave Success for code "
-                f"{code}, wanted the refusal that it stands for"
+                f"{code}, wanted the refusal that it stands for{self.place('filter_status')}"
             )
         return status
 
@@ -225,6 +232,7 @@ class Member:
         raise ContractError(
             f"plugin {self.name!r}: {method} of pod {pod.key!r} gave {got}, "
             f"wanted an array {' or '.join(k.__name__ for k in kinds)} ({n_rows},)"
+            f"{self.place(method)}"
         )
 
 

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns import NodeInfo, NodeTable, Rows
-from stowplan.framework.binding import Call, narrowed, parameters_of
+from stowplan.framework.binding import FUNCTION, Call, defined_at, narrowed, parameters_of
 from stowplan.framework.plugin import SCORE_MAX
 from stowplan.framework.priorities import PRIORITY_MAX, Priority, Reduce
 from stowplan.framework.problems import ContractError, did_you_mean
@@ -196,6 +196,7 @@ class _Made:
             "weight": self.weight,
             "_title": function.__name__,
             "_takes_rows": "rows" in parameters_of(function),
+            FUNCTION: staticmethod(function),
             "__doc__": function.__doc__,
             "__module__": function.__module__,
             "__qualname__": function.__qualname__,
@@ -217,6 +218,7 @@ class _Named:
     def _broken(self, pod: Pod, got: str, wanted: str) -> ContractError:
         return ContractError(
             f"plugin {self.name!r}: {self._title}() of pod {pod.key!r}{got}, wanted {wanted}"
+            f"{defined_at(self)}"
         )
 
     def _column(

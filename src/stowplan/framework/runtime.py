@@ -497,7 +497,7 @@ class Framework:
             raise ContractError(
                 f"profile {self.profile.scheduler_name!r}: plugin {member.name!r} scores "
                 f"{scores[place]} on node {nodes.names[int(rows[place])]!r} for pod {pod.key!r}; "
-                f"wanted 0..{SCORE_MAX}"
+                f"wanted 0..{SCORE_MAX}{member.place('normalize_score', 'score_column', 'score')}"
             )
 
     def _count_nominated(

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from stowplan.framework import (
     OK,
-    SCORE_MAX,
     SKIP,
     CycleState,
     Handle,
@@ -38,15 +37,26 @@ from stowplan.framework.clusterevents import EventWithHint
 from stowplan.objects.scv import Scv
 from stowplan.plugins.arithmetic import count
 from stowplan.plugins.hints.gpus import yoda_events
-from stowplan.plugins.yoda_cards import Hold, Ledger, Left, Report, chosen, left_after, report_of
+from stowplan.plugins.yoda_cards import (
+    AMOUNT_MAX,
+    Hold,
+    Ledger,
+    Left,
+    Report,
+    chosen,
+    left_after,
+    report_of,
+)
 from stowplan.plugins.yoda_columns import AskedMemory, CardColumns
-from stowplan.plugins.yoda_demand import MEMORY, Demand, amount, priority
+from stowplan.plugins.yoda_demand import MEMORY, UINT64_MAX, Demand, amount, priority
 from stowplan.plugins.yoda_score import (
     Maxima,
     card_score,
     maxima_of,
     node_score,
+    normalized,
     scores_by_column,
+    wrapped,
 )
 
 Ints = NDArray[np.int64]
@@ -56,7 +66,7 @@ PASSES, NO_REPORT, TOO_FEW, OTHER_CLOCK, NO_ROOM = range(5)
 
 
 class YodaArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """compat: filter and score as the original does, with the faults that are mended here."""
+    """compat: sort, filter and score as the original does, with the faults that are mended here."""
 
     compat: bool = False
 
@@ -92,7 +102,7 @@ class YodaScores(msgspec.Struct, frozen=True):
 class Yoda:
     """Sort, filter, score and reserve by GPUs.
 
-    Differs: a pod that says nothing of GPUs is neither restricted nor, unless `compat`, scored; the
+    Differs: unless `compat`, a pod that says nothing of GPUs is neither restricted nor scored; the
     original wants a card for it. Reasons are counted, where the original names each node.
     """
 
@@ -109,6 +119,7 @@ class Yoda:
 
     def __init__(self, args: YodaArgs, handle: Handle) -> None:
         self.compat = args.compat
+        self._bound = UINT64_MAX if args.compat else AMOUNT_MAX
         self._shared = handle.shared
         self._ledger = Ledger.of(handle.shared)
 
@@ -158,11 +169,11 @@ class Yoda:
     # Before any node.
 
     def pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
-        """Skip for a pod that asks for no GPU."""
+        """Skip for a pod that asks for no GPU, unless `compat`."""
         demand = Demand.of(pod.labels)
-        if demand.is_none:
+        if demand.is_none and not self.compat:
             return SKIP
-        cards = CardColumns.of(snapshot.nodes, self._ledger)
+        cards = CardColumns.of(snapshot.nodes, self._ledger, self._bound)
         cards.follow(snapshot.nodes, snapshot.world)
         state.write(self.name, YodaAttempt(demand, snapshot.world, cards))
         return OK
@@ -202,7 +213,7 @@ class Yoda:
         scv = attempt.world.find(Scv, node.name)
         if scv is None:
             return self.REFUSALS[NO_REPORT]
-        report = report_of(scv)
+        report = report_of(scv, self._bound)
         code = self.verdict(attempt.demand, report, self._lefts(report, node.name, attempt))
         return OK if code == PASSES else self.REFUSALS[code]
 
@@ -224,19 +235,30 @@ class Yoda:
         scv = known.world.find(Scv, node.name)
         if scv is None:
             return 0
-        report, demand = report_of(scv), known.demand
+        report, demand = report_of(scv, self._bound), known.demand
         holds = [] if self.compat else self._ledger.on(node.name)
         lefts = left_after(report.gpus, holds)
-        basic = 0
+        cards = 0
         if self.verdict(demand, report, lefts) == PASSES:
-            basic = sum(
-                card_score(left, known.maxima, compat=self.compat)
-                for left in lefts
-                if self._counts(left, demand)
-            )
-        asked = (amount(info.pod.labels.get(MEMORY, "")) for info in node.pods)
+            counting = (left for left in lefts if self._counts(left, demand))
+            cards = sum(self._card_score(left, known.maxima) for left in counting)
+        asked = sum(min(amount(info.pod.labels.get(MEMORY, "")), self._bound) for info in node.pods)
         held = sum(left.gpu.free - left.memory for left in lefts)
-        return basic + node_score(report.total, max(0, report.free - held), sum(asked))
+        free = max(0, report.free - held)
+        return node_score(cards, report.total, free, wrapped(asked))
+
+    def _card_score(self, left: Left, maxima: Maxima) -> int:
+        gpu, free = left.gpu, left.gpu.free if self.compat else left.memory
+        return card_score(
+            gpu.bandwidth,
+            gpu.clock,
+            gpu.core,
+            gpu.power,
+            free,
+            gpu.total,
+            maxima,
+            compat=self.compat,
+        )
 
     def _counts(self, left: Left, demand: Demand) -> bool:
         """True for a card whose strength counts. The clock need not be the one asked for.
@@ -285,7 +307,7 @@ class Yoda:
         demand = Demand.of(pod.labels)
         if demand.is_none and not self.compat:
             return SKIP
-        cards = CardColumns.of(snapshot.nodes, self._ledger)
+        cards = CardColumns.of(snapshot.nodes, self._ledger, self._bound)
         cards.follow(snapshot.nodes, snapshot.world)
         counting = self._counting(demand, cards)
         maxima = maxima_of(cards, counting, compat=self.compat)
@@ -306,19 +328,14 @@ class Yoda:
     def score_column(self, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
         """int64 (n_rows,): `score` of each row."""
         known = state.read(f"{self.name}/scores", YodaScores)
-        asked = AskedMemory.of(nodes).column(rows, nodes.n_nodes)
+        asked = AskedMemory.of(nodes, self._bound).column(rows, nodes.n_nodes)
         return scores_by_column(
             known.cards, known.counting, known.maxima, asked, rows, compat=self.compat
         )
 
     def normalize_score(self, scores: Ints) -> Ints:
         """int64 (n_rows,): from 0, the lowest of them, to 100; 100 for all where they are equal."""
-        if not scores.shape[0]:
-            return scores
-        lowest, highest = int(scores.min()), max(0, int(scores.max()))
-        if highest == lowest:
-            return np.full(scores.shape, SCORE_MAX, dtype=np.int64)
-        return (scores - lowest) * SCORE_MAX // (highest - lowest)
+        return normalized(scores) if scores.shape[0] else scores
 
     # After the choice.
 
@@ -333,7 +350,9 @@ class Yoda:
         if self.compat or attempt is None or scv is None:
             return OK
         demand = attempt.demand
-        cards = chosen(left_after(report_of(scv).gpus, self._ledger.on(node_name)), demand)
+        cards = chosen(
+            left_after(report_of(scv, self._bound).gpus, self._ledger.on(node_name)), demand
+        )
         if cards is None:
             return self.REFUSALS[NO_ROOM]
         if cards and demand.memory != 0:
@@ -352,7 +371,7 @@ class Yoda:
 
     def _may_do(self, demand: Demand, scv: Scv) -> bool:
         """True when the cards of a report would do if nothing were held."""
-        report = report_of(scv)
+        report = report_of(scv, self._bound)
         return self.verdict(demand, report, left_after(report.gpus, ())) == PASSES
 
     def signature(self, pod: Pod) -> object:
@@ -365,7 +384,7 @@ class Yoda:
         scv = None if attempt is None else attempt.world.find(Scv, node.name)
         if attempt is None or scv is None:
             return [f"gpus: there is no Scv {node.name}"]
-        demand, report = attempt.demand, report_of(scv)
+        demand, report = attempt.demand, report_of(scv, self._bound)
         needs = [f"{demand.n_cards} card{'s' if demand.n_cards != 1 else ''}"]
         if demand.memory is not None:
             needs.append(f"{demand.memory} MiB free on each")

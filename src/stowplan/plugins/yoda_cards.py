@@ -19,11 +19,14 @@ from stowplan.framework import NodeTable
 from stowplan.framework.shared import Shared
 from stowplan.objects.pod import Pod
 from stowplan.objects.scv import Scv
-from stowplan.plugins.yoda_demand import AMOUNT_MAX, Demand
+from stowplan.plugins.yoda_demand import Demand
+
+AMOUNT_MAX = 2**50
+"""What is larger in a report counts as this much, so that no sum wraps."""
 
 
 class Gpu(NamedTuple):
-    """A card of a report, every amount from 0 to AMOUNT_MAX; units as in `objects.scv`."""
+    """A card of a report, every amount from 0 to the bound; units as in `objects.scv`."""
 
     id: int
     is_healthy: bool
@@ -44,28 +47,28 @@ class Report(NamedTuple):
     free: int
 
 
-def report_of(scv: Scv) -> Report:
-    """The report with its amounts in bounds."""
+def report_of(scv: Scv, bound: int) -> Report:
+    """The report with every amount from 0 to `bound`, at most 2^64 - 1."""
+
+    def bounded(amount: int) -> int:
+        return min(max(amount, 0), bound)
+
     status = scv.status
     gpus = tuple(
         Gpu(
             card.id,
             card.is_healthy,
-            _bounded(card.power),
-            _bounded(card.total_memory),
-            _bounded(card.clock),
-            _bounded(card.free_memory),
-            _bounded(card.core),
-            _bounded(card.bandwidth),
+            bounded(card.power),
+            bounded(card.total_memory),
+            bounded(card.clock),
+            bounded(card.free_memory),
+            bounded(card.core),
+            bounded(card.bandwidth),
         )
         for card in status.card_list
     )
-    total, free = _bounded(status.total_memory_sum), _bounded(status.free_memory_sum)
-    return Report(gpus, _bounded(status.card_number), total, free)
-
-
-def _bounded(value: int) -> int:
-    return min(max(value, 0), AMOUNT_MAX)
+    total, free = bounded(status.total_memory_sum), bounded(status.free_memory_sum)
+    return Report(gpus, bounded(status.card_number), total, free)
 
 
 class Left(NamedTuple):

@@ -7,6 +7,7 @@ holds did. Only where a report comes, goes, or has another number of cards all a
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 from weakref import WeakKeyDictionary, ref
 
 import numpy as np
@@ -19,19 +20,23 @@ from stowplan.plugins.yoda_cards import Ledger, Report, left_after, report_of
 from stowplan.plugins.yoda_demand import MEMORY, amount
 
 Ints = NDArray[np.int64]
+UInts = NDArray[np.uint64]
+Numbers = TypeVar("Numbers", Ints, UInts)
 Bools = NDArray[np.bool_]
 
 
 class CardColumns:
     """The reports of a world, for one table, with what the holds of a ledger leave.
 
-    Per card, (n_cards,): int64 power, total, clock, free, core, bandwidth and left (what the holds
-    leave of free), bool healthy and open. Per report, (n_reports,): int64 n_cards, total_sum,
+    Per card, (n_cards,): uint64 power, total, clock, free, core, bandwidth and left (what the holds
+    leave of free), bool healthy and open. Per report, (n_reports,): uint64 n_cards, total_sum,
     free_sum and left_sum.
     """
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, bound: int) -> None:
+        """bound: see `report_of`."""
         self._ledger = ref(ledger)
+        self._bound = bound
         self._world = ref(World())
         self._version = -1
         self._marks = -1, -1
@@ -44,12 +49,12 @@ class CardColumns:
         self._lay_out([])
 
     @classmethod
-    def of(cls, table: NodeTable, ledger: Ledger) -> CardColumns:
-        """The columns that are kept for a table and a ledger."""
-        kept = _COLUMNS.setdefault(ledger, WeakKeyDictionary())
-        columns = kept.get(table)
+    def of(cls, table: NodeTable, ledger: Ledger, bound: int) -> CardColumns:
+        """The columns that are kept for a table, a ledger and a bound of amounts."""
+        kept = _COLUMNS.setdefault(ledger, WeakKeyDictionary()).setdefault(table, {})
+        columns = kept.get(bound)
         if columns is None:
-            columns = kept[table] = cls(ledger)
+            columns = kept[bound] = cls(ledger, bound)
         return columns
 
     def follow(self, table: NodeTable, world: World) -> None:
@@ -76,17 +81,18 @@ class CardColumns:
             if name in self._index:
                 self._write_left(self._index[name], ledger)
 
-    def on(self, per_report: NDArray[np.int64], rows: Rows, absent: int) -> Ints:
-        """int64 (n_rows,): what there is per report, by row; `absent` where a node has none."""
-        return np.append(per_report, np.int64(absent))[self._report_of[rows]]
+    def on(self, per_report: Numbers, rows: Rows, absent: int) -> Numbers:
+        """(n_rows,): what there is per report, by row; `absent` where a node has none."""
+        values = np.append(per_report, per_report.dtype.type(absent))
+        return values[self._report_of[rows]]
 
-    def count(self, cards: Bools) -> Ints:
-        """int64 (n_reports,): how many of its cards are among these."""
-        return self.total(cards.astype(np.int64))
+    def count(self, cards: Bools) -> UInts:
+        """uint64 (n_reports,): how many of its cards are among these."""
+        return self.total(cards.astype(np.uint64))
 
-    def total(self, amounts: Ints) -> Ints:
-        """int64 (n_reports,): the sum over the cards of each report."""
-        sums = np.zeros(amounts.shape[0] + 1, dtype=np.int64)
+    def total(self, amounts: UInts) -> UInts:
+        """uint64 (n_reports,): the sum over the cards of each report; it wraps."""
+        sums = np.zeros(amounts.shape[0] + 1, dtype=np.uint64)
         np.cumsum(amounts, out=sums[1:])
         return sums[self._starts[1:]] - sums[self._starts[:-1]]
 
@@ -117,7 +123,7 @@ class CardColumns:
                 return None
         for index, scv in changed:
             self._scvs[index] = scv
-            self._reports[index] = report_of(scv)
+            self._reports[index] = report_of(scv, self._bound)
             self._write(index)
         return {scv.name for _, scv in changed}
 
@@ -127,14 +133,14 @@ class CardColumns:
     def _lay_out(self, scvs: Sequence[Scv]) -> None:
         """Make room for all cards, and write them."""
         self._scvs = list(scvs)
-        self._reports = [report_of(scv) for scv in scvs]
+        self._reports = [report_of(scv, self._bound) for scv in scvs]
         self._index = {scv.name: index for index, scv in enumerate(scvs)}
         gpus = [gpu for report in self._reports for gpu in report.gpus]
         sizes = np.array([0, *(len(report.gpus) for report in self._reports)], dtype=np.int64)
         self._starts: Ints = np.cumsum(sizes)
 
-        def column(values: Iterable[int]) -> Ints:
-            return np.fromiter(values, dtype=np.int64)
+        def column(values: Iterable[int]) -> UInts:
+            return np.fromiter(values, dtype=np.uint64)
 
         self.power = column(gpu.power for gpu in gpus)
         self.total_memory = column(gpu.total for gpu in gpus)
@@ -199,38 +205,42 @@ class CardColumns:
         return names
 
 
-_COLUMNS: WeakKeyDictionary[Ledger, WeakKeyDictionary[NodeTable, CardColumns]] = WeakKeyDictionary()
+_COLUMNS: WeakKeyDictionary[Ledger, WeakKeyDictionary[NodeTable, dict[int, CardColumns]]] = (
+    WeakKeyDictionary()
+)
 
 
 class AskedMemory:
     """What the pods of each row ask for of GPU memory by their labels. A watcher of one table."""
 
-    def __init__(self) -> None:
-        self._sums: Ints = np.zeros(0, dtype=np.int64)
+    def __init__(self, bound: int) -> None:
+        self._bound = bound
+        self._sums: UInts = np.zeros(0, dtype=np.uint64)
 
     @classmethod
-    def of(cls, table: NodeTable) -> AskedMemory:
-        """The sums kept beside `table`, from now on if nobody has asked before."""
-        kept = table.extras.get(cls.__name__)
+    def of(cls, table: NodeTable, bound: int) -> AskedMemory:
+        """The sums kept beside `table`, from now on if nobody has asked before. bound: what one pod
+        counts for at most."""
+        key = f"{cls.__name__}/{bound}"
+        kept = table.extras.get(key)
         if not isinstance(kept, cls):
-            kept = table.extras[cls.__name__] = cls()
+            kept = table.extras[key] = cls(bound)
             table.watch(kept)
         return kept
 
-    def column(self, rows: Rows, n_nodes: int) -> Ints:
-        """int64 (n_rows,): MiB, not times the number of cards, as in the original."""
+    def column(self, rows: Rows, n_nodes: int) -> UInts:
+        """uint64 (n_rows,): MiB, not times the number of cards, as in the original; it wraps."""
         return self._sums[:n_nodes][rows]
 
     def pod_added(self, row: int, info: PodInfo) -> None:
-        self._count(row, info, 1)
+        self._sums[row : row + 1] += self._asked(info)
 
     def pod_removed(self, row: int, info: PodInfo) -> None:
-        self._count(row, info, -1)
+        self._sums[row : row + 1] -= self._asked(info)
 
-    def _count(self, row: int, info: PodInfo, sign: int) -> None:
+    def _asked(self, info: PodInfo) -> int:
         text = info.pod.labels.get(MEMORY)
-        if text is not None:
-            self._sums[row] += sign * amount(text)
+        return 0 if text is None else min(amount(text), self._bound)
 
     def row_added(self, row: int) -> None:
         self._sums = grown(self._sums, (row + 1,))

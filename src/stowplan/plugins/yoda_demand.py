@@ -17,11 +17,9 @@ MEMORY = "scv/memory"
 CLOCK = "scv/clock"
 PRIORITY = "scv/priority"
 
-AMOUNT_MAX = 2**50
-"""What is larger, in a label or a report, counts as this much, so that sums stay exact."""
+UINT64_MAX = 2**64 - 1
 
 _WHOLE = re.compile(r"[+-]?[0-9]+")
-_UNSIGNED = 2**64
 
 
 class Demand(msgspec.Struct, frozen=True):
@@ -54,11 +52,9 @@ NONE = Demand()
 
 
 def amount(text: str) -> int:
-    """A label as the original reads an unsigned number; at most AMOUNT_MAX."""
+    """A label as the original reads an unsigned number: 0 to UINT64_MAX."""
     number = int(text) if _WHOLE.fullmatch(text) else 0
-    if not INT64_MIN <= number <= INT64_MAX:
-        return 0
-    return min(number % _UNSIGNED, AMOUNT_MAX)
+    return number & UINT64_MAX if INT64_MIN <= number <= INT64_MAX else 0
 
 
 def priority(labels: Mapping[str, str]) -> int:

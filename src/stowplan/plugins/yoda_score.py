@@ -1,23 +1,32 @@
 """The arithmetic of Yoda's scores: how strong cards are, and how much memory of a node is free.
 
-Every division truncates; no amount is negative.
+Every division truncates. Amounts are unsigned numbers of 64 bits and wrap as such; those of a
+report are bounded, so that nothing wraps, unless `compat`.
 
 Source: NJUPT-ISL Yoda-Scheduler 2.x, pkg/yoda/score/algorithm.go and pkg/yoda/collection.
 """
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.framework import Rows
-from stowplan.plugins.yoda_cards import Left
+from stowplan.framework import SCORE_MAX, Rows
+from stowplan.objects.quantity import INT64_MAX
 from stowplan.plugins.yoda_columns import CardColumns
+from stowplan.plugins.yoda_demand import UINT64_MAX
 
 Ints = NDArray[np.int64]
+UInts = NDArray[np.uint64]
+Amount = TypeVar("Amount", int, UInts)
+"""One amount, or uint64 many."""
 Bools = NDArray[np.bool_]
 
+# For numbers and for arrays, which is more than the checker of types can say.
+_MASK: Any = UINT64_MAX
 FREE_WEIGHT = 2
 ACTUAL_WEIGHT = 2
 ALLOCATE_WEIGHT = 3
@@ -46,7 +55,7 @@ def maxima_of(cards: CardColumns, counting: Bools, *, compat: bool) -> Maxima:
     """The maxima of the cards that count; counting: bool (n_cards,)."""
     free = cards.free if compat else cards.left
 
-    def most(column: Ints) -> int:
+    def most(column: UInts) -> int:
         return int(column[counting].max(initial=1))
 
     return Maxima(
@@ -59,53 +68,99 @@ def maxima_of(cards: CardColumns, counting: Bools, *, compat: bool) -> Maxima:
     )
 
 
-def card_score(left: Left, maxima: Maxima, *, compat: bool) -> int:
-    """How strong a card is, in percent of the strongest, summed over what counts."""
-    gpu = left.gpu
-    free = gpu.free if compat else left.memory
-    return (
-        gpu.bandwidth * 100 // maxima.bandwidth
-        + gpu.clock * 100 // maxima.clock_divisor(compat=compat)
-        + gpu.core * 100 // maxima.core
-        + gpu.power * 100 // maxima.power
-        + free * 100 // maxima.free * FREE_WEIGHT
-        + gpu.total * 100 // maxima.total
+def card_score(
+    bandwidth: Amount,
+    clock: Amount,
+    core: Amount,
+    power: Amount,
+    free: Amount,
+    total: Amount,
+    maxima: Maxima,
+    *,
+    compat: bool,
+) -> Amount:
+    """How strong a card is, in percent of the strongest, summed over what counts.
+
+    Of one card, or uint64 (n_cards,) of many.
+    """
+
+    def percent(amount: Amount, most: int) -> Amount:
+        return wrapped(amount * 100) // most
+
+    return wrapped(
+        percent(bandwidth, maxima.bandwidth)
+        + percent(clock, maxima.clock_divisor(compat=compat))
+        + percent(core, maxima.core)
+        + percent(power, maxima.power)
+        + percent(free, maxima.free) * FREE_WEIGHT
+        + percent(total, maxima.total)
     )
 
 
-def node_score(total: int, free: int, asked: int) -> int:
-    """How much of a node's GPU memory is free, and how much of it no pod has asked for.
+def wrapped(amount: Amount) -> Amount:
+    """What 64 bits without a sign keep of an amount; arrays keep no more anyway."""
+    kept: Amount = amount & _MASK
+    return kept
 
-    Differs: where a report says that there is no memory it is 0; the original divides by zero.
+
+def node_score(cards: int, total: int, free: int, asked: int) -> int:
+    """The score of a node: that of its cards, how much of its GPU memory is free, and how much of
+    it no pod has asked for.
+
+    A score over 2^63 - 1, which bounded amounts never reach, counts as 0, as in the original.
+    Differs: where a report says that there is no memory it counts as 0; the original divides by
+    zero.
     """
-    if total == 0:
-        return 0
-    actual = free * 100 // total * ACTUAL_WEIGHT
-    unasked = (total - asked) * 100 // total * ALLOCATE_WEIGHT if asked <= total else 0
-    return actual + unasked
+    score = cards
+    if total != 0:
+        score += wrapped(free * 100) // total * ACTUAL_WEIGHT
+        if asked <= total:
+            score += wrapped((total - asked) * 100) // total * ALLOCATE_WEIGHT
+    score = wrapped(score)
+    return score if score <= INT64_MAX else 0
 
 
 def scores_by_column(
-    cards: CardColumns, counting: Bools, maxima: Maxima, asked: Ints, rows: Rows, *, compat: bool
+    cards: CardColumns, counting: Bools, maxima: Maxima, asked: UInts, rows: Rows, *, compat: bool
 ) -> Ints:
-    """int64 (n_rows,): what the cards that count are worth, and `node_score`; 0 without report.
+    """int64 (n_rows,): `node_score` of each row by the cards that count; 0 without report.
 
-    asked: int64 (n_rows,), MiB that the pods of each row ask for.
+    asked: uint64 (n_rows,), MiB that the pods of each row ask for.
     """
     free = cards.free if compat else cards.left
-    strength = (
-        cards.bandwidth * 100 // maxima.bandwidth
-        + cards.clock * 100 // maxima.clock_divisor(compat=compat)
-        + cards.core * 100 // maxima.core
-        + cards.power * 100 // maxima.power
-        + free * 100 // maxima.free * FREE_WEIGHT
-        + cards.total_memory * 100 // maxima.total
+    strength = card_score(
+        cards.bandwidth,
+        cards.clock,
+        cards.core,
+        cards.power,
+        free,
+        cards.total_memory,
+        maxima,
+        compat=compat,
     )
-    basic = cards.on(cards.total(np.where(counting, strength, 0)), rows, 0)
+    strength[~counting] = 0
     total = cards.on(cards.total_sum, rows, 0)
     left = cards.on(cards.free_sum if compat else cards.left_sum, rows, 0)
     divisor = np.maximum(total, 1)
-    actual = left * 100 // divisor * ACTUAL_WEIGHT
-    unasked = np.where(asked <= total, (total - asked) * 100 // divisor * ALLOCATE_WEIGHT, 0)
-    scores: Ints = basic + np.where(total == 0, 0, actual + unasked)
-    return scores
+    memory = left * 100 // divisor * ACTUAL_WEIGHT
+    unasked = (total - asked) * 100 // divisor * ALLOCATE_WEIGHT
+    memory += np.where(asked <= total, unasked, 0)
+    scores = cards.on(cards.total(strength), rows, 0) + np.where(total == 0, 0, memory)
+    scores[scores > INT64_MAX] = 0
+    return scores.astype(np.int64)
+
+
+def normalized(scores: Ints) -> Ints:
+    """int64 (n_rows,): from 0, the lowest of them, to 100; 100 for all where they are equal.
+
+    Where amounts are not bounded the product wraps as a signed number, and what comes out may be
+    no score, as in the original.
+    """
+    lowest, highest = int(scores.min()), int(scores.max())
+    if highest == lowest:
+        return np.full(scores.shape, SCORE_MAX, dtype=np.int64)
+    shares = (scores - lowest) * SCORE_MAX
+    span = highest - lowest
+    # Towards zero, as the original divides.
+    percent: Ints = shares // span + ((shares < 0) & (shares % span != 0))
+    return percent

@@ -16,7 +16,7 @@ import numpy as np
 from stowplan import config
 from stowplan.assembly import registered
 from stowplan.columns.nodetable import table_of
-from stowplan.cycle.attempt import Attempt, filter_pod, score_pod
+from stowplan.cycle.attempt import Attempt, filter_pod, filters_alone, score_pod
 from stowplan.cycle.decide import nominated_row, post_filter
 from stowplan.framework import FeatureGates, Framework, Nominations, Snapshot, Status, World
 from stowplan.framework.diagnosis import NO_NODES
@@ -187,7 +187,7 @@ def _filter(attempt: Attempt) -> Answer:
     """Per refused node: the first plugin that refuses it, and every one that would alone."""
     verdicts, nodes = attempt.verdicts, attempt.snapshot.nodes
     assert verdicts is not None
-    apart = attempt.framework.filters_apart(attempt.pod, nodes, verdicts.rows, attempt.state)
+    apart = filters_alone(attempt)
     entries: Answer = {}
     for place, row in enumerate(verdicts.rows.tolist()):
         status = verdicts.at(place)

@@ -10,49 +10,72 @@ import msgspec
 
 from stowplan.batch import COMPATS, Compat
 from stowplan.framework import ConfigError, ContractError
-from stowplan.objects.codec import DecodeError
+from stowplan.objects.codec import DecodeError, untyped
 from stowplan.objects.quantity import QuantityError
-from stowplan.sim import attempts, legacy, queue_cases, queue_scripts, sequences, sessions
+from stowplan.sim import (
+    attempts,
+    legacy,
+    queue_cases,
+    queue_orders,
+    queue_scripts,
+    sequences,
+    sessions,
+)
 from stowplan.sim.input_error import InputError
 from stowplan.sim.plugins import PluginSource, plugin_classes
 
-FORMATS: dict[str, Callable[[bytes], tuple[str, dict[str, Any]]]] = {}
-"""What a line may be read as -> a function from the line to (id, result)."""
+Answer = dict[str, Any]
+Case = Any
+"""A case of any format; it has an `id`."""
+BadCase = (DecodeError, ConfigError, QuantityError, ValueError, OverflowError)
+"""What a case raises that cannot be answered, as its values make no sense."""
 
-WITH_PLUGINS: dict[str, Callable[..., tuple[str, dict[str, Any]]]] = {}
-"""Those of FORMATS whose functions take `plugins`, classes that take part, as well."""
-
-
-def _attempt(line: bytes, plugins: Sequence[type[Any]] = ()) -> tuple[str, dict[str, Any]]:
-    case = attempts.read_case(line)
-    return case.id, attempts.answer(case, plugins=plugins)
-
-
-def _sequence(line: bytes, plugins: Sequence[type[Any]] = ()) -> tuple[str, dict[str, Any]]:
-    case = sequences.read_case(line)
-    return case.id, sequences.answer(case, plugins=plugins)
+INVALID = "Invalid"
+"""The `reason` of an answer to a line that is no case, or whose values make no sense."""
+FAULT = "SchedulerError"
+"""The `reason` of an answer to a case in which a plugin broke its contract."""
 
 
-def _queue(line: bytes) -> tuple[str, dict[str, Any]]:
-    case = queue_cases.read_case(line)
-    return case.id, queue_scripts.answer(case)
+class Format(msgspec.Struct, frozen=True):
+    """What a line may be read as. read: raises DecodeError. takes_plugins: `answer` takes
+    `plugins`, classes that take part, as well."""
+
+    read: Callable[[bytes], Case]
+    answer: Callable[..., Answer]
+    takes_plugins: bool = False
 
 
-def _legacy(line: bytes) -> tuple[str, dict[str, Any]]:
-    case = legacy.read_case(line)
-    return case.id, legacy.answer(case)
+def _read_attempt(line: bytes) -> Case:
+    try:
+        return attempts.read_case(line)
+    except DecodeError:
+        if _is_order(line):
+            return queue_orders.read_case(line)
+        raise
 
 
-def _session(line: bytes, compat: Compat | None = None) -> tuple[str, dict[str, Any]]:
-    case = sessions.read_case(line)
-    return case.id, sessions.answer(case, compat)
+def _is_order(line: bytes) -> bool:
+    """True for a line that asks for the order of a queue, and for no attempt."""
+    tree = untyped(line)
+    if isinstance(tree, dict) and isinstance(tree.get("case"), dict):
+        tree = tree["case"]
+    return isinstance(tree, dict) and "queue" in tree and "pod" not in tree
 
 
-FORMATS["attempt"] = WITH_PLUGINS["attempt"] = _attempt
-FORMATS["sequence"] = WITH_PLUGINS["sequence"] = _sequence
-FORMATS["queue"] = _queue
-FORMATS["legacy"] = _legacy
-FORMATS["session"] = _session
+def _answer_attempt(case: Case, plugins: Sequence[type[Any]] = ()) -> Answer:
+    if isinstance(case, queue_orders.OrderCase):
+        return queue_orders.answer(case, plugins=plugins)
+    return attempts.answer(case, plugins=plugins)
+
+
+FORMATS = {
+    "attempt": Format(_read_attempt, _answer_attempt, takes_plugins=True),
+    "sequence": Format(sequences.read_case, sequences.answer, takes_plugins=True),
+    "order": Format(queue_orders.read_case, queue_orders.answer, takes_plugins=True),
+    "queue": Format(queue_cases.read_case, queue_scripts.answer),
+    "legacy": Format(legacy.read_case, legacy.answer),
+    "session": Format(sessions.read_case, sessions.answer),
+}
 
 
 def evaluate(
@@ -65,44 +88,74 @@ def evaluate(
 ) -> Iterator[dict[str, Any]]:
     """Answer each line; yields `{"id": ..., "result": {...}}` in the order of the lines.
 
-    form: what a line holds; `attempt` is a cluster and one pending pod. source: named in errors.
-    plugins: as for `simulate`. compat: for sessions, whose defects to keep. Blank lines are passed
-    over. Raises InputError naming the line that cannot be answered, and ContractError for plugins
-    that cannot be loaded.
+    form: what a line holds; `attempt` is a cluster and one pending pod, or the queue of an `order`.
+    source: named in errors. plugins: as for `simulate`. compat: for sessions, whose defects to
+    keep. Blank lines are passed over. No line ends the others: one that cannot be answered has the
+    result `{"outcome": "error", "reason": ..., "message": ...}`, the reason FAULT where a plugin
+    broke its contract, INVALID where it is the line's own fault. Raises InputError for options that
+    do not go together, and ContractError for plugins that cannot be loaded.
     """
     if form not in FORMATS:
         raise InputError(source, "--as", form, ", ".join(FORMATS))
-    answered = FORMATS[form]
+    chosen = FORMATS[form]
+    answered = chosen.answer
     if compat:
-        answered = _compatible(source, form, compat)
+        answered = partial(answered, compat=_compat(source, form, compat))
     classes = plugin_classes(plugins)
     if classes:
-        if form not in WITH_PLUGINS:
-            raise InputError(source, "--plugin", f"it with --as {form}", ", ".join(WITH_PLUGINS))
-        answered = partial(WITH_PLUGINS[form], plugins=classes)
+        if not chosen.takes_plugins:
+            able = ", ".join(name for name, one in FORMATS.items() if one.takes_plugins)
+            raise InputError(source, "--plugin", f"it with --as {form}", able)
+        answered = partial(answered, plugins=classes)
     for number, line in enumerate(lines, start=1):
         text = line.encode() if isinstance(line, str) else line
-        if not text.strip():
-            continue
-        try:
-            name, result = answered(text)
-        except (DecodeError, ConfigError, ContractError, QuantityError, ValueError) as problem:
-            raise InputError.at(source, f"line {number}", problem) from problem
-        except RecursionError:
-            place = f"line {number}"
-            raise InputError(source, place, "deeper nesting", "nesting that objects have") from None
-        yield {"id": name, "result": result}
+        if text.strip():
+            yield _answered(text, f"line {number}", source, chosen.read, answered)
 
 
-def _compatible(
-    source: str, form: str, compat: str
-) -> Callable[[bytes], tuple[str, dict[str, Any]]]:
-    """What answers as another scheduler does, its defects included."""
+def _answered(
+    line: bytes,
+    place: str,
+    source: str,
+    read: Callable[[bytes], Case],
+    answer: Callable[[Case], Answer],
+) -> dict[str, Any]:
+    """The answer to a line, which is an error where there is no other."""
+    case = None
+    try:
+        case = read(line)
+        return {"id": case.id, "result": answer(case)}
+    except ContractError as fault:
+        found = {"outcome": "error", "reason": FAULT, "message": str(fault)}
+    except BadCase as problem:
+        message = str(InputError.at(source, place, problem))
+        found = {"outcome": "error", "reason": INVALID, "message": message}
+    except RecursionError:
+        wanted = "nesting that objects have"
+        message = str(InputError(source, place, "deeper nesting", wanted))
+        found = {"outcome": "error", "reason": INVALID, "message": message}
+    return {"id": _id_of(line, place) if case is None else case.id, "result": found}
+
+
+def _id_of(line: bytes, place: str) -> str:
+    """The id on a line that could not be read; its place where it has none."""
+    try:
+        tree = untyped(line)
+    except (DecodeError, RecursionError):
+        return place
+    for holder in (tree.get("case"), tree) if isinstance(tree, dict) else ():
+        if isinstance(holder, dict) and isinstance(holder.get("id"), str):
+            return str(holder["id"])
+    return place
+
+
+def _compat(source: str, form: str, compat: str) -> Compat:
+    """Whose defects sessions keep."""
     if form != "session":
         raise InputError(source, "--compat", f"it with --as {form}", "session")
     if compat not in COMPATS:
         raise InputError(source, "--compat", compat, ", ".join(COMPATS))
-    return partial(_session, compat=COMPATS[compat])
+    return COMPATS[compat]
 
 
 def encoded(answer: dict[str, Any]) -> bytes:

@@ -13,7 +13,8 @@ A class has methods named like the verbs, and each is asked about one node at a 
 
 Parameters are told by their names, `pods` has those on the node. What it does not have, and an
 extender without a class, agrees. TimeoutError is for one that does not answer, ConnectionError for
-one that cannot be reached; any other exception is the user's to read, as ContractError.
+one that cannot be reached; any other exception fails the call as an error of the server would, and
+is a warning of the simulation.
 
 The answers go through the protocol, as bodies that a real extender would have sent. Nodes are
 returned by name only: that is all that anybody reads of them.
@@ -99,6 +100,7 @@ class Extenders:
         """Raises ContractError and InputError for classes that could not speak for any of them."""
         self._world = world
         self.stands = {one.place: Stand(one) for one in extenders}
+        self.warnings: list[str] = []
         taken: dict[int, type[Any]] = {}
         for kind in sorted(classes, key=lambda one: not hasattr(one, "url")):
             self._let_speak(kind, taken)
@@ -167,6 +169,13 @@ class Extenders:
             url = shown(question.extender.url(question.verb))
             text = str(failure) or "connect: connection refused"
             return Said(lambda: Reply(reason=f'Post "{url}": {text}'), takes)
+        except ContractError as fault:
+            stand.n_failed += 1
+            text = str(fault)
+            if not any(known.startswith(f"extender {stand.name}: ") for known in self.warnings):
+                # An extender may be ignorable, so that nothing else would say it.
+                self.warnings.append(text)
+            return Said(lambda: Reply(reason=text), takes)
         stand.n_failed += takes > effect.timeout_s * SECOND
         if isinstance(question.body, ExtenderBindingArgs) and reply.body == BOUND:
             body = question.body

@@ -10,6 +10,7 @@ import msgspec
 from stowplan.cycle.attempt import filter_pod, score_pod
 from stowplan.framework import Framework
 from stowplan.framework.diagnosis import NO_NODES
+from stowplan.framework.problems import ContractError
 from stowplan.objects.pod import Pod
 from stowplan.scheduler.machine import Machine
 
@@ -48,9 +49,16 @@ def frameworks_of(machine: Machine) -> Mapping[str, Framework]:
 def refusal_of(pod: Pod, note: str, machine: Machine) -> Placement:
     """Why a pending pod has no node, in the cluster as the machine knows it.
 
-    note: of its last failure, "" when there was none. A plugin that breaks its contract has only
-    failed an attempt before; here ContractError is raised.
+    note: of its last failure, "" when there was none. Where a plugin breaks its contract that is
+    the reason.
     """
+    try:
+        return _refusal(pod, note, machine)
+    except ContractError as fault:
+        return nowhere(pod, str(fault), told(pod) or note)
+
+
+def _refusal(pod: Pod, note: str, machine: Machine) -> Placement:
     name = pod.spec.scheduler_name
     framework = frameworks_of(machine).get(name)
     if machine.sessions is not None and name == machine.sessions.decider.scheduler_name:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -131,18 +131,18 @@ class Sequence:
     def _step(self, index: int, step: Step) -> Answer:
         match step.op:
             case "schedule":
-                pod = _named(self.case.templates[step.template], step.pod)
+                pod = self._made(index, step)
                 self.pending[pod.key] = pod
                 return self._attempt(index, pod)
             case "retry":
-                return self._attempt(index, self.pending[step.pod])
+                return self._attempt(index, self._known(index, step.pod, self.pending))
             case "delete":
                 return {"was": self._delete(step.pod)}
             case "addPod":
-                pod = _named(self.case.templates[step.template], step.pod)
+                pod = self._made(index, step)
                 self.table.add_pod(_bound(pod, step.node, index))
             case "relabelPod":
-                self._relabel(step.pod, step.labels)
+                self._relabel(index, step.pod, step.labels)
             case "addNode" if step.object is not None:
                 self.table.add_node(step.object)
             case "updateNode" if step.object is not None:
@@ -153,6 +153,16 @@ class Sequence:
                 raise ValueError(f"{self.case.id}: step {index}: unknown op {step.op!r}")
         return {}
 
+    def _made(self, index: int, step: Step) -> Pod:
+        return _named(self._known(index, step.template, self.case.templates), step.pod)
+
+    def _known(self, index: int, name: str, values: Mapping[str, Pod]) -> Pod:
+        """The pod or template of a name; raises ValueError."""
+        if name not in values:
+            known = ", ".join(values) or "none"
+            raise ValueError(f"{self.case.id}: step {index}: unknown {name!r}, known are {known}")
+        return values[name]
+
     def _delete(self, key: str) -> str:
         pod = self.pending.pop(key, None)
         if pod is not None:
@@ -161,9 +171,10 @@ class Sequence:
         self.table.remove_pod(key)
         return "bound"
 
-    def _relabel(self, key: str, labels: dict[str, str]) -> None:
+    def _relabel(self, index: int, key: str, labels: dict[str, str]) -> None:
         info = self.table.pod(key)
-        assert info is not None, key
+        if info is None:
+            raise ValueError(f"{self.case.id}: step {index}: no pod {key!r} on any node")
         meta = msgspec.structs.replace(info.pod.metadata, labels=labels)
         self.table.update_pod(msgspec.structs.replace(info.pod, metadata=meta))
 
@@ -183,9 +194,11 @@ class Sequence:
             result["rejected"] = rejected
         if nominated:
             result["nominatedNodeFits"] = nominated_row(attempt) is not None
-        if attempt.passed.shape[0]:
+        if attempt.failure is None and attempt.passed.shape[0]:
             return result | self._place(index, pod, attempt)
-        return result | self._refuse(pod, attempt)
+        if attempt.failure is None:
+            return result | self._refuse(pod, attempt)
+        return result | _failed(attempt)
 
     def _place(self, index: int, pod: Pod, attempt: Attempt) -> Answer:
         names = self.table.names
@@ -193,7 +206,8 @@ class Sequence:
         best = attempt.feasible
         if self.framework.at("score"):
             scores = score_pod(attempt)
-            assert scores is not None, attempt.errors
+            if scores is None:
+                return _failed(attempt)
             top = scores.rows[scores.total == scores.total.max()]
             best = top[self.table.rank[top].argsort()]
             result["total"] = int(scores.total.max())
@@ -287,6 +301,11 @@ def _bound(pod: Pod, node: str, index: int) -> Pod:
     )
     spec = msgspec.structs.replace(pod.spec, node_name=node)
     return msgspec.structs.replace(pod, spec=spec, status=status)
+
+
+def _failed(attempt: Attempt) -> Answer:
+    """The answer of an attempt that ended as an error; the pod stays pending."""
+    return {"outcome": "error", "message": attempt.errors[0].message}
 
 
 def _rejected(attempt: Attempt) -> dict[str, int]:

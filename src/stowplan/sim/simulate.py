@@ -23,15 +23,16 @@ from stowplan.config import Configuration
 from stowplan.framework import Registry
 from stowplan.framework.problems import did_you_mean
 from stowplan.objects.pod import Pod, PodSpec
+from stowplan.scheduler.machine import Machine
 from stowplan.sim.agenda import SECOND, in_seconds
 from stowplan.sim.cluster import Cluster, read_cluster
 from stowplan.sim.deciders import ConfigSource, read_deciders
-from stowplan.sim.extenders import ExtenderSource, Voices
+from stowplan.sim.extenders import Extenders, ExtenderSource, Voices
 from stowplan.sim.files import read_bytes
 from stowplan.sim.fill import Fill
 from stowplan.sim.input_error import InputError
 from stowplan.sim.outputs import write_files
-from stowplan.sim.placement import Placement
+from stowplan.sim.placement import Placement, frameworks_of
 from stowplan.sim.plugins import PluginSource
 from stowplan.sim.replay import Replay, ReplayOptions, last_arrival
 from stowplan.sim.resize import resized
@@ -164,6 +165,7 @@ def _filled(
     # Nobody leaves, so preemption is left out: nobody would go.
     configuration = without_post_filter(configuration)
     machine = machine_for(configuration, registry, dice=dice)
+    warnings = _warnings_of(machine)
     fill = Fill(cluster, machine)
     answering = voices.of(fill.instance)
     placements = fill.place_all(cluster.pending(), on_progress)
@@ -173,7 +175,7 @@ def _filled(
         summary["notes"].append(TIMES_NOTE)
     if fill.volumes.has_served:
         summary["notes"].append(VOLUMES_NOTE)
-    return Simulation(placements, summary | asked(answering))
+    return Simulation(placements, summary | asked(answering) | _found(warnings, answering))
 
 
 def _replayed(
@@ -187,6 +189,7 @@ def _replayed(
 ) -> Simulation:
     engine = "compiled" if len(cluster.pending()) > WORTH_PODS else "auto"
     machine = deciders.machine(dice=dice, engine=engine)
+    warnings = _warnings_of(machine)
     run = Replay(cluster, machine, options, seed)
     answering = voices.of(run.instance)
     series = Series(Sizes(cluster.pending()))
@@ -199,12 +202,28 @@ def _replayed(
     run.run(on_sample, _sample_every(cluster, options))
     placements = [stayed(stay, run) for stay in run.stays.values() if not stay.was_there]
     summary = summarised(cluster, list(placements), machine.cache.nodes)
-    summary |= replayed(run, series, options) | asked(answering)
+    summary |= replayed(run, series, options) | asked(answering) | _found(warnings, answering)
     if machine.sessions is not None:
         summary["sessions"] = machine.sessions.number
     if run.volumes.has_served:
         summary["notes"].append(VOLUMES_NOTE)
     return Simulation(list(placements), summary, series.csv())
+
+
+def _warnings_of(machine: Machine) -> list[str]:
+    """What is found of the plugins of others from now on; see `plugin_watch`."""
+    frameworks = frameworks_of(machine).values()
+    if all(member.in_tree for one in frameworks for member in one.members.values()):
+        return []
+    # Imported here, as it takes a while and few simulations have plugins of others.
+    from stowplan.sim.plugin_watch import PluginWatch
+
+    return PluginWatch(frameworks).warnings
+
+
+def _found(warnings: list[str], answering: Extenders) -> dict[str, Any]:
+    every = [*warnings, *answering.warnings]
+    return {"warnings": every} if every else {}
 
 
 def _sample_every(cluster: Cluster, options: ReplayOptions) -> int:

@@ -15,6 +15,7 @@ plugin keeps elsewhere than on nodes, pods and the objects that `Scene` has is n
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 from typing import Any
@@ -33,31 +34,50 @@ from stowplan.framework import (
     World,
     plugin_of,
 )
+from stowplan.framework.binding import defined_at
 from stowplan.framework.points import points_of
-from stowplan.objects.codec import encode
+from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
 from stowplan.testing.after_choice import (
     permit_answers_can_be_carried_out,
     what_if_is_as_what_is,
     what_is_reserved_can_be_given_back,
 )
-from stowplan.testing.contents import contents, differences
+from stowplan.testing.changes import Kept, watched
 from stowplan.testing.dice import number
+from stowplan.testing.generate import Scene
 from stowplan.testing.heard_events import changes_that_help_are_heard
 from stowplan.testing.trial import Answers, Trial, answers, disagreement
 
 SEEDS = range(12)
+_ASKED_ABOUT = re.compile(r" (?:of|for) pod '[^']*'| on node '[^']*'|profile '[^']*': ")
+_FIELD = re.compile(r": (pre_enqueue|pre_filter|restricted|filter|pre_score|raw|final)(?: on|:) ")
+_PLACE = re.compile(r" \([^ ()]+:\d+\)")
+METHODS = {
+    "pre_enqueue": ("pre_enqueue",),
+    "pre_filter": ("pre_filter",),
+    "restricted": ("pre_filter",),
+    "filter": ("filter_column", "filter"),
+    "pre_score": ("pre_score",),
+    "raw": ("score_column", "score"),
+    "final": ("score_column", "score", "normalize_score"),
+}
+"""What answers differ in -> the methods that may be wrong."""
 
 
 class CheckFailed(AssertionError):
-    """A plugin broke the contract. plugin, check, seed: which, what, and the dice that show it."""
+    """A plugin broke the contract. plugin, check, seed: which, what, and the dice that show it.
 
-    def __init__(self, plugin: str, check: str, seed: int, story: str) -> None:
+    finding: equal for two checks that fail for one and the same reason.
+    """
+
+    def __init__(self, plugin: str, check: str, seed: int, story: str, finding: str = "") -> None:
         """story: what was asked, what was got and what was wanted."""
         super().__init__(f"plugin {plugin!r}: {check} (seed {seed}): {story}")
         self.plugin = plugin
         self.check = check
         self.seed = seed
+        self.finding = finding or str(self)
 
 
 class Check:
@@ -88,9 +108,21 @@ class Check:
                 trial = Trial(self.plugin, self._args, self._gates, seed)
                 story = next(CHECKS[self.name](trial), "")
             except ContractError as broken:
-                raise CheckFailed(self.plugin.name, self.name, seed, str(broken)) from broken
+                text = str(broken).removeprefix(f"plugin {self.plugin.name!r}: ")
+                finding = _ASKED_ABOUT.sub("", text)
+                raise CheckFailed(self.plugin.name, self.name, seed, text, finding) from broken
             if story:
-                raise CheckFailed(self.plugin.name, self.name, seed, story)
+                place = "" if _PLACE.search(story) else self._place(story)
+                raise CheckFailed(self.plugin.name, self.name, seed, story + place)
+
+    def _place(self, story: str) -> str:
+        """ " (packed.py:14)": where the method is written that a story is about."""
+        field = _FIELD.search(story)
+        if field is None:
+            return defined_at(self.plugin, *CONCERNS.get(self.name, ()))
+        by_column = self.name in ("column_agrees_with_scalar", "columns_are_not_lent")
+        methods = METHODS[field[1]]
+        return defined_at(self.plugin, *(methods if by_column else methods[::-1]))
 
 
 def check_plugin(
@@ -151,15 +183,32 @@ def column_agrees_with_scalar(trial: Trial) -> Iterator[str]:
 def inputs_are_left_alone(trial: Trial) -> Iterator[str]:
     """Pod, nodes, columns, other objects and the scores to normalise are not changed."""
     framework, snapshot = trial.framework(), trial.scene.snapshot()
-    before = contents(snapshot.nodes)
-    objects = encode(trial.scene)
+    kept = Kept(_all_of(trial.scene), snapshot.nodes)
     for pod in trial.scene.pending:
         answers(framework, pod, snapshot)
-        for change in differences(contents(snapshot.nodes), before):
-            yield f"pod {pod.key!r}: the node table was changed: {change}"
-        if encode(trial.scene) != objects:
-            yield f"pod {pod.key!r}: an object was changed"
+        change = kept.change()
+        if change:
+            yield f"pod {pod.key!r}: {_who_changed(trial.again()) or change}"
         yield from _normalised_in_place(trial, framework, pod, snapshot)
+
+
+def _all_of(scene: Scene) -> Iterator[Object]:
+    yield from scene.nodes
+    yield from scene.pods
+    yield from scene.pending
+    yield from scene.objects
+
+
+def _who_changed(trial: Trial) -> str:
+    """The method that changes something, and what; "" where it is not to be seen again."""
+    framework, snapshot = trial.framework(), trial.scene.snapshot()
+    found: list[str] = []
+    watched(trial.member(framework), Kept(_all_of(trial.scene), snapshot.nodes), found)
+    for pod in trial.scene.pending:
+        answers(framework, pod, snapshot)
+        if found:
+            return found[0]
+    return ""
 
 
 def _normalised_in_place(
@@ -176,7 +225,11 @@ def _normalised_in_place(
     given = scores.copy()
     member.call("normalize_score", given, pod, nodes, rows, state)
     if not np.array_equal(given, scores):
-        yield f"pod {pod.key!r}: normalize_score changed {scores.tolist()} to {given.tolist()}"
+        place = defined_at(trial.plugin, "normalize_score")
+        yield (
+            f"pod {pod.key!r}: normalize_score{place} changed `scores`, which was "
+            f"{scores.tolist()}, is {given.tolist()}"
+        )
 
 
 def columns_are_not_lent(trial: Trial) -> Iterator[str]:
@@ -197,7 +250,8 @@ def columns_are_not_lent(trial: Trial) -> Iterator[str]:
                 continue
             answer = member.call(method, pod, nodes, nodes.all_rows, state)
             if any(np.may_share_memory(answer, column) for column in columns):
-                yield f"pod {pod.key!r}: {method} gave a view of a column, wanted a new array"
+                said = f"{method}{defined_at(trial.plugin, method)}"
+                yield f"pod {pod.key!r}: {said} gave a view of a column, wanted a new array"
 
 
 def _columns(nodes: NodeTable) -> list[Any]:
@@ -325,9 +379,9 @@ CHECKS: dict[str, Callable[[Trial], Iterator[str]]] = {
     check.__name__: check
     for check in (
         column_agrees_with_scalar,
+        scores_are_in_range,
         inputs_are_left_alone,
         columns_are_not_lent,
-        scores_are_in_range,
         rows_may_be_permuted,
         asking_twice_changes_nothing,
         an_empty_cluster_is_no_error,

@@ -64,9 +64,14 @@ class Trial:
         self.plugin = plugin
         self.args = args
         self.gates = gates
+        self.seed = seed
         self.dice = np.random.default_rng(seed)
         n_nodes = number(self.dice, 1, N_NODES_MAX)
         self.scene: Scene = scene(self.dice, n_nodes=n_nodes, n_pods=2 * n_nodes)
+
+    def again(self) -> Trial:
+        """A trial of the same plugin under the same seed, with objects of its own."""
+        return Trial(self.plugin, self.args, self.gates, self.seed)
 
     def framework(self, *, columns: bool = True) -> Framework:
         """A new framework with a new object of the plugin. columns: False walks node by node."""
