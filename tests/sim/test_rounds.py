@@ -15,7 +15,7 @@ from stowplan.cli.jobs_table import _headline
 from stowplan.objects.podgroup import GROUP_API_VERSIONS
 from stowplan.sim.cluster import Cluster, read_cluster
 from stowplan.sim.deciders import read_deciders
-from stowplan.sim.explain_job import amount_text, explain_job
+from stowplan.sim.explain_job import explain_job
 from stowplan.sim.input_error import InputError
 from stowplan.sim.queue_shares import Shares, shares_of
 from stowplan.sim.rounds import JobReport, Round, Rounds

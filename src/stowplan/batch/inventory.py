@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stowplan.batch.amounts import Arithmetic, Ask, ask_of, parsed
+from stowplan.batch.amounts import Arithmetic, Ask, ask_of, offer_of
 from stowplan.batch.compat import Compat
 from stowplan.batch.jobs import (
     TAKING,
@@ -434,7 +434,9 @@ class Inventory:
 
     def queue_seen(self, queue: Queue) -> None:
         """A queue is there, or is as it is now."""
-        capability = parsed(queue.spec.capability) if queue.spec.capability else None
+        only = self.compat.containers_only
+        stated = queue.spec.capability
+        capability = offer_of(stated, containers_only=only) if stated else None
         created = queue.metadata.creation_timestamp
         self.queues[queue.name] = QueueInfo(
             queue.name,

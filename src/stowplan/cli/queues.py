@@ -9,13 +9,13 @@ from rich.text import Text
 
 from stowplan.assembly.deciders import Deciders, deciders_of
 from stowplan.assembly.deciders import Text as File
+from stowplan.batch.amounts import bytes_text
 from stowplan.cli import options
 from stowplan.cli.jobs_table import plain_table
 from stowplan.cli.screen import screen
 from stowplan.config.batch import DEFAULT_TEXT
 from stowplan.sim.cluster import read_cluster
 from stowplan.sim.deciders import compat_named, read_deciders
-from stowplan.sim.explain_job import bytes_text
 from stowplan.sim.plugins import plugin_classes
 from stowplan.sim.queue_shares import QueueShares, Shares, shares_of
 from stowplan.sim.rounds import Rounds

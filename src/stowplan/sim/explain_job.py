@@ -10,6 +10,7 @@ import numpy as np
 
 from stowplan.assembly.deciders import Deciders
 from stowplan.batch import Session
+from stowplan.batch.amounts import amount_text
 from stowplan.batch.jobs import Task, TaskStatus
 from stowplan.batch.unfit import UNREADY
 from stowplan.cycle.attempt import filter_pod
@@ -155,21 +156,3 @@ def _refused(rounds: Rounds, session: Session, task: Task) -> dict[str, tuple[st
         for place, row in enumerate(verdicts.rows.tolist()):
             found[nodes.names[row]] = verdicts.at(place).reasons
     return found
-
-
-def amount_text(name: str, amount: float) -> str:
-    """An amount as sessions count it, as a quantity: `2500m`, `4`, `3Gi`."""
-    if name != "memory":
-        whole = amount / 1000
-        if name == "ephemeral-storage":
-            return bytes_text(whole)
-        return f"{whole:.0f}" if whole == round(whole) else f"{amount:.0f}m"
-    return bytes_text(amount)
-
-
-def bytes_text(amount: float) -> str:
-    """Bytes in the largest unit that leaves at most two digits after the point."""
-    for unit, size in (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10)):
-        if amount >= size:
-            return f"{amount / size:.2f}".rstrip("0").rstrip(".") + unit
-    return f"{amount:.0f}"

@@ -149,6 +149,8 @@ def _serve_as_ever(
     session: Session, statement: Statement, task: Task, job: Job, *, within: bool
 ) -> bool:
     """Make room for a task by victims alone; what was evicted in vain stays in the statement."""
+    if session.working.capabilities.shortage(task):
+        return False
     nodes, jobs = session.working.nodes, session.jobs
     passing = np.flatnonzero(session.passing(task))
     wanted = task.ask.launching

@@ -96,6 +96,9 @@ class Reclaim(Action):
 
     def _make_room(self, session: Session, statement: Statement, job: Job, task: Task) -> bool:
         """With what is free, few victims of other queues."""
+        if session.working.capabilities.shortage(task):
+            # Other queues' pods are not counted in this one's capability.
+            return False
 
         def others() -> Iterable[Task]:
             return running(self._givers(session, job.queue))
@@ -110,6 +113,8 @@ class Reclaim(Action):
 
 def _serve_as_ever(session: Session, job: Job, task: Task) -> bool:
     """Evict on the first nodes that could do, at once, and place the task where that is enough."""
+    if session.working.capabilities.shortage(task):
+        return False
     nodes, wanted = session.working.nodes, task.ask.launching
     for row in range(nodes.n_nodes):
         if not session.passing(task)[row]:
