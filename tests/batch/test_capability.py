@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from stowplan.batch import Compat
 from stowplan.objects.quantity import Quantity
@@ -79,6 +80,10 @@ def test_jobs_that_are_alike_in_another_queue_are_not_refused_with_it() -> None:
     world.queue("z")
     world.gang("a", 2, queue="q")
     world.gang("b", 2, queue="z")
+    # Of one template, so that a turn of the one may stand for the other.
+    spec = world.pods["a-0"].spec
+    for pod in list(world.pods.values()):
+        world.inventory.pod_seen(replace(pod, spec=spec))
     assert set(world.run()[0]) == {"b-0", "b-1"}
 
 
