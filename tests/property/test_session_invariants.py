@@ -232,7 +232,7 @@ def test_wrong_a_capability_that_allocate_alone_looks_at_is_noticed(
     """Wrong: preempt finds room on nodes, and promises it whatever the queue has."""
     come_to_rest(town_of(LIMITED_WITH_LARGE_GANG))
     monkeypatch.setattr(Capabilities, "shortage", lambda self, task: {})
-    with pytest.raises(Violation, match="above its capability 7000.0"):
+    with pytest.raises(Violation, match=r"above its capability 7000.0"):
         come_to_rest(town_of(LIMITED_WITH_LARGE_GANG))
 
 
@@ -245,7 +245,7 @@ def test_wrong_a_capability_that_forgets_pods_on_their_way_out_is_noticed(
     monkeypatch.setattr(
         Capabilities, "allows", lambda self, task, *, later=False: right(self, task, later=True)
     )
-    with pytest.raises(Violation, match="above its capability 4000.0"):
+    with pytest.raises(Violation, match=r"above its capability 4000.0"):
         come_to_rest(town_of(LIMITED_WITH_GANG))
 
 

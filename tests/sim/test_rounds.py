@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from stowplan.assembly.deciders import Deciders, Text, deciders_of
 from stowplan.batch import KUBE_BATCH_0_5, Compat
+from stowplan.batch.amounts import amount_text
 from stowplan.cli.jobs_table import _headline
 from stowplan.objects.podgroup import GROUP_API_VERSIONS
 from stowplan.sim.cluster import Cluster, read_cluster
@@ -151,9 +152,9 @@ def test_what_is_named_and_not_there(tmp_path: Path) -> None:
     found = shares_of(Rounds(world, deciders()))
     assert (found.strays, found.ungrouped) == ({"nowhere": 1}, {"default/unknown": 1})
     lines = _headline(explain_job("default/b", world, config=deciders()))
-    assert lines.endswith("pending; no PodGroup default/unknown")
+    assert lines.endswith('pending; podgroups "unknown" not found in namespace "default"')
     lines = _headline(explain_job("default/a", world, config=deciders()))
-    assert lines.endswith("pending; no queue 'nowhere', which default/g is in")
+    assert lines.endswith('pending; queues "nowhere" not found')
 
 
 def test_a_group_that_needs_less_than_nobody_is_told_so(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from stowplan.batch.answers import OWN_PACKAGE
 from stowplan.batch.closing import PENDING, UNKNOWN, GroupWrite, PodNote, with_condition
 from stowplan.batch.inventory import Inventory
 from stowplan.batch.jobs import TERMINATED, Job, Task, TaskStatus
+from stowplan.batch.missing import told_missing
 from stowplan.batch.session import Session, SessionOptions
 from stowplan.batch.upkeep import RELEASE, Upkeep
 from stowplan.columns.audit import InvariantBroken
@@ -228,6 +229,12 @@ class BatchDecider:
     ) -> SessionResult:
         inventory = self.inventory
         pods = inventory.pod
+        reports = [*self._evicted_from(), *(_reported(write) for write in writes)]
+        said = [*notes]
+        if not inventory.compat.missing_unsaid:
+            more_reports, more_notes = told_missing(inventory, session.uid)
+            reports += more_reports
+            said += more_notes
         promises = [] if inventory.compat.forgets_promises else list(_promises(session))
         self._states.clear()
         return SessionResult(
@@ -238,11 +245,9 @@ class BatchDecider:
                 if pods(task.uid) is not None
             ),
             promises,
-            (*self._evicted_from(), *(_reported(write) for write in writes)),
+            reports,
             tuple(
-                PodReport(pod, note.message)
-                for note in notes
-                if (pod := pods(note.uid)) is not None
+                PodReport(pod, note.message) for note in said if (pod := pods(note.uid)) is not None
             ),
         )
 
