@@ -16,6 +16,7 @@ from packaging.requirements import Requirement
 from stowplan.cli.run import command
 from stowplan.client.resources import RESOURCES
 from stowplan.client.reviews import Known, access_review, token_review
+from stowplan.config.batch import SCHEDULER_NAMES
 from stowplan.driver.process import LEASES_IN
 from stowplan.driver.scheduling import KUBE_SCHEDULER, read_files, terms_of
 from stowplan.objects.codec import convert
@@ -122,7 +123,7 @@ def test_the_lease_may_be_held_and_no_other() -> None:
 def test_the_leases_of_other_schedulers_may_be_read_only() -> None:
     (rule,) = one("Role", "stowplan-lookout")["rules"]
     assert rule["verbs"] == ["get"]
-    assert set(rule["resourceNames"]) == {KUBE_SCHEDULER, "kube-batch", "stowplan"}
+    assert set(rule["resourceNames"]) == {KUBE_SCHEDULER, *SCHEDULER_NAMES, "stowplan"}
 
 
 @pytest.mark.parametrize("kind", ["ClusterRoleBinding", "RoleBinding"])

@@ -58,7 +58,7 @@ class BatchPlan(msgspec.Struct, frozen=True):
     options: what every session is opened with.
     """
 
-    scheduler_name: str
+    scheduler_names: tuple[str, ...]
     default_queue: str
     period_s: float
     uses_priority_classes: bool
@@ -71,7 +71,7 @@ Reread = Callable[[str, str], BatchPlan]
 
 
 class BatchDecider:
-    """Inventory, configuration and sessions of one scheduler name.
+    """Inventory, configuration and sessions of the scheduler names that sessions decide.
 
     dice: break ties between nodes; None takes the first. reread: for `reload`. framework: whose
     plugins take part between the choice of a node and the binding. session: the last one held.
@@ -103,8 +103,13 @@ class BatchDecider:
 
     @property
     def scheduler_name(self) -> str:
+        """The first of the names, which its events have."""
+        return self.plan.scheduler_names[0]
+
+    @property
+    def scheduler_names(self) -> tuple[str, ...]:
         """Whose pods it decides."""
-        return self.plan.scheduler_name
+        return self.plan.scheduler_names
 
     @property
     def period_s(self) -> float:
@@ -123,7 +128,7 @@ class BatchDecider:
 
     def _empty(self) -> Inventory:
         plan = self.plan
-        return Inventory(plan.scheduler_name, plan.default_queue, plan.options.compat)
+        return Inventory(plan.scheduler_names, plan.default_queue, plan.options.compat)
 
     # What the watch shows.
 
@@ -395,8 +400,8 @@ class BatchDecider:
             plan = self._reread(text, source)
         except (ConfigError, ContractError) as refused:
             return str(refused)
-        if plan.scheduler_name != self.plan.scheduler_name:
-            got, wanted = plan.scheduler_name, self.plan.scheduler_name
+        if plan.scheduler_names != self.plan.scheduler_names:
+            got, wanted = (", ".join(p.scheduler_names) for p in (plan, self.plan))
             return f"{source}: batch.schedulerName: got {got!r}, wanted {wanted!r} until a restart"
         had = self.plan
         self.plan = plan

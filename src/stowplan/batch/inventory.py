@@ -13,7 +13,7 @@ Source: kube-batch v0.5, cache/cache.go, cache/event_handlers.go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from stowplan.batch.amounts import Arithmetic, Ask, ask_of, offer_of
 from stowplan.batch.compat import Compat
@@ -41,15 +41,20 @@ _ASK = "batch ask"
 class Inventory:
     """The cluster as batch scheduling keeps it.
 
-    scheduler_name: whose pending pods are ours. promised: uid -> node of the pods for which earlier
-    sessions have made room there. first: the jobs that go before all others -> how many members
-    could not be bound.
+    scheduler_names: whose pending pods are ours. promised: uid -> node of the pods for which
+    earlier sessions have made room there. first: the jobs that go before all others -> how many
+    members could not be bound.
     """
 
     def __init__(
-        self, scheduler_name: str, default_queue: str = "default", compat: Compat | None = None
+        self,
+        scheduler_names: Collection[str],
+        default_queue: str = "default",
+        compat: Compat | None = None,
     ) -> None:
-        self.scheduler_name = scheduler_name
+        """scheduler_names: one name as it is, or several."""
+        one = isinstance(scheduler_names, str)
+        self.scheduler_names = frozenset((scheduler_names,) if one else scheduler_names)
         self.default_queue = default_queue
         self.compat = compat or Compat()
         self.arithmetic = Arithmetic(self.compat)
@@ -282,7 +287,7 @@ class Inventory:
         return is_mended and job.count(TERMINATED) == len(job.tasks)
 
     def _counts(self, pod: Pod) -> bool:
-        if pod.status.phase != "Pending" or pod.spec.scheduler_name == self.scheduler_name:
+        if pod.status.phase != "Pending" or pod.spec.scheduler_name in self.scheduler_names:
             return True
         if pod.uid in self._binding:
             return True
@@ -330,7 +335,7 @@ class Inventory:
             if task.job not in self.jobs:
                 self.jobs[task.job] = Job(task.job, self.arithmetic)
             return self.jobs[task.job]
-        if pod.spec.scheduler_name != self.scheduler_name:
+        if pod.spec.scheduler_name not in self.scheduler_names:
             return None
         owner = pod.controller
         task.job = (owner.uid if owner else "") or pod.uid
@@ -427,7 +432,7 @@ class Inventory:
             return
         job.has_budget = False
         ours = (t.pod for t in job.tasks.values())
-        first = next((pod for pod in ours if pod.spec.scheduler_name == self.scheduler_name), None)
+        first = next((pod for pod in ours if pod.spec.scheduler_name in self.scheduler_names), None)
         if first is not None and job.is_solo and not self.compat.solo_pods_linger:
             # What is left are pods without a group.
             self._found_solo(job, first)

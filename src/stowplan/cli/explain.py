@@ -9,6 +9,7 @@ import msgspec
 
 from stowplan.assembly.deciders import Deciders
 from stowplan.cli import live_options, options
+from stowplan.cli.configuration_warnings import print_warnings
 from stowplan.cli.explain_table import print_explanation
 from stowplan.cli.jobs_table import print_job_explanation
 from stowplan.cli.screen import screen
@@ -54,6 +55,7 @@ def command(
     if clusters and (kubeconfig or context):
         raise click.UsageError("--cluster and --kubeconfig: one of them.")
     deciders = read_deciders(config_files, plugin_files, compat or "")
+    print_warnings(deciders)
     cluster = _live(kubeconfig, context, deciders) if kubeconfig or context else None
     if cluster is None:
         cluster = read_cluster(clusters)
@@ -105,7 +107,7 @@ def _is_for_sessions(deciders: Deciders, scheduler: str) -> bool:
     batch = deciders.batch
     if batch is None:
         return False
-    return scheduler == batch.scheduler_name or not deciders.configuration.profiles
+    return scheduler in batch.scheduler_names or not deciders.configuration.profiles
 
 
 def _print_json(told: msgspec.Struct) -> None:
