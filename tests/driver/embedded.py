@@ -169,7 +169,7 @@ async def cluster(
     async with ApiClient(connection) as api:
         made = Cluster(api, file, process, under.start)
         try:
-            for name in ("namespace", "crds/podgroups", "crds/queues", "rights"):
+            for name in ("namespace", "crds/podgroups", "crds/queues", "crds/volcano", "rights"):
                 for tree in yaml.safe_load_all((DEPLOY / f"{name}.yaml").read_text()):
                     await made.create(tree)
             await under.make_nodes(made.create, n_nodes)

@@ -32,7 +32,7 @@ from stowplan.batch.queues import QueueInfo
 from stowplan.batch.working import Opened
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
-from stowplan.objects.podgroup import PodGroup, Queue
+from stowplan.objects.podgroup import VOLCANO_API_VERSION, PodGroup, Queue
 from stowplan.objects.workload import PodDisruptionBudget, PriorityClass
 
 _ASK = "batch ask"
@@ -443,9 +443,11 @@ class Inventory:
         stated = queue.spec.capability
         capability = offer_of(stated, containers_only=only) if stated else None
         created = queue.metadata.creation_timestamp
+        # What Volcano's webhook fills in.
+        absent = 1 if queue.api_version == VOLCANO_API_VERSION else 0
         self.queues[queue.name] = QueueInfo(
             queue.name,
-            queue.spec.weight,
+            queue.spec.weight or absent,
             created,
             capability,
             is_reclaimable=queue.spec.reclaimable is not False,
