@@ -30,6 +30,7 @@ from stowplan.batch.jobs import (
 from stowplan.batch.nodes import NodeLedger
 from stowplan.batch.queues import QueueInfo
 from stowplan.batch.working import Opened
+from stowplan.objects.meta import NamespacedObject
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import VOLCANO_API_VERSION, PodGroup, Queue
@@ -337,8 +338,7 @@ class Inventory:
             return self.jobs[task.job]
         if pod.spec.scheduler_name not in self.scheduler_names:
             return None
-        owner = pod.controller
-        task.job = (owner.uid if owner else "") or pod.uid
+        task.job = _controller_of(pod) or pod.uid
         job = self.jobs.get(task.job)
         if job is None:
             job = self.jobs[task.job] = Job(task.job, self.arithmetic)
@@ -413,10 +413,10 @@ class Inventory:
 
     def budget_seen(self, budget: PodDisruptionBudget) -> None:
         """A PodDisruptionBudget is there; without a controller it says nothing of a job."""
-        owner = budget.controller
-        if owner is None or not owner.uid:
+        owner = _controller_of(budget)
+        if not owner:
             return
-        job = self._job(owner.uid)
+        job = self._job(owner)
         needed = budget.spec.min_available
         job.min_available = needed if isinstance(needed, int) else 0
         if budget.metadata.creation_timestamp is not None:
@@ -426,8 +426,7 @@ class Inventory:
 
     def budget_gone(self, budget: PodDisruptionBudget) -> None:
         """A PodDisruptionBudget is not there any more."""
-        owner = budget.controller
-        job = self.jobs.get(owner.uid) if owner is not None else None
+        job = self.jobs.get(_controller_of(budget))
         if job is None:
             return
         job.has_budget = False
@@ -477,6 +476,15 @@ class Inventory:
         if uid not in self.jobs:
             self.jobs[uid] = Job(uid, self.arithmetic)
         return self.jobs[uid]
+
+
+def _controller_of(value: NamespacedObject) -> str:
+    """The uid of an object's controller, or where to find it, as objects in files have no uid; ""
+    for no controller."""
+    owner = value.controller
+    if owner is None:
+        return ""
+    return owner.uid or f"{value.namespace}/{owner.kind}/{owner.name}"
 
 
 def is_news(before: Pod | None, pod: Pod) -> bool:
