@@ -283,7 +283,9 @@ def test_wrong_victims_of_another_queue_are_noticed(monkeypatch: pytest.MonkeyPa
         statement, task, job = given
 
         def rivals() -> Iterator[Task]:
-            theirs = running(j for j in self._givers() if j.priority < job.priority)
+            theirs = running(
+                j for j in self._search.givers("preemptable") if j.priority < job.priority
+            )
             return (other for other in theirs if other.job != job.uid)
 
         key = (job.uid, within)
