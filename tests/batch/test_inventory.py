@@ -162,3 +162,15 @@ def test_a_queue_of_volcano_without_a_weight_has_1() -> None:
     ):
         inventory.queue_seen(Queue(metadata=ObjectMeta(name="q"), api_version=version))
         assert inventory.queues["q"].weight == weight
+
+
+def test_a_pod_that_is_called_like_a_group_is_not_in_it() -> None:
+    """In files a pod without a uid has its key as uid, which is what a PodGroup goes by."""
+    world = BatchWorld("allocate")
+    world.node("n1", cpu=8)
+    world.gang("g", 2)
+    alone = world.pod("g")
+    world.inventory.pod_gone(alone.uid)
+    world.inventory.pod_seen(replace(alone, metadata=replace(alone.metadata, uid=alone.key)))
+    assert len(world.inventory.jobs["ns/g"].tasks) == 2
+    assert set(world.run()[0]) == {"g", "g-0", "g-1"}

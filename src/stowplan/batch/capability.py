@@ -19,6 +19,8 @@ from stowplan.batch.jobs import TAKING, Job, Task, TaskStatus
 from stowplan.batch.queues import QueueInfo
 
 PODS = "pods"
+REACHED = "has reached its capability"
+"""Part of what is said of a job whose queue may have no more."""
 
 
 class _Use:
@@ -101,7 +103,7 @@ class Capabilities:
             more = f", {_text(name, leaving)} of it being deleted" if leaving else ""
             texts.append(f"{name} (asks for {asks}, {has} of {limit} used{more})")
         queue = self._jobs[task.job].queue
-        return f"queue {queue!r} has reached its capability: {', '.join(texts)}" if texts else ""
+        return f"queue {queue!r} {REACHED}: {', '.join(texts)}" if texts else ""
 
     def _use_of(self, task: Task) -> _Use | None:
         return self._uses.get(self._jobs[task.job].queue) if self._uses else None

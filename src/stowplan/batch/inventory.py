@@ -338,7 +338,7 @@ class Inventory:
             return self.jobs[task.job]
         if pod.spec.scheduler_name not in self.scheduler_names:
             return None
-        task.job = _controller_of(pod) or pod.uid
+        task.job = _controller_of(pod) or _job_of_one(pod)
         job = self.jobs.get(task.job)
         if job is None:
             job = self.jobs[task.job] = Job(task.job, self.arithmetic)
@@ -485,6 +485,12 @@ def _controller_of(value: NamespacedObject) -> str:
     if owner is None:
         return ""
     return owner.uid or f"{value.namespace}/{owner.kind}/{owner.name}"
+
+
+def _job_of_one(pod: Pod) -> str:
+    """The id of the job of a pod without a controller: its uid, which in files may be its key, as
+    that of a PodGroup is."""
+    return pod.uid if pod.uid != pod.key else f"{pod.namespace}/Pod/{pod.metadata.name}"
 
 
 def is_news(before: Pod | None, pod: Pod) -> bool:

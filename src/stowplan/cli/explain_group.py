@@ -11,8 +11,8 @@ from stowplan.cli.queues import by_default
 from stowplan.cli.screen import screen
 from stowplan.objects.podgroup import PodGroup
 from stowplan.sim.cluster import Cluster
-from stowplan.sim.explain import LOAD_SESSIONS
 from stowplan.sim.explain_job import explain_pod_group
+from stowplan.sim.gang_notes import LOAD_SESSIONS
 
 KINDS = ("podgroup", "podgroups", "pg")
 """What may stand before the name, as kubectl takes it."""

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from stowplan.assembly import frameworks_for
 from stowplan.assembly.deciders import Deciders
-from stowplan.batch.jobs import group_of
 from stowplan.config.batch import SCHEDULER_NAMES
 from stowplan.cycle.explanation import Explanation
 from stowplan.cycle.explanation import explain as explain_attempt
@@ -18,10 +17,9 @@ from stowplan.framework.problems import did_you_mean
 from stowplan.objects.pod import Pod
 from stowplan.sim.cluster import Cluster, read_cluster
 from stowplan.sim.deciders import ConfigSource, read_deciders
+from stowplan.sim.gang_notes import LOAD_SESSIONS, gang_note
 from stowplan.sim.input_error import InputError
 from stowplan.sim.plugins import PluginSource
-
-LOAD_SESSIONS = "sessions were not loaded (--config FILE with actions and tiers loads them)"
 
 
 def explain(
@@ -52,19 +50,6 @@ def explain(
     told = explain_attempt(found, snapshot, framework)
     note = gang_note(found, deciders)
     return replace(told, notes=(note,)) if note else told
-
-
-def gang_note(pod: Pod, deciders: Deciders) -> str:
-    """Of a pod in a PodGroup that is judged alone, why; "" for others."""
-    group = group_of(pod)
-    if not group:
-        return ""
-    alone = f"the pod is in PodGroup {group} and was judged alone"
-    batch = deciders.batch
-    if batch is None:
-        return f"{alone}: {LOAD_SESSIONS}"
-    name, names = pod.spec.scheduler_name, " or ".join(batch.scheduler_names)
-    return f"{alone}: its schedulerName is {name}, sessions decide {names}"
 
 
 def found_pod(key: str, cluster: Cluster) -> Pod:

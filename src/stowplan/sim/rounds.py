@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from stowplan.assembly.deciders import Deciders
 from stowplan.batch import Inventory, Session
 from stowplan.batch.amounts import SessionPanic
+from stowplan.batch.capability import REACHED
 from stowplan.batch.decider import BatchDecider
 from stowplan.batch.jobs import Job, Task, TaskStatus
 from stowplan.batch.missing import POD_GROUP_NOT_FOUND, missing
@@ -36,6 +37,7 @@ from stowplan.sim.watch import Stream, everything
 from stowplan.sim.world import AT_ONCE, World
 
 OVERUSED = "QueueOverused"
+AT_CAPABILITY = "QueueCapabilityReached"
 ROOM = "RoomBeingFreed"
 
 
@@ -236,6 +238,8 @@ class Rounds:
         known = job.uid in session.jobs
         if n_promised and session.hooks.job_pipelined(job):
             return ROOM, f"{n_promised} pods of it wait for room that is being freed"
+        if known and is_waiting and REACHED in job.complaint:
+            return AT_CAPABILITY, job.complaint
         overuse = session.hooks.why_overused(queue) if known and is_waiting else ""
         if overuse and job.complaint == overuse:
             return OVERUSED, overuse
