@@ -67,12 +67,17 @@ def print_shares(shares: Shares, paper: Console) -> None:
         "Queues", "QUEUE", "WEIGHT", "SHARE", "PLACED", "PENDING",
         "RESOURCE", "PART", "DESERVED", "ALLOCATED", "WAITS FOR",
     )  # fmt: skip
+    is_limited = any(queue.capability for queue in shares.queues)
+    if is_limited:
+        table.add_column("CAPABILITY", overflow="fold")
     for queue in shares.queues:
         share = "-" if queue.share is None else f"{queue.share:.2f}"
         head = [queue.name, str(queue.weight), share]
         head += [str(queue.pods_placed), str(queue.pods_pending)]
         for resource in queue.part:
-            table.add_row(*map(Text, [*head, resource, *_amounts(queue, resource)]))
+            most = queue.capability.get(resource)
+            limit = [] if not is_limited else ["-" if most is None else _shown(resource, most)]
+            table.add_row(*map(Text, [*head, resource, *_amounts(queue, resource), *limit]))
             head = [""] * len(head)
     paper.print(table)
     for loan in shares.loans:
