@@ -231,7 +231,7 @@ def test_every_block_of_the_page_is_one_that_is_tested_here() -> None:
     fenced = re.findall(r"```(\w*)\n.*?```", PAGE, re.DOTALL)
     assert fenced == ["yaml", "yaml", "yaml", "python"]
     prose = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)
-    shown = [line for line in re.findall(r"^    (\S.*)$", prose, re.MULTILINE)]
+    shown = re.findall(r"^    (\S.*)$", prose, re.MULTILINE)
     others = [line for line in shown if not line.startswith("stowplan ")]
     assert others == [WARNING, SHOWN]
     assert len(shown) == len(others) + len(COMMANDS)
@@ -243,30 +243,27 @@ def test_pods_of_one_controller_are_one_job_that_needs_one_of_them(here: Path) -
     text = CLUSTER.replace(annotation, "") + "---\n"
     text += "{apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, metadata: {name: default}}\n"
     (here / "cluster.yaml").write_text(text)
+    (here / "batch.yaml").write_text(BATCH.replace("reclaim, ", ""))
     told("simulate", *WORLD, "--out", "out")
     jobs = [json.loads(line) for line in (here / "out" / "jobs.jsonl").read_text().splitlines()]
     (alone,) = [job for job in jobs if job["name"] == "default/Job/survey"]
-    assert (alone["minMember"], alone["queue"]) == (1, "default")
-    assert alone["pods"] > 1
+    assert (alone["minMember"], alone["queue"], alone["pods"]) == (1, "default", 4)
 
 
 def test_a_queue_has_no_more_than_its_capability_and_that_is_said(here: Path) -> None:
-    limited = CLUSTER.replace("spec: {weight: 3}", "spec: {weight: 3, capability: {cpu: 2}}")
+    limited = CLUSTER.replace("spec: {weight: 3}", "spec: {weight: 3, capability: {cpu: 1}}")
     (here / "cluster.yaml").write_text(limited)
     ran = run("simulate", *WORLD)
     assert "0 of 2 pods placed" in ran.out
     assert "QueueCapabilityReached: queue 'product' has reached its capability: cpu" in ran.out
     assert "Evicted" not in ran.out
-    assert (
-        "needs 3 cpu, the capability of queue 'product' is 2"
-        in run("explain", "pg/train", *WORLD).out
-    )
+    never = "it can never run here: needs 3 cpu, the capability of queue 'product' is 1"
+    assert never in run("explain", "pg/train", *WORLD).out
     table = told("queues", *WORLD)
     assert "CAPABILITY" in table
-    queues = {
-        queue["name"]: queue for queue in json.loads(told("queues", *WORLD, "-o", "json"))["queues"]
-    }
-    assert (queues["product"]["capability"], queues["research"]["capability"]) == ({"cpu": 2}, {})
+    answer = json.loads(told("queues", *WORLD, "-o", "json"))
+    limits = {queue["name"]: queue["capability"] for queue in answer["queues"]}
+    assert limits == {"product": {"cpu": 1}, "research": {}}
 
 
 def test_the_page_s_commands_run(here: Path) -> None:

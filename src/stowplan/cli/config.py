@@ -9,7 +9,7 @@ import yaml
 
 from stowplan import config
 from stowplan.cli import options
-from stowplan.cli.configuration_warnings import print_warnings
+from stowplan.cli.configuration_warnings import warned
 from stowplan.sim.deciders import read_deciders
 
 
@@ -39,9 +39,8 @@ def check(
     several files one has profiles and one actions and tiers; they are printed as one. Switches of
     a tier's plugins are on where none is printed.
     """
-    deciders = read_deciders(files, plugin_files, compat or "")
-    print_warnings(deciders)
-    tree = config.effective(deciders.configuration)
+    configuration = warned(read_deciders(files, plugin_files, compat or "")).configuration
+    tree = config.effective(configuration)
     if output == "json":
         click.echo(json.dumps(tree, indent=2))
     else:

@@ -7,10 +7,10 @@ import click
 from stowplan.assembly.deciders import Deciders
 
 
-def print_warnings(deciders: Deciders) -> None:
-    """Print a line per warning to standard error."""
+def warned(deciders: Deciders) -> Deciders:
+    """The same, with a line per warning printed to standard error."""
     batch = deciders.batch
-    if batch is None:
-        return
-    for warning in batch.warnings:
-        click.echo(f"warning: {batch.source}: {warning}", err=True)
+    if batch is not None:
+        for warning in batch.warnings:
+            click.echo(f"warning: {batch.source}: {warning}", err=True)
+    return deciders

@@ -9,7 +9,7 @@ import msgspec
 
 from stowplan.assembly.deciders import Deciders
 from stowplan.cli import live_options, options
-from stowplan.cli.configuration_warnings import print_warnings
+from stowplan.cli.configuration_warnings import warned
 from stowplan.cli.explain_group import explain_group, group_key, names_a_group
 from stowplan.cli.explain_table import print_explanation
 from stowplan.cli.jobs_table import print_job_explanation
@@ -57,8 +57,7 @@ def command(
     key = pod if "/" in pod else f"{namespace}/{pod}"
     if clusters and (kubeconfig or context):
         raise click.UsageError("--cluster and --kubeconfig: one of them.")
-    deciders = read_deciders(config_files, plugin_files, compat or "")
-    print_warnings(deciders)
+    deciders = warned(read_deciders(config_files, plugin_files, compat or ""))
     reads = deciders
     if deciders.batch is None and names_a_group(pod):
         # What is listed is what these read.

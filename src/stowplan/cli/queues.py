@@ -11,7 +11,7 @@ from stowplan.assembly.deciders import Deciders, deciders_of
 from stowplan.assembly.deciders import Text as File
 from stowplan.batch.amounts import bytes_text
 from stowplan.cli import options
-from stowplan.cli.configuration_warnings import print_warnings
+from stowplan.cli.configuration_warnings import warned
 from stowplan.cli.jobs_table import plain_table
 from stowplan.cli.screen import screen
 from stowplan.config.batch import DEFAULT_TEXT
@@ -41,8 +41,7 @@ def command(
     weight, as in kube-batch's own default.
     """
     if config_files:
-        deciders = read_deciders(config_files, plugin_files, compat or "")
-        print_warnings(deciders)
+        deciders = warned(read_deciders(config_files, plugin_files, compat or ""))
     else:
         deciders = by_default(plugin_files, compat or "")
     shares = shares_of(Rounds(read_cluster(clusters), deciders))
