@@ -65,6 +65,9 @@ class Cluster:
 
     async def create(self, tree: Tree) -> None:
         path = PATHS[tree["kind"]].format(tree["metadata"].get("namespace", "default"))
+        if tree["kind"] in ("PodGroup", "Queue"):
+            # Several groups serve them.
+            path = path.replace("scheduling.sigs.dev/v1alpha2", tree["apiVersion"])
         for _ in range(50):
             request = Request("POST", path, (), json.dumps(tree).encode(), JSON)
             answer = await self.api.send(request)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from stowplan.batch import Compat
 from stowplan.sim.cluster import Cluster
 from stowplan.sim.explain_job import JobExplanation, explain_job, explain_pod_group
 from stowplan.sim.input_error import InputError
@@ -202,3 +203,12 @@ def test_without_sessions_it_is_said_that_they_were_not_loaded(files: Path) -> N
     )
     ran = run("explain", "fits", *WORLD)
     assert "Note" not in ran.out
+
+
+def test_as_kube_batch_reclaims_it_is_not_known_for_whom_a_pod_goes(tmp_path: Path) -> None:
+    world = cluster(tmp_path, *spared(), *gang("one", 1, "4", "rich"))
+    told = explain_pod_group(
+        "default/one", world, config=deciders(compat=Compat(reclaims_at_once=True))
+    )
+    assert told.evicted
+    assert told.evicted_for_others == 0

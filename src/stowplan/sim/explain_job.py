@@ -200,7 +200,9 @@ class _Look:
         preemptors = session.working.preemptors
         for victim, why in session.working.evicted:
             taker = preemptors.get(victim.uid)
-            if taker is not None and taker.job == job.uid:
+            # As kube-batch reclaims nobody knows for whom a pod goes.
+            is_unknown = taker is None and session.compat.reclaims_at_once
+            if is_unknown or (taker is not None and taker.job == job.uid):
                 self.evicted[victim.key] = why
         if not session.hooks.job_ready(job):
             self.never = never_reasons(session, job)
