@@ -147,7 +147,7 @@ def test_what_is_promised_counts() -> None:
     assert set(bound) == {"g-0", "g-1"}
 
 
-def test_as_kube_batch_nobody_looks_at_it() -> None:
+def test_with_compat_the_capability_is_ignored() -> None:
     world = BatchWorld("allocate", Compat(ignores_capability=True))
     world.node("n1", cpu=32)
     world.queue("q", capability={"cpu": 8})

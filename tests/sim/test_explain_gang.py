@@ -205,7 +205,7 @@ def test_without_sessions_it_is_said_that_they_were_not_loaded(files: Path) -> N
     assert "Note" not in ran.out
 
 
-def test_as_kube_batch_reclaims_it_is_not_known_for_whom_a_pod_goes(tmp_path: Path) -> None:
+def test_with_the_reclaim_of_kube_batch_all_evictions_are_listed(tmp_path: Path) -> None:
     world = cluster(tmp_path, *spared(), *gang("one", 1, "4", "rich"))
     told = explain_pod_group(
         "default/one", world, config=deciders(compat=Compat(reclaims_at_once=True))

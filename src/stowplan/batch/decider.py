@@ -18,7 +18,7 @@ from stowplan.batch.answers import OWN_PACKAGE
 from stowplan.batch.closing import PENDING, UNKNOWN, GroupWrite, PodNote, with_condition
 from stowplan.batch.inventory import Inventory
 from stowplan.batch.jobs import TERMINATED, Job, Task, TaskStatus
-from stowplan.batch.missing import told_missing
+from stowplan.batch.missing import report_missing
 from stowplan.batch.session import Session, SessionOptions
 from stowplan.batch.upkeep import RELEASE, Upkeep
 from stowplan.columns.audit import InvariantBroken
@@ -237,7 +237,7 @@ class BatchDecider:
         reports = [*self._evicted_from(), *(_reported(write) for write in writes)]
         said = [*notes]
         if not inventory.compat.missing_unsaid:
-            more_reports, more_notes = told_missing(inventory, session.uid)
+            more_reports, more_notes = report_missing(inventory, session.uid)
             reports += more_reports
             said += more_notes
         promises = [] if inventory.compat.forgets_promises else list(_promises(session))

@@ -1,7 +1,7 @@
-"""Jobs that no session takes up, as their queue or their PodGroup is not there, and what is said.
+"""Jobs whose queue or PodGroup does not exist: no session takes them up, and users are told why.
 
 Their pods get the condition PodScheduled False and an event, the PodGroup the condition
-Unschedulable and an event, once until something else is to be said.
+Unschedulable and an event; neither is repeated until it changes.
 
 Differs: kube-batch leaves such jobs out of its sessions and says nothing.
 """
@@ -24,7 +24,7 @@ POD_GROUP_NOT_FOUND = "PodGroupNotFound"
 
 
 def missing(job: Job, queues: Container[str], default_queue: str) -> Invalid | None:
-    """What a job names that is not there; None where all is."""
+    """The missing object that a job names, as reason and message; None where both exist."""
     if job.group is None and not job.has_budget:
         namespace, _, name = job.uid.partition("/")
         text = f'podgroups "{name}" not found in namespace "{namespace}"'
@@ -37,10 +37,10 @@ def missing(job: Job, queues: Container[str], default_queue: str) -> Invalid | N
     return Invalid(QUEUE_NOT_FOUND, text)
 
 
-def told_missing(inventory: Inventory, session: str) -> tuple[list[GroupReport], list[PodNote]]:
-    """What is to be said of such jobs of which it has not been said; it counts as said then.
+def report_missing(inventory: Inventory, session: str) -> tuple[list[GroupReport], list[PodNote]]:
+    """The reports and notes about such jobs that have not been made yet; they count as made.
 
-    session: the name of the session that says it.
+    session: the name of the session, for conditions.
     """
     reports: list[GroupReport] = []
     notes: list[PodNote] = []

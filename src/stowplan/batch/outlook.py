@@ -43,7 +43,8 @@ def never_reasons(session: Session, job: Job) -> tuple[str, ...]:
 
 
 def _sums(session: Session, job: Job, waiting: list[Task], n_missing: int) -> Iterator[str]:
-    """What the smallest pods that make the job whole need more of than there is, or may be had."""
+    """The resources of which the smallest pods that complete the job need more than the cluster has,
+    or than the capability of its queue."""
     nodes = session.working.nodes
     total = nodes.total()
     limits = {} if session.compat.ignores_capability else limits_of(session.queues[job.queue])
@@ -64,7 +65,7 @@ def _sums(session: Session, job: Job, waiting: list[Task], n_missing: int) -> It
 
 
 def _too_large(session: Session, waiting: list[Task]) -> Iterator[str]:
-    """What a pod of it asks for more of than any node has; all of its pods are needed."""
+    """The resources of which one pod asks for more than any node has."""
     for name in dict.fromkeys(name for task in waiting for name, _ in task.ask.wants):
         most = max((task.ask.launching.get(name), task.key) for task in waiting)
         largest = float(_offers(session, name).max(initial=0.0))
@@ -74,7 +75,8 @@ def _too_large(session: Session, waiting: list[Task]) -> Iterator[str]:
 
 
 def _slots_short(session: Session, job: Job, waiting: list[Task]) -> Iterator[str]:
-    """How many of its pods, all alike, empty nodes take together, where those are too few."""
+    """How many of its pods, if all ask for the same, empty nodes have room for, where that is too
+    few."""
     wants = waiting[0].ask.wants
     n_needed = job.min_available - job.count((TaskStatus.SUCCEEDED,))
     if not wants or any(task.ask.wants != wants for task in (*waiting, *_taking(job))):
@@ -147,7 +149,8 @@ def _room_by(
     kind: Kind,
     candidates: Callable[[Task], Iterable[Task]],
 ) -> tuple[bool, int]:
-    """Whether anybody could go, and how many of a job's pods would have a node then."""
+    """Whether there are candidates, and how many of a job's pods would have a node without those
+    that policies let go."""
     statement = session.statement()
     victims = partial(session.hooks.victims, kind)
     has_candidates, n_with_room = False, job.ready_count + len(job.of(TaskStatus.PIPELINED))

@@ -200,7 +200,7 @@ class _Look:
         preemptors = session.working.preemptors
         for victim, why in session.working.evicted:
             taker = preemptors.get(victim.uid)
-            # As kube-batch reclaims nobody knows for whom a pod goes.
+            # With kube-batch's reclaim it is not recorded for whom a pod is evicted.
             is_unknown = taker is None and session.compat.reclaims_at_once
             if is_unknown or (taker is not None and taker.job == job.uid):
                 self.evicted[victim.key] = why
