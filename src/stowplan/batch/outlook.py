@@ -43,8 +43,8 @@ def never_reasons(session: Session, job: Job) -> tuple[str, ...]:
 
 
 def _sums(session: Session, job: Job, waiting: list[Task], n_missing: int) -> Iterator[str]:
-    """The resources of which the smallest pods that complete the job need more than the cluster has,
-    or than the capability of its queue."""
+    """The resources of which the smallest pods that complete the job need more than the cluster
+    has, or than the capability of its queue."""
     nodes = session.working.nodes
     total = nodes.total()
     limits = {} if session.compat.ignores_capability else limits_of(session.queues[job.queue])
