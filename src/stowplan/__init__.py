@@ -1,8 +1,8 @@
 """Stowplan: a Kubernetes scheduler in Python.
 
-The public surface is `simulate`, `explain` and `evaluate` here, `simulate_jobs` and `explain_job`
-for what sessions decide, with what they take and raise, `stowplan.framework` for plugins and
-`stowplan.testing` for their tests; everything else may change.
+The public surface is `simulate`, `explain` and `evaluate` here, `simulate_jobs`, `explain_job` and
+`explain_pod_group` for what sessions decide, with what they take and raise, `stowplan.framework`
+for plugins and `stowplan.testing` for their tests; everything else may change.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stowplan.sim.cluster import Cluster, read_cluster
     from stowplan.sim.evaluate import evaluate
     from stowplan.sim.explain import explain
-    from stowplan.sim.explain_job import explain_job
+    from stowplan.sim.explain_job import explain_job, explain_pod_group
     from stowplan.sim.input_error import InputError
     from stowplan.sim.replay import ReplayOptions
     from stowplan.sim.simulate import simulate
@@ -36,6 +36,7 @@ __all__ = [
     "evaluate",
     "explain",
     "explain_job",
+    "explain_pod_group",
     "read_cluster",
     "simulate",
     "simulate_jobs",
@@ -53,6 +54,7 @@ _WHERE = {
     "evaluate": "stowplan.sim.evaluate",
     "explain": "stowplan.sim.explain",
     "explain_job": "stowplan.sim.explain_job",
+    "explain_pod_group": "stowplan.sim.explain_job",
     "read_cluster": "stowplan.sim.cluster",
     "simulate": "stowplan.sim.simulate",
     "simulate_jobs": "stowplan.sim.simulate_jobs",

@@ -255,7 +255,7 @@ def test_a_configuration_for_another_scheduler_is_refused() -> None:
     text = gangs.configured(["schedulerName=other"])
     (refused,) = reports(yard.told(happened.ConfigurationChanged(text, "new.yaml")))
     assert refused.is_fault
-    assert "got 'other', wanted 'kube-batch' until a restart" in refused.text
+    assert "got 'other', wanted 'kube-batch, volcano' until a restart" in refused.text
     assert yard.decider.scheduler_name == "kube-batch"
 
 
@@ -585,3 +585,14 @@ def test_without_sessions_a_text_with_profiles_alone_is_refused() -> None:
     (refused,) = reports(yard.told(happened.ConfigurationChanged(profiles, "k.yaml")))
     assert "no sessions" in refused.text
     assert isinstance(deciders_of([Text(gangs.configured(()), "b.yaml")]), Deciders)
+
+
+def test_pods_of_kube_batch_and_of_volcano_are_decided_together() -> None:
+    yard = Yard("2")
+    mine, other = member("a", "g"), member("b", "g")
+    other = replace(other, spec=replace(other.spec, scheduler_name="volcano"))
+    group = happened.ObjectAdded(gangs.group("g", "1", {"min": "2"}))
+    effects = yard.told(group, happened.PodAdded(mine), happened.PodAdded(other))
+    assert set(binds(effects)) == {"a", "b"}
+    one = Yard("2", gangs.configured(["schedulerName=kube-batch"]))
+    assert binds(one.told(group, happened.PodAdded(mine), happened.PodAdded(other))) == {}

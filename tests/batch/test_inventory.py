@@ -134,3 +134,43 @@ def test_a_class_that_is_the_default_no_more_gives_no_priority() -> None:
         (job,) = inventory.open().jobs.values()
         priorities.append(job.priority)
     assert priorities == [9, 0, 9]
+
+
+def test_pods_of_a_controller_without_a_uid_are_one_job() -> None:
+    """As in files that people write: what a Job there is expanded to names it without a uid."""
+    world = BatchWorld("allocate")
+    world.node("n1", cpu=8)
+
+    def owned(name: str, by: str) -> Pod:
+        owner = OwnerReference(api_version="batch/v1", kind="Job", name=by, controller=True)
+        made = world.pod(name)
+        world.inventory.pod_gone(made.uid)
+        return replace(made, metadata=replace(made.metadata, owner_references=(owner,)))
+
+    for name, by in (("a", "x"), ("b", "x"), ("c", "y")):
+        world.inventory.pod_seen(owned(name, by))
+    assert sorted(len(job.tasks) for job in world.inventory.jobs.values() if job.tasks) == [1, 2]
+    assert set(world.run()[0]) == {"a", "b", "c"}
+
+
+def test_a_queue_of_volcano_without_a_weight_has_1() -> None:
+    inventory = Inventory("kube-batch")
+    for version, weight in (
+        ("scheduling.incubator.k8s.io/v1alpha1", 0),
+        ("scheduling.sigs.dev/v1alpha2", 0),
+        ("scheduling.volcano.sh/v1beta1", 1),
+    ):
+        inventory.queue_seen(Queue(metadata=ObjectMeta(name="q"), api_version=version))
+        assert inventory.queues["q"].weight == weight
+
+
+def test_a_pod_that_is_called_like_a_group_is_not_in_it() -> None:
+    """In files a pod without a uid has its key as uid, which is what a PodGroup goes by."""
+    world = BatchWorld("allocate")
+    world.node("n1", cpu=8)
+    world.gang("g", 2)
+    alone = world.pod("g")
+    world.inventory.pod_gone(alone.uid)
+    world.inventory.pod_seen(replace(alone, metadata=replace(alone.metadata, uid=alone.key)))
+    assert len(world.inventory.jobs["ns/g"].tasks) == 2
+    assert set(world.run()[0]) == {"g", "g-0", "g-1"}

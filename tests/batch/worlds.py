@@ -95,9 +95,13 @@ class BatchWorld:
         priority: int | None = None,
         init_cpu: Quantity | None = None,
         gpus: int = 0,
+        memory: Quantity | None = None,
+        leaving: bool = False,
     ) -> Pod:
-        """A pod, pending, or running on a node."""
+        """A pod, pending, or running on a node. leaving: it is being deleted."""
         asked: dict[str, Quantity] = {} if cpu is None else {"cpu": cpu}
+        if memory is not None:
+            asked["memory"] = memory
         if gpus:
             asked[GPU] = gpus
         initial = ResourceRequirements(requests={} if init_cpu is None else {"cpu": init_cpu})
@@ -114,6 +118,7 @@ class BatchWorld:
             uid=name,
             creation_timestamp=self._moment(),
             annotations={"scheduling.k8s.io/group-name": group} if group else {},
+            deletion_timestamp=START if leaving else None,
         )
         status = PodStatus(phase="Running" if node else "Pending")
         pod = Pod(metadata=meta, spec=spec, status=status)
@@ -132,11 +137,12 @@ class BatchWorld:
         priority: str = "",
         node: str = "",
         gpus: int = 0,
+        memory: Quantity | None = None,
     ) -> None:
         """A pod group and its pods NAME-0, NAME-1 and so on."""
         self.group(name, size if least is None else least, queue, priority)
         for number in range(size):
-            self.pod(f"{name}-{number}", name, cpu, node=node, gpus=gpus)
+            self.pod(f"{name}-{number}", name, cpu, node=node, gpus=gpus, memory=memory)
 
     def run(self) -> tuple[dict[str, str], list[str]]:
         """Hold a session; pod -> node of those bound, and those evicted, by name."""

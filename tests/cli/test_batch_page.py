@@ -15,9 +15,10 @@ from tests.cli.run import check_one_line, run
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "batch.md").read_text()
-BATCH, CLUSTER = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+BATCH, VOLCANO, CLUSTER = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 (PYTHON,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 COMMANDS = [line.split() for line in re.findall(r"^    stowplan (.*)$", PAGE, re.MULTILINE)]
+WARNING = re.findall(r"^    (warning: .*)$", PAGE, re.MULTILINE)[0]
 SHOWN = "research borrows 3 cpu from product; product waits for 3 of it"
 
 
@@ -25,6 +26,7 @@ SHOWN = "research borrows 3 cpu from product; product waits for 3 of it"
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory with the page's files, which is where commands are run."""
     files = {"batch.yaml": BATCH, "cluster.yaml": CLUSTER, "large_first.py": PYTHON}
+    files["volcano.yaml"] = VOLCANO
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
@@ -91,6 +93,9 @@ def test_explain_tells_of_gang_and_evictions(here: Path) -> None:
     assert ran.code == 1
     assert "RoomBeingFreed: 2 pods of it wait" in ran.out
     assert "The session evicts default/survey-3 (reclaim)" in ran.out
+    assert ran.out.count(" for it\n") == 1
+    ran = run("explain", "podgroup/train", *WORLD)
+    assert (ran.code, ran.out.count("survey-3 (reclaim)")) == (1, 1)
     (here / "batch.yaml").write_text(BATCH.replace("reclaim, ", ""))
     ran = run("explain", "train-0", *WORLD, "-o", "json")
     assert ran.code == 1
@@ -168,13 +173,13 @@ def test_profiles_and_sessions_side_by_side(here: Path) -> None:
     assert "by sessions" in run("explain", "train-0", *both).out
     assert "2 of 2 pods placed" in told("simulate", *both)
     checked = yaml.safe_load(told("config", "check", "profiles.yaml", "batch.yaml"))
-    assert checked["batch"]["schedulerName"] == "kube-batch"
+    assert checked["batch"]["schedulerNames"] == ["kube-batch", "volcano"]
     assert checked["profiles"][0]["schedulerName"] == "default-scheduler"
     (here / "one.yaml").write_text(yaml.safe_dump(checked))
     assert yaml.safe_load(told("config", "check", "one.yaml")) == checked
     # Alone the profiles decide as they ever did, and sessions leave the others alone.
     ran = run("explain", "train-0", "--cluster", "cluster.yaml", "--config", "profiles.yaml")
-    check_one_line(ran, "profile: got 'kube-batch'")
+    check_one_line(ran, "profile: got 'volcano'", "sessions were not loaded")
     assert "not looked at" in run("explain", "web", *WORLD).out
     check_one_line(run("queues", *WORLD[:2], "--config", "profiles.yaml"), "got no sessions")
 
@@ -204,8 +209,65 @@ def test_a_name_that_is_taken_is_refused(here: Path) -> None:
     check_one_line(ran, "class Nameless has no `name`")
 
 
+def test_volcano_s_file_is_checked_and_used_with_a_warning(here: Path) -> None:
+    ran = run("config", "check", "volcano.yaml")
+    assert ran.code == 0
+    shown, _, _ = WARNING.partition("[...]")
+    assert ran.err.startswith(shown)
+    assert [line.split("'")[1] for line in ran.err.splitlines()] == [
+        "enqueue",
+        "overcommit",
+        "binpack",
+    ]
+    assert yaml.safe_load(ran.out)["tiers"] == yaml.safe_load(VOLCANO)["tiers"]
+    ran = run("simulate", *WORLD[:2], "--config", "volcano.yaml")
+    assert "0 of 2 pods placed" in ran.out
+    assert "warning: volcano.yaml: actions: action 'enqueue'" in ran.err
+    for command in (("queues",), ("explain", "train-0")):
+        assert "warning: " in run(*command, *WORLD[:2], "--config", "volcano.yaml").err
+
+
+def test_every_block_of_the_page_is_one_that_is_tested_here() -> None:
+    fenced = re.findall(r"```(\w*)\n.*?```", PAGE, re.DOTALL)
+    assert fenced == ["yaml", "yaml", "yaml", "python"]
+    prose = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)
+    shown = re.findall(r"^    (\S.*)$", prose, re.MULTILINE)
+    others = [line for line in shown if not line.startswith("stowplan ")]
+    assert others == [WARNING, SHOWN]
+    assert len(shown) == len(others) + len(COMMANDS)
+
+
+def test_pods_of_one_controller_are_one_job_that_needs_one_of_them(here: Path) -> None:
+    assert "those of one controller one job that needs one of them" in PAGE
+    annotation = "    metadata: {annotations: {scheduling.k8s.io/group-name: survey}}\n"
+    text = CLUSTER.replace(annotation, "") + "---\n"
+    text += "{apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, metadata: {name: default}}\n"
+    (here / "cluster.yaml").write_text(text)
+    (here / "batch.yaml").write_text(BATCH.replace("reclaim, ", ""))
+    told("simulate", *WORLD, "--out", "out")
+    jobs = [json.loads(line) for line in (here / "out" / "jobs.jsonl").read_text().splitlines()]
+    (alone,) = [job for job in jobs if job["name"] == "default/Job/survey"]
+    assert (alone["minMember"], alone["queue"], alone["pods"]) == (1, "default", 4)
+
+
+def test_a_queue_has_no_more_than_its_capability_and_that_is_said(here: Path) -> None:
+    limited = CLUSTER.replace("spec: {weight: 3}", "spec: {weight: 3, capability: {cpu: 1}}")
+    (here / "cluster.yaml").write_text(limited)
+    ran = run("simulate", *WORLD)
+    assert "0 of 2 pods placed" in ran.out
+    assert "QueueCapabilityReached: queue 'product' has reached its capability: cpu" in ran.out
+    assert "Evicted" not in ran.out
+    never = "it can never run here: needs 3 cpu, the capability of queue 'product' is 1"
+    assert never in run("explain", "pg/train", *WORLD).out
+    table = told("queues", *WORLD)
+    assert "CAPABILITY" in table
+    answer = json.loads(told("queues", *WORLD, "-o", "json"))
+    limits = {queue["name"]: queue["capability"] for queue in answer["queues"]}
+    assert limits == {"product": {"cpu": 1}, "research": {}}
+
+
 def test_the_page_s_commands_run(here: Path) -> None:
-    assert len(COMMANDS) == 6
+    assert len(COMMANDS) == 7
     for command in COMMANDS:
         ran = run(*command)
         assert ran.code == (1 if command[0] == "explain" else 0), (command, ran)

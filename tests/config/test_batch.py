@@ -192,3 +192,109 @@ def test_mistakes_in_the_block_and_around_it_are_named_at_once() -> None:
         configured(f"{KSC}parallelism: x\nbatch: {{actions: nothing}}")
     assert "parallelism" in str(caught.value)
     assert "batch.actions" in str(caught.value)
+
+
+VOLCANO = """
+actions: "enqueue, allocate, backfill"
+tiers:
+- plugins:
+  - name: priority
+  - name: gang
+    enablePreemptable: false
+  - name: conformance
+- plugins:
+  - name: overcommit
+  - name: drf
+    enablePreemptable: false
+  - name: predicates
+  - name: proportion
+  - name: nodeorder
+  - name: binpack
+"""
+"""What Volcano's chart installs."""
+
+
+def test_what_volcano_installs_is_read_and_what_has_no_effect_is_warned_of() -> None:
+    read = batch_configuration(VOLCANO, "volcano-scheduler.conf")
+    assert [
+        warning.split(" has no effect; in Volcano it would ")[0] for warning in read.warnings
+    ] == [
+        "actions: action 'enqueue'",
+        "tiers[1].plugins[0].name: plugin 'overcommit'",
+        "tiers[1].plugins[5].name: plugin 'binpack'",
+    ]
+    (gang,) = (p for tier in read.tiers or () for p in tier if p.name == "gang")
+    assert gang.disabled == ("enablePreemptable",)
+    # The actions that are there are those of its sessions.
+    deciders = deciders_of([Text(VOLCANO, "volcano-scheduler.conf")])
+    actions = [action.name for action in deciders.session_options().actions]
+    assert actions == ["resume", "allocate", "backfill"]
+    again = batch_configuration(yaml.safe_dump(tree_of(read)), "again")
+    assert replace(again, source=read.source) == read
+
+
+def test_further_fields_arguments_and_switches_of_volcano_are_warned_of() -> None:
+    text = """
+actions: "shuffle, allocate"
+configurations: [{name: allocate, arguments: {anything: 1}}]
+metrics: {type: prometheus}
+tiers:
+- plugins:
+  - {name: drf, enableHierarchy: true}
+  - {name: nodeorder, arguments: {tainttoleration.weight: 3, leastrequested.weight: 1}}
+  - {name: predicates, arguments: {predicate.VolumeZoneEnable: false, predicate.resources.a: 1}}
+  - {name: rescheduling, arguments: {interval: 5m, strategies: [{name: lowNodeUtilization}]}}
+"""
+    read = batch_configuration(text, "volcano.yaml")
+    assert [warning.split(" has no effect")[0] for warning in read.warnings] == [
+        "configurations: it",
+        "metrics: it",
+        "actions: action 'shuffle'",
+        "tiers[0].plugins[0].enableHierarchy: it",
+        "tiers[0].plugins[1].arguments['tainttoleration.weight']: it",
+        "tiers[0].plugins[2].arguments['predicate.VolumeZoneEnable']: it",
+        "tiers[0].plugins[2].arguments['predicate.resources.a']: it",
+        "tiers[0].plugins[3].name: plugin 'rescheduling'",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "meant"),
+    [
+        ("enqueue", "enque", "enqueue"),
+        ("name: binpack", "name: binpak", "binpack"),
+        ("enablePreemptable", "enablePreemtable", "enablePreemptable"),
+        ("actions: ", "confgurations: []\nactions: ", "configurations"),
+        ("name: drf\n", "name: drf\n    enableHierarcy: true\n", "enableHierarchy"),
+        (
+            "name: nodeorder\n",
+            "name: nodeorder\n    arguments: {tainttoleration.weigth: 1}\n",
+            "tainttoleration.weight",
+        ),
+    ],
+)
+def test_a_misspelt_name_of_volcano_is_a_mistake(wrong: str, right: str, meant: str) -> None:
+    assert f"did you mean '{meant}'?" in refused(VOLCANO.replace(wrong, right))
+
+
+def test_as_kube_batch_what_volcano_added_is_unknown() -> None:
+    with pytest.raises(ConfigError, match="'enqueue'"):
+        batch_configuration(VOLCANO, "conf", KUBE_BATCH_0_5)
+    read = batch_configuration(VOLCANO.replace("enqueue, ", ""), "conf", KUBE_BATCH_0_5)
+    assert (read.warnings, read.scheduler_names) == ((), ("kube-batch",))
+
+
+def test_pods_of_kube_batch_and_of_volcano_are_scheduled_unless_names_are_given() -> None:
+    def names(block: str) -> tuple[str, ...]:
+        return batch_configuration(f"{VOLCANO}batch: {block}", "batch.yaml").scheduler_names
+
+    assert names("{}") == ("kube-batch", "volcano")
+    assert names("{schedulerName: volcano}") == ("volcano",)
+    assert names("{schedulerNames: [a, b]}") == ("a", "b")
+    for block in (
+        "{schedulerName: a, schedulerNames: [b]}",
+        "{schedulerNames: []}",
+        "{schedulerNames: [a, a]}",
+        "{schedulerName: ''}",
+    ):
+        assert "batch.schedulerName" in refused(f"{VOLCANO}batch: {block}")

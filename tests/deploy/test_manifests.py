@@ -7,23 +7,26 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
+import msgspec
 import pytest
 import yaml
 from packaging.requirements import Requirement
 
 from stowplan.cli.run import command
-from stowplan.client.resources import RESOURCES
+from stowplan.client.resources import RESOURCES, Resource
 from stowplan.client.reviews import Known, access_review, token_review
+from stowplan.config.batch import SCHEDULER_NAMES
 from stowplan.driver.process import LEASES_IN
 from stowplan.driver.scheduling import KUBE_SCHEDULER, read_files, terms_of
-from stowplan.objects.codec import convert
-from stowplan.objects.podgroup import GROUP_API_VERSIONS, PodGroup, Queue
+from stowplan.objects.podgroup import GROUP_API_VERSIONS, VOLCANO_API_VERSION, PodGroup, Queue
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
 NAMESPACE = "stowplan-system"
 NAME = {"app.kubernetes.io/name": "stowplan"}
+
+KEEPS = "x-kubernetes-preserve-unknown-fields"
 
 Tree = dict[str, Any]
 Right = tuple[str, str, str]
@@ -122,7 +125,7 @@ def test_the_lease_may_be_held_and_no_other() -> None:
 def test_the_leases_of_other_schedulers_may_be_read_only() -> None:
     (rule,) = one("Role", "stowplan-lookout")["rules"]
     assert rule["verbs"] == ["get"]
-    assert set(rule["resourceNames"]) == {KUBE_SCHEDULER, "kube-batch", "stowplan"}
+    assert set(rule["resourceNames"]) == {KUBE_SCHEDULER, *SCHEDULER_NAMES, "stowplan"}
 
 
 @pytest.mark.parametrize("kind", ["ClusterRoleBinding", "RoleBinding"])
@@ -183,21 +186,62 @@ def test_selectors_select_the_deployment() -> None:
     assert one("Service", "stowplan-metrics")["spec"]["selector"] == NAME
 
 
-@pytest.mark.parametrize(("plural", "kind"), [("podgroups", PodGroup), ("queues", Queue)])
-def test_definitions_have_the_fields_that_are_read(plural: str, kind: type[Any]) -> None:
-    group = "scheduling.sigs.dev"
-    tree = one("CustomResourceDefinition", f"{plural}.{group}")["spec"]
+GROUPS = [resource for resource in RESOURCES if resource.kind in (PodGroup, Queue)]
+
+
+def definition(resource: Resource) -> Tree:
+    group = resource.api_version.partition("/")[0]
+    return one("CustomResourceDefinition", f"{resource.plural}.{group}")
+
+
+def fields_read(kind: type[Any]) -> Tree:
+    """Field -> the fields in it, {} for none, of a type that is decoded from the API."""
+    found: Tree = {}
+    for field in msgspec.structs.fields(kind):
+        inner = field.type if not get_args(field.type) else get_args(field.type)[0]
+        is_struct = isinstance(inner, type) and issubclass(inner, msgspec.Struct)
+        found[field.encode_name] = fields_read(inner) if is_struct else {}
+    return found
+
+
+def lacking(read: Tree, schema: Tree, path: str) -> Iterator[str]:
+    properties = schema.get("properties") or schema.get("items", {}).get("properties", {})
+    for name, inner in read.items():
+        if name not in properties:
+            yield f"{path}.{name}"
+        else:
+            yield from lacking(inner, properties[name], f"{path}.{name}")
+
+
+@pytest.mark.parametrize("resource", GROUPS, ids=lambda r: f"{r.kind.__name__} {r.api_version}")
+def test_definitions_have_the_fields_that_are_read(resource: Resource) -> None:
+    tree = definition(resource)["spec"]
     (version,) = tree["versions"]
-    resource = next(
-        r for r in RESOURCES if r.plural == plural and r.api_version == f"{group}/{version['name']}"
-    )
+    assert resource.api_version == f"{tree['group']}/{version['name']}"
     assert (tree["scope"] == "Namespaced") == resource.is_namespaced
     assert version["subresources"] == {"status": {}}
-    schema = version["schema"]["openAPIV3Schema"]["properties"]
-    fields = {"minMember", "queue", "priorityClassName"} if kind is PodGroup else {"weight"}
-    assert fields <= schema["spec"]["properties"].keys()
-    example = {"apiVersion": resource.api_version, "metadata": {"name": "x"}, "spec": {}}
-    assert convert(example, kind).name == "x"
+    schema = version["schema"]["openAPIV3Schema"]
+    read = {name: fields_read(resource.kind)[name] for name in ("spec", "status")}
+    assert list(lacking(read, schema, "")) == []
+    del schema["properties"]["spec"]["properties"]
+    assert next(lacking(read, schema, "")) in (".spec.minMember", ".spec.weight")
+
+
+def test_definitions_keep_the_fields_of_volcano_that_are_not_read() -> None:
+    """Where they take the place of Volcano's own nothing that it reads is dropped."""
+    for resource in GROUPS:
+        (version,) = definition(resource)["spec"]["versions"]
+        properties = version["schema"]["openAPIV3Schema"]["properties"]
+        keeps = [properties[part].get(KEEPS, False) for part in ("spec", "status")]
+        assert keeps == [True, True] or resource.api_version != VOLCANO_API_VERSION
+
+
+def test_definitions_in_a_protected_group_say_that_nobody_approved_them() -> None:
+    """An API server refuses others of *.k8s.io."""
+    for tree in trees():
+        if tree["kind"] == "CustomResourceDefinition" and tree["spec"]["group"].endswith(".k8s.io"):
+            said = tree["metadata"]["annotations"]["api-approved.kubernetes.io"]
+            assert said.startswith("unapproved")
 
 
 def test_the_image_is_slim_and_runs_as_nobody() -> None:

@@ -65,6 +65,9 @@ class Cluster:
 
     async def create(self, tree: Tree) -> None:
         path = PATHS[tree["kind"]].format(tree["metadata"].get("namespace", "default"))
+        if tree["kind"] in ("PodGroup", "Queue"):
+            # Several groups serve them.
+            path = path.replace("scheduling.sigs.dev/v1alpha2", tree["apiVersion"])
         for _ in range(50):
             request = Request("POST", path, (), json.dumps(tree).encode(), JSON)
             answer = await self.api.send(request)
@@ -169,7 +172,7 @@ async def cluster(
     async with ApiClient(connection) as api:
         made = Cluster(api, file, process, under.start)
         try:
-            for name in ("namespace", "crds/podgroups", "crds/queues", "rights"):
+            for name in ("namespace", "crds/podgroups", "crds/queues", "crds/volcano", "rights"):
                 for tree in yaml.safe_load_all((DEPLOY / f"{name}.yaml").read_text()):
                     await made.create(tree)
             await under.make_nodes(made.create, n_nodes)

@@ -221,6 +221,37 @@ def test_conditions_events_and_evictions_come_with_the_rights_that_are_shipped(
     run(story())
 
 
+def test_a_missing_queue_is_said_on_pod_and_podgroup_until_it_comes(
+    tmp_path: Path, server: str
+) -> None:
+    """With the objects, and the schedulerName, of Volcano."""
+    version, text = "scheduling.volcano.sh/v1beta1", 'queues "nowhere" not found'
+
+    async def story() -> None:
+        async with cluster(tmp_path, 1, server) as made, replica(*arguments(tmp_path, made)) as one:
+            await leading(one)
+            group, member = gang("g", 1)
+            group |= {"apiVersion": version, "spec": {"minMember": 1, "queue": "nowhere"}}
+            member["spec"]["schedulerName"] = "volcano"
+            await made.create_all([group, member])
+            await condition(made, "g-0", text)
+            path = f"/apis/{version}/namespaces/default/podgroups/g"
+            async with asyncio.timeout(30):
+                while True:
+                    status = (await made.get(path)).get("status", {})
+                    said = [(c["reason"], c["message"]) for c in status.get("conditions", ())]
+                    if said:
+                        break
+                    await asyncio.sleep(0.2)
+            assert said == [("QueueNotFound", text)]
+            assert {("FailedScheduling", "g-0"), ("Unschedulable", "g")} <= set(await events(made))
+            queue = {"apiVersion": version, "kind": "Queue", "metadata": {"name": "nowhere"}}
+            await made.create(queue | {"spec": {"capability": {"cpu": 1}, "reclaimable": False}})
+            await made.until_placed(1, 60, one)
+
+    run(story())
+
+
 async def condition(made: Cluster, name: str, text: str) -> None:
     async with asyncio.timeout(30):
         while True:

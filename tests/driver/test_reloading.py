@@ -63,3 +63,15 @@ def test_a_changed_file_holds_or_is_refused_and_the_last_good_one_goes_on(
                 rereading.cancel()
 
     run(story())
+
+
+def test_what_a_file_names_without_effect_is_a_warning_of_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("WARNING")
+    config = tmp_path / "volcano.yaml"
+    config.write_text(gangs.configured(["actions=enqueue,allocate"]))
+    deciders, _ = read_files([str(config)])
+    (record,) = caplog.records
+    assert f"{config}: actions: action 'enqueue' has no effect" in record.getMessage()
+    assert deciders.batch is not None

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from stowplan.batch import Compat, Session
 from stowplan.batch.actions.preempt import Preempt
 from stowplan.batch.actions.victims import Candidates, running
+from stowplan.batch.capability import Capabilities
 from stowplan.batch.jobs import Job, Task
 from stowplan.batch.policies.proportion import Proportion
 from stowplan.testing.auditor import Violation
@@ -49,16 +50,18 @@ class DrawnJob(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """A cluster, its queues by weight, and its jobs. cpu, gpus: of each node."""
+    """A cluster, its queues by weight, and its jobs. cpu, gpus: of each node. capabilities: the
+    most CPU that each queue may have, 0 for any."""
 
     nodes: int
     cpu: int
     weights: list[int]
     jobs: list[DrawnJob]
     gpus: int = 0
+    capabilities: tuple[int, ...] = (0, 0, 0)
 
 
-def worlds(runs: bool = False) -> st.SearchStrategy[Drawn]:
+def worlds(runs: bool = False, limited: bool = False) -> st.SearchStrategy[Drawn]:
     job = st.builds(
         DrawnJob,
         size=st.integers(1, 5),
@@ -78,6 +81,7 @@ def worlds(runs: bool = False) -> st.SearchStrategy[Drawn]:
         gpus=st.sampled_from((0, 2, 4)),
         weights=st.lists(st.integers(1, 3), min_size=3, max_size=3),
         jobs=st.lists(job, min_size=1, max_size=6),
+        capabilities=st.tuples(*[st.sampled_from((0, 1, 2, 3, 5, 8) if limited else (0,))] * 3),
     )
 
 
@@ -91,7 +95,9 @@ def town_of(drawn: Drawn, compat: Compat | None = None) -> Town:
         "class low 1",
         "class high 100",
     ]
-    setup += [f"queue q{number} weight={weight}" for number, weight in enumerate(drawn.weights)]
+    for number, (weight, most) in enumerate(zip(drawn.weights, drawn.capabilities, strict=True)):
+        limit = f" capability={most}" if most else ""
+        setup.append(f"queue q{number} weight={weight}{limit}")
     town.play(setup)
     at = 0
     for number, job in sorted(enumerate(drawn.jobs), key=lambda one: one[1].comes_s):
@@ -127,6 +133,18 @@ def test_they_do_while_pods_come_to_their_end(drawn: Drawn) -> None:
     town_of(drawn).play(["wait 40s"])
 
 
+@given(worlds(runs=True, limited=True))
+@settings(max_examples=examples(100), deadline=None)
+def test_no_queue_has_more_than_its_capability(drawn: Drawn) -> None:
+    town_of(drawn).play(["wait 20s"])
+
+
+@given(worlds(limited=True))
+@settings(max_examples=examples(60), deadline=None)
+def test_queues_with_a_capability_come_to_rest(drawn: Drawn) -> None:
+    come_to_rest(town_of(drawn))
+
+
 # Each promise, broken.
 
 
@@ -135,10 +153,18 @@ def job(size: int, least: int = 0, cpu: int = 1, queue: int = 0, **more: Any) ->
     return DrawnJob(size, least, cpu, queue, **settings_)
 
 
-def drawn(*jobs: DrawnJob, nodes: int = 1, cpu: int = 4, gpus: int = 0) -> Drawn:
-    return Drawn(nodes, cpu, [1, 1, 1], list(jobs), gpus)
+def drawn(
+    *jobs: DrawnJob, nodes: int = 1, cpu: int = 4, gpus: int = 0, most: tuple[int, ...] = (0, 0, 0)
+) -> Drawn:
+    return Drawn(nodes, cpu, [1, 1, 1], list(jobs), gpus, most)
 
 
+LIMITED = drawn(job(6), cpu=8, most=(3, 0, 0))
+LIMITED_WITH_GANG = drawn(job(2), job(3, 3, priority="high", comes_s=3), cpu=8, most=(4, 0, 0))
+LIMITED_WITH_LARGE_GANG = drawn(
+    job(2, cpu=2), job(3, 3, cpu=2, priority="high", comes_s=3), cpu=8, most=(7, 0, 0)
+)
+GANG_ABOVE_LIMIT = drawn(job(6, 6), job(8, 1, queue=1), cpu=8, most=(2, 0, 0))
 GANG_TOO_LARGE = drawn(job(5, 5))
 BLOCKED = drawn(job(3, 3, cpu=2), job(2, 1, priority="low"))
 EQUALS = drawn(job(4), job(2, comes_s=3))
@@ -192,6 +218,47 @@ def test_a_defect_of_the_original_is_noticed(world: Drawn, wrong: Compat, said: 
         come_to_rest(town_of(world, wrong))
 
 
+def test_wrong_a_capability_that_nobody_looks_at_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    come_to_rest(town_of(LIMITED))
+    with pytest.raises(Violation, match=r"queue q0 has 6000.0 cpu, above its capability 3000.0"):
+        come_to_rest(town_of(LIMITED, Compat(ignores_capability=True)))
+
+
+def test_wrong_a_capability_that_allocate_alone_looks_at_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Wrong: preempt finds room on nodes, and promises it whatever the queue has."""
+    come_to_rest(town_of(LIMITED_WITH_LARGE_GANG))
+    monkeypatch.setattr(Capabilities, "shortage", lambda self, task: {})
+    with pytest.raises(Violation, match=r"above its capability 7000.0"):
+        come_to_rest(town_of(LIMITED_WITH_LARGE_GANG))
+
+
+def test_wrong_a_capability_that_forgets_pods_on_their_way_out_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Wrong: pods that are being deleted have no part in what a queue has."""
+    come_to_rest(town_of(LIMITED_WITH_GANG))
+    right = Capabilities.allows
+    monkeypatch.setattr(
+        Capabilities, "allows", lambda self, task, *, later=False: right(self, task, later=True)
+    )
+    with pytest.raises(Violation, match=r"above its capability 4000.0"):
+        come_to_rest(town_of(LIMITED_WITH_GANG))
+
+
+def test_wrong_a_gang_above_the_capability_of_its_queue_keeps_room_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Wrong: what such a gang wants counts like what others want."""
+    come_to_rest(town_of(GANG_ABOVE_LIMIT))
+    monkeypatch.setattr(Proportion, "_may_start", lambda self, job: True)
+    with pytest.raises(Violation, match="waits, and"):
+        come_to_rest(town_of(GANG_ABOVE_LIMIT))
+
+
 def test_wrong_a_gang_that_starts_in_part_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     come_to_rest(town_of(GANG_TOO_LARGE))
     monkeypatch.setattr(Job, "is_ready", property(ready))
@@ -216,7 +283,9 @@ def test_wrong_victims_of_another_queue_are_noticed(monkeypatch: pytest.MonkeyPa
         statement, task, job = given
 
         def rivals() -> Iterator[Task]:
-            theirs = running(j for j in self._givers() if j.priority < job.priority)
+            theirs = running(
+                j for j in self._search.givers("preemptable") if j.priority < job.priority
+            )
             return (other for other in theirs if other.job != job.uid)
 
         key = (job.uid, within)

@@ -5,7 +5,7 @@ A script is a text of blocks: commands, `----`, and what is to be seen then. Tim
     machine compat=kube-batch-0.5              sessions as kube-batch has them, or without: mended
     nodes 3 cpu=4 memory=8Gi gpus=2            n1, n2, n3; gpus may be left out
     taint test=yes:NoSchedule                  on all nodes; `taint` takes it away
-    queue q1 weight=1                          class high 100
+    queue q1 weight=1 capability=8             class high 100; the capability is of CPU
     job train min=2 queue=q1 priority=high : nginx*6 cpu=1 + master*1 cpu=1 priority=high
     replicas web 3 cpu=1                       pods of the default scheduler
     delete web
@@ -204,7 +204,8 @@ class Town:
 
     def _do_queue(self, words: list[str]) -> None:
         settings = dict(word.split("=", 1) for word in words[1:])
-        self.world.put_object(_queue(words[0], int(settings.get("weight", "1"))))
+        most = settings.get("capability", "")
+        self.world.put_object(_queue(words[0], int(settings.get("weight", "1")), most))
 
     def _do_class(self, words: list[str]) -> None:
         self.classes[words[0]] = int(words[1])
@@ -327,8 +328,10 @@ class Town:
         return [f"{'yes' if holds else 'NO'}: {seen}"]
 
 
-def _queue(name: str, weight: int = 1) -> Queue:
-    return Queue(metadata=ObjectMeta(name=name, uid=name), spec=QueueSpec(weight=weight))
+def _queue(name: str, weight: int = 1, most: str = "") -> Queue:
+    """most: the CPU that it may have, "" for any."""
+    spec = QueueSpec(weight=weight, capability={"cpu": most} if most else {})
+    return Queue(metadata=ObjectMeta(name=name, uid=name), spec=spec)
 
 
 def _gpus(count: str) -> dict[str, Quantity]:

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from stowplan.assembly.deciders import Deciders, Text, deciders_of
 from stowplan.batch import KUBE_BATCH_0_5, Compat
+from stowplan.batch.amounts import amount_text
 from stowplan.cli.jobs_table import _headline
 from stowplan.objects.podgroup import GROUP_API_VERSIONS
 from stowplan.sim.cluster import Cluster, read_cluster
 from stowplan.sim.deciders import read_deciders
-from stowplan.sim.explain_job import amount_text, explain_job
+from stowplan.sim.explain_job import explain_job
 from stowplan.sim.input_error import InputError
 from stowplan.sim.queue_shares import Shares, shares_of
 from stowplan.sim.rounds import JobReport, Round, Rounds
@@ -151,9 +152,9 @@ def test_what_is_named_and_not_there(tmp_path: Path) -> None:
     found = shares_of(Rounds(world, deciders()))
     assert (found.strays, found.ungrouped) == ({"nowhere": 1}, {"default/unknown": 1})
     lines = _headline(explain_job("default/b", world, config=deciders()))
-    assert lines.endswith("pending; no PodGroup default/unknown")
+    assert lines.endswith('pending; podgroups "unknown" not found in namespace "default"')
     lines = _headline(explain_job("default/a", world, config=deciders()))
-    assert lines.endswith("pending; no queue 'nowhere', which default/g is in")
+    assert lines.endswith('pending; queues "nowhere" not found')
 
 
 def test_a_group_that_needs_less_than_nobody_is_told_so(tmp_path: Path) -> None:
@@ -268,7 +269,10 @@ def test_sessions_are_held_until_one_changes_nothing(tmp_path: Path) -> None:
     assert run.evicted == {f"default/old-{i}": "reclaim" for i in (3, 2, 1)}
     assert {p.pod: p.node for p in run.placements} == {"default/new-0": "n1", "default/new-1": "n1"}
     assert run.summary["sessions"] == 3
-    assert "1 pending pods are not of 'kube-batch': they were left alone" in run.summary["notes"]
+    assert (
+        "1 pending pods are not of 'kube-batch' or 'volcano': they were left alone"
+        in run.summary["notes"]
+    )
     # Another run from the same cluster is the same, to the byte.
     assert simulate_jobs(world, config=deciders()).files() == run.files()
 

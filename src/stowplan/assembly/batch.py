@@ -24,7 +24,14 @@ from stowplan.batch.rules import Rules
 from stowplan.batch.session import SessionOptions
 from stowplan.batch.tiers import PolicyUse
 from stowplan.batch.working import Working
-from stowplan.config.batch import DEFAULT_TEXT, BatchConfiguration, Known, read
+from stowplan.config.batch import (
+    DEFAULT_TEXT,
+    KUBE_BATCH,
+    SCHEDULER_NAMES,
+    BatchConfiguration,
+    Known,
+    read,
+)
 from stowplan.framework import Framework, Snapshot
 
 ACTIONS: dict[str, type[Action]] = {
@@ -91,6 +98,10 @@ def known_names(
             **dict.fromkeys(policies or ()),
         },
         lenient=compat is not None and compat.lenient_file,
+        # kube-batch knows of no other scheduler's pods.
+        scheduler_names=(KUBE_BATCH,)
+        if compat is not None and compat.lenient_file
+        else SCHEDULER_NAMES,
     )
 
 
@@ -131,7 +142,11 @@ def session_options(
             tuple(PolicyUse(p.name, frozenset(p.disabled), p.arguments) for p in tier)
             for tier in configuration.tiers or ()
         ),
-        actions=(*resume, *(all_actions[name]() for name in configuration.actions)),
+        # What Volcano alone has was warned of when the file was read.
+        actions=(
+            *resume,
+            *(all_actions[name]() for name in configuration.actions if name in all_actions),
+        ),
         policies={**POLICIES, **(policies or {})},
         compat=switches,
         rules=rules,

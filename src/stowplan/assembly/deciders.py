@@ -116,7 +116,7 @@ class Deciders(msgspec.Struct, frozen=True):
         batch = self.batch
         assert batch is not None, "no sessions are configured"
         return BatchPlan(
-            batch.scheduler_name,
+            batch.scheduler_names,
             batch.default_queue,
             batch.period_s,
             batch.uses_priority_classes,

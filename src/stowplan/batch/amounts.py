@@ -291,3 +291,21 @@ def offer_of(resources: Mapping[str, Quantity], *, containers_only: bool) -> Amo
         scalars = amount.scalars = {} if amount.scalars is None else amount.scalars
         scalars["ephemeral-storage"] = value(resources["ephemeral-storage"]) * 1000.0
     return amount
+
+
+def amount_text(name: str, amount: float) -> str:
+    """An amount as sessions count it, as a quantity: `2500m`, `4`, `3Gi`."""
+    if name != "memory":
+        whole = amount / 1000
+        if name == "ephemeral-storage":
+            return bytes_text(whole)
+        return f"{whole:.0f}" if whole == round(whole) else f"{amount:.0f}m"
+    return bytes_text(amount)
+
+
+def bytes_text(amount: float) -> str:
+    """Bytes in the largest unit that leaves at most two digits after the point."""
+    for unit, size in (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10)):
+        if amount >= size:
+            return f"{amount / size:.2f}".rstrip("0").rstrip(".") + unit
+    return f"{amount:.0f}"

@@ -52,8 +52,11 @@ class Choices:
     def best(self, task: Task, *, later: bool = False) -> int:
         """The best row that would do, -1 for none.
 
-        later: once what is being released is gone; else with what is idle.
+        later: once what is being released is gone; else with what is idle. None would do where
+        the task's queue would exceed its capability.
         """
+        if not self._working.capabilities.allows(task, later=later):
+            return -1
         freed = self._working.nodes.freed
         key = (task.ask.wants, later)
         if self._hopeless.get(key) == freed:

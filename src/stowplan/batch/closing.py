@@ -22,7 +22,8 @@ PENDING, RUNNING, UNKNOWN, COMPLETED = "Pending", "Running", "Unknown", "Complet
 SCHEDULED = "Scheduled"
 
 
-_TOLD = "told"
+TOLD = "told"
+"""Under this a job keeps what has been said of it."""
 
 
 class GroupWrite(msgspec.Struct, frozen=True):
@@ -75,15 +76,15 @@ class Closing:
             group = job.group
             # Where no task has changed since, and the same is to be said, it has been said.
             key = (group, said.get(job.uid), job.complaint, job.short_by)
-            if job.kept.get(_TOLD) == key and not rewrites:
+            if job.kept.get(TOLD) == key and not rewrites:
                 continue
-            job.kept[_TOLD] = (*key[:3], dict(job.short_by))
+            job.kept[TOLD] = (*key[:3], dict(job.short_by))
             if group is not None:
                 before = self._before.get(job.uid, group.status)
                 if not self._working.compat.conditions_stay:
                     self._clear_condition(job, group)
                 group.status = self._status(job, group)
-                changed = not _same(before, group.status)
+                changed = not is_same(before, group.status)
                 if not group.is_solo and (changed or self._working.compat.rewrites_status):
                     events = tuple(self._events(job, group))
                     writes.append(GroupWrite(group, group.status, changed, events))
@@ -158,7 +159,7 @@ def with_condition(status: PodGroupStatus, said: PodGroupCondition) -> PodGroupS
     return replace(status, conditions=tuple(conditions))
 
 
-def _same(before: PodGroupStatus, after: PodGroupStatus) -> bool:
+def is_same(before: PodGroupStatus, after: PodGroupStatus) -> bool:
     """True when the two say the same, whenever and by whomever it was said."""
     return _timeless(before) == _timeless(after)
 

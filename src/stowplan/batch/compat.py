@@ -32,6 +32,7 @@ class Compat(msgspec.Struct, frozen=True):
     conditions_stay: bool = False  # Unschedulable remains after the group runs
     rewrites_status: bool = False  # every group's status is written every session
     budget_jobs_panic: bool = False  # an unready job of a PodDisruptionBudget ends the process
+    missing_unsaid: bool = False  # nothing is said of jobs whose queue or group is not there
     fit_error_of_choice: bool = False  # why a pod waits is told of the chosen node only
 
     # Allocate and backfill.

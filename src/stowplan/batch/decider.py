@@ -18,6 +18,7 @@ from stowplan.batch.answers import OWN_PACKAGE
 from stowplan.batch.closing import PENDING, UNKNOWN, GroupWrite, PodNote, with_condition
 from stowplan.batch.inventory import Inventory
 from stowplan.batch.jobs import TERMINATED, Job, Task, TaskStatus
+from stowplan.batch.missing import report_missing
 from stowplan.batch.session import Session, SessionOptions
 from stowplan.batch.upkeep import RELEASE, Upkeep
 from stowplan.columns.audit import InvariantBroken
@@ -57,7 +58,7 @@ class BatchPlan(msgspec.Struct, frozen=True):
     options: what every session is opened with.
     """
 
-    scheduler_name: str
+    scheduler_names: tuple[str, ...]
     default_queue: str
     period_s: float
     uses_priority_classes: bool
@@ -70,7 +71,7 @@ Reread = Callable[[str, str], BatchPlan]
 
 
 class BatchDecider:
-    """Inventory, configuration and sessions of one scheduler name.
+    """Inventory, configuration and sessions of the scheduler names that sessions decide.
 
     dice: break ties between nodes; None takes the first. reread: for `reload`. framework: whose
     plugins take part between the choice of a node and the binding. session: the last one held.
@@ -102,8 +103,13 @@ class BatchDecider:
 
     @property
     def scheduler_name(self) -> str:
+        """The first of the names, which its events have."""
+        return self.plan.scheduler_names[0]
+
+    @property
+    def scheduler_names(self) -> tuple[str, ...]:
         """Whose pods it decides."""
-        return self.plan.scheduler_name
+        return self.plan.scheduler_names
 
     @property
     def period_s(self) -> float:
@@ -122,7 +128,7 @@ class BatchDecider:
 
     def _empty(self) -> Inventory:
         plan = self.plan
-        return Inventory(plan.scheduler_name, plan.default_queue, plan.options.compat)
+        return Inventory(plan.scheduler_names, plan.default_queue, plan.options.compat)
 
     # What the watch shows.
 
@@ -228,6 +234,12 @@ class BatchDecider:
     ) -> SessionResult:
         inventory = self.inventory
         pods = inventory.pod
+        reports = [*self._evicted_from(), *(_reported(write) for write in writes)]
+        said = [*notes]
+        if not inventory.compat.missing_unsaid:
+            more_reports, more_notes = report_missing(inventory, session.uid)
+            reports += more_reports
+            said += more_notes
         promises = [] if inventory.compat.forgets_promises else list(_promises(session))
         self._states.clear()
         return SessionResult(
@@ -238,11 +250,9 @@ class BatchDecider:
                 if pods(task.uid) is not None
             ),
             promises,
-            (*self._evicted_from(), *(_reported(write) for write in writes)),
+            reports,
             tuple(
-                PodReport(pod, note.message)
-                for note in notes
-                if (pod := pods(note.uid)) is not None
+                PodReport(pod, note.message) for note in said if (pod := pods(note.uid)) is not None
             ),
         )
 
@@ -390,8 +400,8 @@ class BatchDecider:
             plan = self._reread(text, source)
         except (ConfigError, ContractError) as refused:
             return str(refused)
-        if plan.scheduler_name != self.plan.scheduler_name:
-            got, wanted = plan.scheduler_name, self.plan.scheduler_name
+        if plan.scheduler_names != self.plan.scheduler_names:
+            got, wanted = (", ".join(p.scheduler_names) for p in (plan, self.plan))
             return f"{source}: batch.schedulerName: got {got!r}, wanted {wanted!r} until a restart"
         had = self.plan
         self.plan = plan

@@ -13,9 +13,9 @@ Source: kube-batch v0.5, cache/cache.go, cache/event_handlers.go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
-from stowplan.batch.amounts import Arithmetic, Ask, ask_of, parsed
+from stowplan.batch.amounts import Arithmetic, Ask, ask_of, offer_of
 from stowplan.batch.compat import Compat
 from stowplan.batch.jobs import (
     TAKING,
@@ -30,9 +30,10 @@ from stowplan.batch.jobs import (
 from stowplan.batch.nodes import NodeLedger
 from stowplan.batch.queues import QueueInfo
 from stowplan.batch.working import Opened
+from stowplan.objects.meta import NamespacedObject
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
-from stowplan.objects.podgroup import PodGroup, Queue
+from stowplan.objects.podgroup import VOLCANO_API_VERSION, PodGroup, Queue
 from stowplan.objects.workload import PodDisruptionBudget, PriorityClass
 
 _ASK = "batch ask"
@@ -41,15 +42,20 @@ _ASK = "batch ask"
 class Inventory:
     """The cluster as batch scheduling keeps it.
 
-    scheduler_name: whose pending pods are ours. promised: uid -> node of the pods for which earlier
-    sessions have made room there. first: the jobs that go before all others -> how many members
-    could not be bound.
+    scheduler_names: whose pending pods are ours. promised: uid -> node of the pods for which
+    earlier sessions have made room there. first: the jobs that go before all others -> how many
+    members could not be bound.
     """
 
     def __init__(
-        self, scheduler_name: str, default_queue: str = "default", compat: Compat | None = None
+        self,
+        scheduler_names: Collection[str],
+        default_queue: str = "default",
+        compat: Compat | None = None,
     ) -> None:
-        self.scheduler_name = scheduler_name
+        """scheduler_names: one name as it is, or several."""
+        one = isinstance(scheduler_names, str)
+        self.scheduler_names = frozenset((scheduler_names,) if one else scheduler_names)
         self.default_queue = default_queue
         self.compat = compat or Compat()
         self.arithmetic = Arithmetic(self.compat)
@@ -282,7 +288,7 @@ class Inventory:
         return is_mended and job.count(TERMINATED) == len(job.tasks)
 
     def _counts(self, pod: Pod) -> bool:
-        if pod.status.phase != "Pending" or pod.spec.scheduler_name == self.scheduler_name:
+        if pod.status.phase != "Pending" or pod.spec.scheduler_name in self.scheduler_names:
             return True
         if pod.uid in self._binding:
             return True
@@ -330,10 +336,9 @@ class Inventory:
             if task.job not in self.jobs:
                 self.jobs[task.job] = Job(task.job, self.arithmetic)
             return self.jobs[task.job]
-        if pod.spec.scheduler_name != self.scheduler_name:
+        if pod.spec.scheduler_name not in self.scheduler_names:
             return None
-        owner = pod.controller
-        task.job = (owner.uid if owner else "") or pod.uid
+        task.job = _controller_of(pod) or _job_of_one(pod)
         job = self.jobs.get(task.job)
         if job is None:
             job = self.jobs[task.job] = Job(task.job, self.arithmetic)
@@ -408,10 +413,10 @@ class Inventory:
 
     def budget_seen(self, budget: PodDisruptionBudget) -> None:
         """A PodDisruptionBudget is there; without a controller it says nothing of a job."""
-        owner = budget.controller
-        if owner is None or not owner.uid:
+        owner = _controller_of(budget)
+        if not owner:
             return
-        job = self._job(owner.uid)
+        job = self._job(owner)
         needed = budget.spec.min_available
         job.min_available = needed if isinstance(needed, int) else 0
         if budget.metadata.creation_timestamp is not None:
@@ -421,24 +426,27 @@ class Inventory:
 
     def budget_gone(self, budget: PodDisruptionBudget) -> None:
         """A PodDisruptionBudget is not there any more."""
-        owner = budget.controller
-        job = self.jobs.get(owner.uid) if owner is not None else None
+        job = self.jobs.get(_controller_of(budget))
         if job is None:
             return
         job.has_budget = False
         ours = (t.pod for t in job.tasks.values())
-        first = next((pod for pod in ours if pod.spec.scheduler_name == self.scheduler_name), None)
+        first = next((pod for pod in ours if pod.spec.scheduler_name in self.scheduler_names), None)
         if first is not None and job.is_solo and not self.compat.solo_pods_linger:
             # What is left are pods without a group.
             self._found_solo(job, first)
 
     def queue_seen(self, queue: Queue) -> None:
         """A queue is there, or is as it is now."""
-        capability = parsed(queue.spec.capability) if queue.spec.capability else None
+        only = self.compat.containers_only
+        stated = queue.spec.capability
+        capability = offer_of(stated, containers_only=only) if stated else None
         created = queue.metadata.creation_timestamp
+        # What Volcano's webhook fills in.
+        absent = 1 if queue.api_version == VOLCANO_API_VERSION else 0
         self.queues[queue.name] = QueueInfo(
             queue.name,
-            queue.spec.weight,
+            queue.spec.weight or absent,
             created,
             capability,
             is_reclaimable=queue.spec.reclaimable is not False,
@@ -468,6 +476,21 @@ class Inventory:
         if uid not in self.jobs:
             self.jobs[uid] = Job(uid, self.arithmetic)
         return self.jobs[uid]
+
+
+def _controller_of(value: NamespacedObject) -> str:
+    """The uid of an object's controller, or where to find it, as objects in files have no uid; ""
+    for no controller."""
+    owner = value.controller
+    if owner is None:
+        return ""
+    return owner.uid or f"{value.namespace}/{owner.kind}/{owner.name}"
+
+
+def _job_of_one(pod: Pod) -> str:
+    """The id of the job of a pod without a controller: its uid, which in files may be its key, as
+    that of a PodGroup is."""
+    return pod.uid if pod.uid != pod.key else f"{pod.namespace}/Pod/{pod.metadata.name}"
 
 
 def is_news(before: Pod | None, pod: Pod) -> bool:

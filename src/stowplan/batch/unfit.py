@@ -17,7 +17,11 @@ def complaint(session: Session, task: Task) -> str:
     """`0/5 nodes are available: 3 Insufficient cpu, ...`; the same for tasks that ask the same.
 
     A node may be counted for several resources. Rules are asked only where some node has room.
+    Of a queue that has reached its capability that is said instead.
     """
+    refusal = session.working.capabilities.refusal(task)
+    if refusal:
+        return refusal
     nodes = session.working.nodes
     has_room = nodes.fits_future(task)
     key = (task.ask.wants, task.kind if has_room.any() else None)
@@ -52,7 +56,9 @@ def _text(session: Session, task: Task, *, has_room: bool) -> str:
 
 
 def finds_room(session: Session, task: Task) -> bool:
-    """True when a node would do for a task as things are."""
+    """True when a node would do for a task as things are, and its queue may have it."""
+    if not session.working.capabilities.allows(task):
+        return False
     nodes = session.working.nodes
     rows = np.flatnonzero(nodes.fits_idle(task))
     try:

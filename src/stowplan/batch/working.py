@@ -15,6 +15,7 @@ import msgspec
 
 from stowplan.batch.amounts import Arithmetic
 from stowplan.batch.answers import place_of, shown, takes
+from stowplan.batch.capability import Capabilities
 from stowplan.batch.compat import Compat
 from stowplan.batch.jobs import Job, Task, TaskStatus
 from stowplan.batch.nodes import NodeLedger
@@ -71,7 +72,7 @@ class Working:
 
     rules: NoRules until somebody sets them. evictions_seen: grows with each eviction, and with each
     that is taken back. promised, first: as opened. preemptors: uid of an evicted task -> the task
-    that gets its room.
+    that gets its room. capabilities: what queues with a capability have of it.
     """
 
     def __init__(self, opened: Opened, hooks: Hooks, compat: Compat, outside: Outside) -> None:
@@ -84,6 +85,9 @@ class Working:
         self.hooks = hooks
         self.compat = compat
         self.arithmetic = Arithmetic(compat)
+        self.capabilities = Capabilities(
+            self.queues, self.jobs, self.arithmetic, is_ignored=compat.ignores_capability
+        )
         self.rules: Rules = NoRules()
         self.handlers: list[Handlers] = []
         self.bound: list[Task] = []
@@ -105,6 +109,7 @@ class Working:
         wrong = nodes.add(row, task)
         if wrong and not regardless:
             return wrong
+        self.capabilities.hold(task)
         if not wrong:
             self.rules.placed(task, row)
         for handlers in self.handlers:
@@ -117,6 +122,7 @@ class Working:
         self.jobs[task.job].turn(task, TaskStatus.PENDING)
         if not self.nodes.remove(row, task.key):
             self.rules.unplaced(task, row)
+        self.capabilities.let_go(task)
         for handlers in self.handlers:
             handlers.deallocated(task)
         if not self.compat.unevict_loses_node:
@@ -130,6 +136,7 @@ class Working:
         wrong = self.nodes.update(row, task) if row >= 0 else ""
         if wrong and not regardless:
             return wrong
+        self.capabilities.release(task)
         for handlers in self.handlers:
             handlers.deallocated(task)
         return wrong
@@ -142,6 +149,7 @@ class Working:
         # The original adds to the node what is still there: the node goes on releasing it.
         if row >= 0 and not self.compat.unevict_loses_node:
             self.nodes.update(row, task)
+        self.capabilities.unrelease(task)
         for handlers in self.handlers:
             handlers.allocated(task)
 

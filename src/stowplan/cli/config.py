@@ -9,6 +9,7 @@ import yaml
 
 from stowplan import config
 from stowplan.cli import options
+from stowplan.cli.configuration_warnings import warned
 from stowplan.sim.deciders import read_deciders
 
 
@@ -38,7 +39,7 @@ def check(
     several files one has profiles and one actions and tiers; they are printed as one. Switches of
     a tier's plugins are on where none is printed.
     """
-    configuration = read_deciders(files, plugin_files, compat or "").configuration
+    configuration = warned(read_deciders(files, plugin_files, compat or "")).configuration
     tree = config.effective(configuration)
     if output == "json":
         click.echo(json.dumps(tree, indent=2))

@@ -9,8 +9,11 @@ import msgspec
 
 from stowplan.assembly.deciders import Deciders
 from stowplan.cli import live_options, options
+from stowplan.cli.configuration_warnings import warned
+from stowplan.cli.explain_group import explain_group, group_key, names_a_group
 from stowplan.cli.explain_table import print_explanation
 from stowplan.cli.jobs_table import print_job_explanation
+from stowplan.cli.queues import by_default
 from stowplan.cli.screen import screen
 from stowplan.sim.cluster import Cluster, read_cluster
 from stowplan.sim.deciders import read_deciders
@@ -48,16 +51,24 @@ def command(
 
     POD is a name or NAMESPACE/NAME. It is judged on the cluster as given, before other pending
     pods are placed; a placed pod as if it were to be placed now. A pod that sessions decide is
-    explained by one session, with its gang and queue. Exit code 1 when no node takes it.
+    explained by one session, with its gang and queue; podgroup/NAME (or pg/NAME) explains the
+    gang. Exit code 1 when no node takes it.
     """
     key = pod if "/" in pod else f"{namespace}/{pod}"
     if clusters and (kubeconfig or context):
         raise click.UsageError("--cluster and --kubeconfig: one of them.")
-    deciders = read_deciders(config_files, plugin_files, compat or "")
-    cluster = _live(kubeconfig, context, deciders) if kubeconfig or context else None
-    if cluster is None:
-        cluster = read_cluster(clusters)
-    else:
+    deciders = warned(read_deciders(config_files, plugin_files, compat or ""))
+    reads = deciders
+    if deciders.batch is None and names_a_group(pod):
+        # What is listed is what these read.
+        reads = by_default(plugin_files, compat or "")
+    cluster = _live(kubeconfig, context, reads) if kubeconfig or context else None
+    is_live = cluster is not None
+    cluster = cluster or read_cluster(clusters)
+    group = group_key(pod, namespace, cluster)
+    if group:
+        sys.exit(explain_group(group, cluster, deciders, output, plugin_files, compat or ""))
+    if is_live:
         profile = _profile_of(key, cluster, deciders, profile)
     scheduler = profile or found_pod(key, cluster).spec.scheduler_name
     if _is_for_sessions(deciders, scheduler):
@@ -66,7 +77,7 @@ def command(
             _print_json(told)
         else:
             print_job_explanation(told, screen())
-        sys.exit(0 if told.node or told.current_node else 1)
+        sys.exit(0 if told.is_placed else 1)
     explanation = explain(key, cluster, config=deciders, profile=profile)
     if output == "json":
         _print_json(explanation)
@@ -105,7 +116,7 @@ def _is_for_sessions(deciders: Deciders, scheduler: str) -> bool:
     batch = deciders.batch
     if batch is None:
         return False
-    return scheduler == batch.scheduler_name or not deciders.configuration.profiles
+    return scheduler in batch.scheduler_names or not deciders.configuration.profiles
 
 
 def _print_json(told: msgspec.Struct) -> None:

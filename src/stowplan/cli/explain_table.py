@@ -19,6 +19,8 @@ CELL_WIDTH = 9
 def print_explanation(explanation: Explanation, screen: Console) -> None:
     """Print for a terminal; wide tables fold to its width."""
     screen.print(_headline(explanation))
+    for note in explanation.notes:
+        screen.print(Text(f"Note: {note}"))
     if explanation.state == "pending":
         text = "judged on the cluster as given, before other pending pods are placed"
         screen.print(Text(text, style="dim"))

@@ -48,15 +48,36 @@ def print_job_explanation(told: JobExplanation, screen: Console) -> None:
         screen.print(Text(f"{text}; queue {job.queue or '(none)'}, priority {job.priority}{more}"))
         if job.reason:
             screen.print(Text(f"{job.reason}: {job.message}"))
+    for why in told.never[1 if told.pod_group else 0 :]:
+        screen.print(Text(f"It can never run here: {why}"))
+    for note in told.evictions:
+        screen.print(Text(note[:1].upper() + note[1:]))
     if told.evicted:
         gone = ", ".join(f"{pod} ({why})" for pod, why in told.evicted.items())
-        screen.print(Text(f"The session evicts {gone}"))
+        screen.print(Text(f"The session evicts {gone} for it"))
+    if told.evicted_for_others:
+        screen.print(Text(f"and {told.evicted_for_others} pods for others", style="dim"))
     if told.nodes:
-        screen.print(Text("judged on the cluster as the session leaves it", style="dim"))
+        whose = f"{told.nodes_of}, " if told.pod_group else ""
+        text = f"{whose}judged on the cluster as the session leaves it"
+        screen.print(Text(text, style="dim"))
         _print_nodes(told, screen)
 
 
+def _group_headline(told: JobExplanation) -> str:
+    where = f"podgroup {told.pod_group} ({told.scheduler_name}, by sessions): "
+    job = told.job
+    if job is None:
+        return f"{where}pending; {told.message}"
+    if told.never:
+        return f"{where}pending; it can never run here: {told.never[0]}"
+    state = "ready" if job.is_ready else "pending"
+    return f"{where}{state}; {job.ready} pods have a node, {job.min_member} are needed"
+
+
 def _headline(told: JobExplanation) -> str:
+    if told.pod_group:
+        return _group_headline(told)
     where = f"{told.pod} ({told.scheduler_name}, by sessions): "
     if told.current_node:
         return f"{where}on {told.current_node}"

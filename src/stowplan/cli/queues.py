@@ -9,13 +9,14 @@ from rich.text import Text
 
 from stowplan.assembly.deciders import Deciders, deciders_of
 from stowplan.assembly.deciders import Text as File
+from stowplan.batch.amounts import bytes_text
 from stowplan.cli import options
+from stowplan.cli.configuration_warnings import warned
 from stowplan.cli.jobs_table import plain_table
 from stowplan.cli.screen import screen
 from stowplan.config.batch import DEFAULT_TEXT
 from stowplan.sim.cluster import read_cluster
 from stowplan.sim.deciders import compat_named, read_deciders
-from stowplan.sim.explain_job import bytes_text
 from stowplan.sim.plugins import plugin_classes
 from stowplan.sim.queue_shares import QueueShares, Shares, shares_of
 from stowplan.sim.rounds import Rounds
@@ -40,7 +41,7 @@ def command(
     weight, as in kube-batch's own default.
     """
     if config_files:
-        deciders = read_deciders(config_files, plugin_files, compat or "")
+        deciders = warned(read_deciders(config_files, plugin_files, compat or ""))
     else:
         deciders = by_default(plugin_files, compat or "")
     shares = shares_of(Rounds(read_cluster(clusters), deciders))
@@ -65,12 +66,17 @@ def print_shares(shares: Shares, paper: Console) -> None:
         "Queues", "QUEUE", "WEIGHT", "SHARE", "PLACED", "PENDING",
         "RESOURCE", "PART", "DESERVED", "ALLOCATED", "WAITS FOR",
     )  # fmt: skip
+    is_limited = any(queue.capability for queue in shares.queues)
+    if is_limited:
+        table.add_column("CAPABILITY", overflow="fold")
     for queue in shares.queues:
         share = "-" if queue.share is None else f"{queue.share:.2f}"
         head = [queue.name, str(queue.weight), share]
         head += [str(queue.pods_placed), str(queue.pods_pending)]
         for resource in queue.part:
-            table.add_row(*map(Text, [*head, resource, *_amounts(queue, resource)]))
+            most = queue.capability.get(resource)
+            limit = [] if not is_limited else ["-" if most is None else _shown(resource, most)]
+            table.add_row(*map(Text, [*head, resource, *_amounts(queue, resource), *limit]))
             head = [""] * len(head)
     paper.print(table)
     for loan in shares.loans:

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from stowplan.cli import options, simulate_options
+from stowplan.cli.configuration_warnings import warned
 from stowplan.cli.screen import screen
 from stowplan.cli.simulate_jobs import (
     hold_sessions,
@@ -82,7 +83,7 @@ def command(
     seeds = _seeds(seed, n_seeds)
     replay = simulate_options.options_of(replaying)
     files = read_cluster(clusters) if clusters else None
-    deciders = read_deciders(config_files, plugin_files, compat or "")
+    deciders = warned(read_deciders(config_files, plugin_files, compat or ""))
     if is_for_sessions(deciders, files) and replay is None:
         _refuse_extenders(extender_files)
         refuse_beside_sessions(seeds, node_count, profile)

@@ -24,7 +24,7 @@ def is_for_sessions(deciders: Deciders, files: Cluster | None) -> bool:
     if batch is None or not deciders.configuration.profiles:
         return batch is not None
     waiting = files.pending() if files is not None else ()
-    return any(pod.spec.scheduler_name == batch.scheduler_name for pod in waiting)
+    return any(pod.spec.scheduler_name in batch.scheduler_names for pod in waiting)
 
 
 def refuse_beside_sessions(

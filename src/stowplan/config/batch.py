@@ -5,7 +5,8 @@ kube-batch reads it: unknown keys pass, unknown policies are left for the sessio
 only what its YAML reader cannot make sense of is refused.
 
 Differs: what is unknown or cannot be read is an error; kube-batch passes over it, and decides by
-its default where there is no file.
+its default where there is no file. What Volcano knows and sessions do not do is accepted with a
+warning that says what it would do (`volcano.py`).
 
 Scalars keep the text in which they are written: an argument is a text, `yes` as much as `true`.
 
@@ -17,13 +18,16 @@ Source: kube-batch v0.5, pkg/scheduler/util.go, conf/scheduler_conf.go, plugins/
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import timedelta
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 import yaml
 
+from stowplan.config import volcano
 from stowplan.config.strict import BAD, Problems, at, decode, encode, fields_of, one_of, shown
 from stowplan.framework.problems import Problem, did_you_mean
 from stowplan.objects import duration
@@ -64,6 +68,9 @@ Accepts = Callable[[str], bool]
 
 
 BIND_FAILURE_POLICIES = ("Keep", "Release")
+KUBE_BATCH = "kube-batch"
+SCHEDULER_NAMES = (KUBE_BATCH, "volcano")
+"""Whose pods are scheduled where the file does not say: those of kube-batch and of Volcano."""
 
 
 class PolicyOption(msgspec.Struct, frozen=True):
@@ -78,26 +85,35 @@ class BatchConfiguration(msgspec.Struct, frozen=True):
     """What the file says, and the options that stand beside it.
 
     tiers: None where the file has none. period_s: how long after the end of a session the next one
-    opens. scheduler_name: whose pods are scheduled. uses_priority_classes: False leaves every
-    job at priority 0. bind_failures_max: after so many refusals of one pod in a row the policy
-    applies: "Keep" or "Release" its gang's other pods.
+    opens. scheduler_names: whose pods are scheduled, at least one. uses_priority_classes: False
+    leaves every job at priority 0. bind_failures_max: after so many refusals of one pod in a row
+    the policy applies: "Keep" or "Release" its gang's other pods. warnings: what the file names and
+    has no effect, a line each.
     """
 
     source: str
     actions: tuple[str, ...]
     tiers: tuple[tuple[PolicyOption, ...], ...] | None
-    scheduler_name: str = "kube-batch"
+    scheduler_names: tuple[str, ...] = (KUBE_BATCH,)
     period_s: float = 1.0
     default_queue: str = "default"
     uses_priority_classes: bool = True
     bind_failures_max: int = 5
     bind_failure_policy: str = "Keep"
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def scheduler_name(self) -> str:
+        """The first of the names, which its events and its lease have."""
+        return self.scheduler_names[0]
 
 
 class BatchOptions(msgspec.Struct, frozen=True, rename="camel"):
-    """The block of options, named as the flags of kube-batch are; the last two are ours."""
+    """The block of options, named as the flags of kube-batch and Volcano are; the last two are
+    ours. Of scheduler_name and scheduler_names one at most is given."""
 
-    scheduler_name: str = "kube-batch"
+    scheduler_name: str | None = None
+    scheduler_names: tuple[str, ...] | None = None
     schedule_period: timedelta = timedelta(seconds=1)
     default_queue: str = "default"
     priority_class: bool = True
@@ -110,8 +126,9 @@ class BatchOptions(msgspec.Struct, frozen=True, rename="camel"):
             ("schedulerName", self.scheduler_name),
             ("defaultQueue", self.default_queue),
         ):
-            if not text:
+            if text == "":
                 yield Problem(f"{path}.{name}", "''", "a name")
+        yield from self._names_problems(path)
         if self.schedule_period <= timedelta(0):
             got = duration.render(self.schedule_period)
             yield Problem(f"{path}.schedulePeriod", got, "a duration above 0s")
@@ -126,17 +143,28 @@ class BatchOptions(msgspec.Struct, frozen=True, rename="camel"):
                 did_you_mean(self.bind_failure_policy, BIND_FAILURE_POLICIES),
             )
 
+    def _names_problems(self, path: str) -> Iterator[Problem]:
+        names = self.scheduler_names
+        if names is None:
+            return
+        where = f"{path}.schedulerNames"
+        if self.scheduler_name is not None:
+            yield Problem(where, "schedulerName too", "schedulerName or schedulerNames")
+        if not names or "" in names or len(set(names)) < len(names):
+            yield Problem(where, shown(list(names)), "names, each once")
+
 
 class Known(msgspec.Struct, frozen=True):
     """What a file may name, and how it is read.
 
     policies: name -> argument -> what it wants and whether a text will do; None where any argument
-    may be given. lenient: as kube-batch reads it.
+    may be given. lenient: as kube-batch reads it. scheduler_names: where the file gives none.
     """
 
     actions: Collection[str]
     policies: Mapping[str, Mapping[str, tuple[str, Accepts]] | None]
     lenient: bool = False
+    scheduler_names: tuple[str, ...] = SCHEDULER_NAMES
 
 
 OPTIONS = "batch"
@@ -165,7 +193,7 @@ def read(text: str | bytes, source: str, known: Known) -> BatchConfiguration:
         raise problems.error(source)
     walk = _Walk(problems, known)
     # The original knows no block of options, and passes over it.
-    fields = walk.fields(root, "", (*_WHAT, OPTIONS))
+    fields = walk.fields(root, "", (*_WHAT, OPTIONS), volcano.FIELDS)
     block = fields.pop(OPTIONS, None)
     options = BatchOptions() if block is None else walk.options(block, OPTIONS)
     found = walk.configuration(source, fields, options, by_default=block is not None)
@@ -231,6 +259,7 @@ class _Walk:
         self._known = known
         self._lenient = known.lenient
         self._inside = inside
+        self._warnings: list[str] = []
 
     def configuration(
         self,
@@ -248,13 +277,23 @@ class _Walk:
             source,
             self.actions(fields.get("actions")),
             self.tiers(fields.get("tiers")),
-            options.scheduler_name,
+            self._names(options),
             options.schedule_period.total_seconds(),
             options.default_queue,
             options.priority_class,
             options.bind_failures,
             options.bind_failure_policy,
+            tuple(self._warnings),
         )
+
+    def _names(self, options: BatchOptions) -> tuple[str, ...]:
+        if options.scheduler_name is not None:
+            return (options.scheduler_name,)
+        return options.scheduler_names or self._known.scheduler_names
+
+    def _warn(self, path: str, what: str, would: str) -> None:
+        """Something that Volcano knows has no effect here."""
+        self._warnings.append(f"{path}: {what} has no effect; in Volcano it would {would}")
 
     def options(self, node: yaml.Node, path: str) -> BatchOptions:
         """The options that a block holds."""
@@ -274,9 +313,14 @@ class _Walk:
         return options
 
     def fields(
-        self, node: yaml.Node | None, path: str, allowed: Iterable[str] | None
+        self,
+        node: yaml.Node | None,
+        path: str,
+        allowed: Iterable[str] | None,
+        idle: Mapping[str, str] = MappingProxyType({}),
     ) -> dict[str, yaml.Node]:
-        """The entries of a mapping; allowed: None for any."""
+        """The entries of a mapping. allowed: None for any. idle: also allowed, without effect:
+        name -> what it would do."""
         if node is None or _is_null(node):
             return {}
         if not isinstance(node, yaml.MappingNode):
@@ -290,8 +334,10 @@ class _Walk:
                 self._problems.add(path or "document", f"{_shown(key)} as a key", "a name as key")
             elif name in found and not self._lenient:
                 self._problems.add(at(path, name), "the key again", "each key once")
+            elif name in idle and not self._lenient:
+                self._warn(at(path, name) if path else name, "it", idle[name])
             elif names is not None and name not in names and not self._lenient:
-                hint = did_you_mean(name, names)
+                hint = did_you_mean(name, (*names, *idle))
                 self._problems.add(at(path, name), "an unknown field", one_of(names), hint)
             found[name] = value
         return found
@@ -321,9 +367,14 @@ class _Walk:
         if self._problems.spoilt(path):
             return ()
         names = tuple(name.strip(" \t\n\v\f\r\x85\xa0") for name in text.split(","))
+        idle = {} if self._lenient else volcano.ACTIONS
         for name in names:
-            if name not in self._known.actions:
-                hint = did_you_mean(name, self._known.actions)
+            if name in self._known.actions:
+                continue
+            if name in idle:
+                self._warn(path, f"action {name!r}", idle[name])
+            else:
+                hint = did_you_mean(name, (*self._known.actions, *idle))
                 got = repr(name) if name else "an empty name"
                 self._problems.add(path, got, one_of(sorted(self._known.actions)), hint)
         return names
@@ -341,20 +392,29 @@ class _Walk:
         return tuple(self._policy(entry, place) for place, entry in entries)
 
     def _policy(self, node: yaml.Node, path: str) -> PolicyOption:
-        fields = self.fields(node, path, ("name", "arguments", *SWITCHES))
+        allowed = ("name", "arguments", *SWITCHES)
+        fields = self.fields(node, path, allowed, volcano.SWITCHES)
         name = self.text(fields.get("name"), f"{path}.name")
+        is_idle = False
         if not self._lenient and name not in self._known.policies:
-            names = sorted(self._known.policies)
-            hint = did_you_mean(name, names)
-            self._problems.add(f"{path}.name", shown(name) if name else "", one_of(names), hint)
+            is_idle = self._is_idle(name, f"{path}.name")
         off = tuple(s for s in SWITCHES if not self._is_on(fields.get(s), f"{path}.{s}"))
         given = self.fields(fields.get("arguments"), f"{path}.arguments", None)
-        arguments = {
-            key: self.text(value, at(f"{path}.arguments", key)) for key, value in given.items()
-        }
+        read = _plain if is_idle else self.text
+        arguments = {key: read(value, at(f"{path}.arguments", key)) for key, value in given.items()}
         if not self._lenient:
             self._check(name, arguments, f"{path}.arguments")
         return PolicyOption(name, off, arguments)
+
+    def _is_idle(self, name: str, path: str) -> bool:
+        """True for a plugin that Volcano alone has; what nobody knows is a mistake."""
+        if name in volcano.PLUGINS:
+            self._warn(path, f"plugin {name!r}", volcano.PLUGINS[name])
+            return True
+        names = sorted(self._known.policies)
+        hint = did_you_mean(name, (*names, *volcano.PLUGINS))
+        self._problems.add(path, shown(name) if name else "", one_of(names), hint)
+        return False
 
     def _is_on(self, node: yaml.Node | None, path: str) -> bool:
         if node is None or _is_null(node):
@@ -371,13 +431,24 @@ class _Walk:
         if known is None:
             return
         for key, text in arguments.items():
-            if key not in known:
+            would = "" if key in known else volcano.argument(name, key)
+            if would:
+                self._warn(at(path, key), "it", would)
+            elif key not in known:
                 wanted = one_of(known) if known else "no arguments"
+                names = (*known, *volcano.ARGUMENTS.get(name, ()))
                 self._problems.add(
-                    at(path, key), "an unknown argument", wanted, did_you_mean(key, known)
+                    at(path, key), "an unknown argument", wanted, did_you_mean(key, names)
                 )
             elif not known[key][1](text):
                 self._problems.add(at(path, key), shown(text), known[key][0])
+
+
+def _plain(node: yaml.Node, path: str) -> str:
+    """An argument that nobody reads: a scalar as it is written, anything else as JSON."""
+    if isinstance(node, yaml.ScalarNode):
+        return str(node.value)
+    return json.dumps(yaml.SafeLoader("").construct_document(node), default=str)
 
 
 def _is_null(node: yaml.Node) -> bool:
@@ -401,8 +472,10 @@ def block_of(configuration: BatchConfiguration) -> dict[str, Any]:
 
 
 def _options(configuration: BatchConfiguration) -> dict[str, Any]:
+    names = configuration.scheduler_names
     options = BatchOptions(
-        configuration.scheduler_name,
+        names[0] if len(names) == 1 else None,
+        names if len(names) > 1 else None,
         timedelta(seconds=configuration.period_s),
         configuration.default_queue,
         configuration.uses_priority_classes,
@@ -410,7 +483,7 @@ def _options(configuration: BatchConfiguration) -> dict[str, Any]:
         configuration.bind_failure_policy,
     )
     tree: dict[str, Any] = encode(options)
-    return tree
+    return {key: value for key, value in tree.items() if value is not None}
 
 
 def _what(configuration: BatchConfiguration) -> dict[str, Any]:

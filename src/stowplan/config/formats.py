@@ -98,9 +98,12 @@ def merged(found: Sequence[Configuration]) -> Configuration:
 def _check_names(configuration: Configuration, source: str) -> None:
     """Raise ConfigError where a profile and sessions would decide the same pods."""
     batch = configuration.batch
-    if batch is not None and batch.scheduler_name in configuration.profiles:
+    taken = (
+        [name for name in batch.scheduler_names if name in configuration.profiles] if batch else []
+    )
+    if taken:
         problems = Problems()
-        got, wanted = repr(batch.scheduler_name), "another name than those of the profiles"
+        got, wanted = repr(taken[0]), "another name than those of the profiles"
         problems.add(f"{batches.OPTIONS}.schedulerName", got, wanted)
         raise problems.error(source)
 

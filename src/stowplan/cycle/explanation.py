@@ -73,7 +73,8 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
 
     state: pending, placed or gated. current_node: where a placed pod is now. node: where it
     would go now, "" for nowhere. message: the PodScheduled condition's text. pod_refusal: of
-    the pod as a whole (a gate, a PreFilter), before any node is looked at.
+    the pod as a whole (a gate, a PreFilter), before any node is looked at. notes: what the answer
+    does not consider.
     """
 
     api_version: str
@@ -88,6 +89,7 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     scores: tuple[NodeScore, ...] = ()
     skipped_scores: tuple[str, ...] = ()
     preemption: PreemptionExplanation | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def fits_somewhere(self) -> bool:

@@ -253,7 +253,7 @@ class Live:
         """The scheduler names whose pods are decided here."""
         yield from self.deciders.configuration.profiles
         if self.deciders.batch is not None:
-            yield self.deciders.batch.scheduler_name
+            yield from self.deciders.batch.scheduler_names
 
     def _may_perform(self, effect: Effect) -> bool:
         return self.leadership.may_write(effect.term)

@@ -22,7 +22,7 @@ from stowplan.driver.api import ApiClient
 from stowplan.driver.clocks import steady
 from stowplan.driver.live import Live, LiveOptions
 from stowplan.driver.reaching import reach
-from stowplan.driver.scheduling import NAME, lease_name, scheduler_names
+from stowplan.driver.scheduling import NAME, lease_name, log_warnings, scheduler_names
 from stowplan.driver.serving import Address, Serving
 from stowplan.driver.shadow import (
     AS_GOOD,
@@ -133,8 +133,9 @@ def _note(live: Live, text: str, source: str) -> None:
     """What holds from now on, for those who ask; what is wrong with it the scheduler says."""
     with contextlib.suppress(ConfigError, ContractError):
         had, batch = live.deciders.batch, live.deciders.reread(text, source).batch
-        if had is None or batch is None or had.scheduler_name != batch.scheduler_name:
+        if had is None or batch is None or had.scheduler_names != batch.scheduler_names:
             return
+        log_warnings(batch)
         changed = msgspec.structs.replace(live.deciders.configuration, batch=batch)
         live.deciders = msgspec.structs.replace(live.deciders, configuration=changed)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import platform
 import uuid
 from collections.abc import Iterable
@@ -15,6 +16,7 @@ from stowplan.assembly.deciders import Deciders, Text, deciders_of
 from stowplan.assembly.plugin_files import plugins_of_file
 from stowplan.batch import COMPATS
 from stowplan.client.election import Terms
+from stowplan.config.batch import BatchConfiguration
 from stowplan.config.model import Configuration, LeaderElection
 from stowplan.objects.documents import Unreadable, documents
 from stowplan.objects.pod import DEFAULT_SCHEDULER
@@ -22,6 +24,8 @@ from stowplan.objects.pod import DEFAULT_SCHEDULER
 NAME = "stowplan"
 KUBE_SCHEDULER = "kube-scheduler"
 """The lease of the scheduler that every cluster has."""
+log = logging.getLogger("stowplan.scheduler")
+
 QPS, BURST = 0.0, 100
 
 
@@ -53,7 +57,15 @@ def read_files(
     found = deciders_of(texts, plugins, COMPATS[compat] if compat else None)
     if not texts:
         found = _named(found, name)
+    if found.batch is not None:
+        log_warnings(found.batch)
     return found, _written(texts)
+
+
+def log_warnings(batch: BatchConfiguration) -> None:
+    """Log what the file of sessions names and has no effect, a line each."""
+    for warning in batch.warnings:
+        log.warning("%s: %s", batch.source, warning)
 
 
 def deciders_named(name: str) -> Deciders:
@@ -108,7 +120,7 @@ def scheduler_names(deciders: Deciders) -> tuple[str, ...]:
     """The scheduler names whose pods are decided."""
     names = list(deciders.configuration.profiles)
     if deciders.batch is not None:
-        names.append(deciders.batch.scheduler_name)
+        names += deciders.batch.scheduler_names
     return tuple(names)
 
 

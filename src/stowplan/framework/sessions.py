@@ -88,10 +88,14 @@ class Retry(msgspec.Struct, frozen=True):
 
 
 class SessionDecider(Protocol):
-    """Decides the pods that name its scheduler, all at once."""
+    """Decides the pods that name its schedulers, all at once."""
 
     @property
     def scheduler_name(self) -> str:
+        """The first of the names, which its events have."""
+
+    @property
+    def scheduler_names(self) -> tuple[str, ...]:
         """Whose pods it decides."""
 
     @property

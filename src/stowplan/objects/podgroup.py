@@ -13,10 +13,11 @@ from msgspec import field
 from stowplan.objects.meta import NamespacedObject, Object, Time, Value
 from stowplan.objects.quantity import Quantity
 
+VOLCANO_API_VERSION = "scheduling.volcano.sh/v1beta1"
 GROUP_API_VERSIONS = (
     "scheduling.incubator.k8s.io/v1alpha1",
     "scheduling.sigs.dev/v1alpha2",
-    "scheduling.volcano.sh/v1beta1",
+    VOLCANO_API_VERSION,
 )
 """The apiVersions under which a PodGroup or a Queue is read."""
 

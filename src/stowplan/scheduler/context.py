@@ -38,9 +38,9 @@ class Context:
     ) -> None:
         self.frameworks = dict(frameworks)
         # Whose pods sessions decide.
-        self.batch_name = "" if sessions is None else sessions.scheduler_name
+        self.batch_names = () if sessions is None else sessions.scheduler_names
         if sessions is not None and not frameworks:
-            frameworks = {sessions.scheduler_name: sessions.framework}
+            frameworks = dict.fromkeys(sessions.scheduler_names, sessions.framework)
         self.extenders = Extenders(extenders)
         self.cache = cache
         self.known: dict[str, Pod] = {}
@@ -83,7 +83,7 @@ class Context:
 
     def is_batch(self, pod: Pod) -> bool:
         """True for a pod that our sessions decide."""
-        return self.batch_name != "" and pod.spec.scheduler_name == self.batch_name
+        return pod.spec.scheduler_name in self.batch_names
 
 
 def _about(message: Event | Effect, uid: str) -> bool:

@@ -203,13 +203,13 @@ class Sessions:
     def _nominated(self) -> list[Place]:
         """Pods of others that wait for room on nodes."""
         nominator = self._context.queue.nominator
-        mine = self.decider.scheduler_name
+        mine = self.decider.scheduler_names
         return [
             Place(info.pod, node)
             for node in nominator.nodes()
             if node
             for info in nominator.on(node)
-            if info.pod.spec.scheduler_name != mine
+            if info.pod.spec.scheduler_name not in mine
         ]
 
     def _carry_out(self, result: SessionResult) -> None:

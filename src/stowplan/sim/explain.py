@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from stowplan.assembly import frameworks_for
 from stowplan.assembly.deciders import Deciders
+from stowplan.config.batch import SCHEDULER_NAMES
 from stowplan.cycle.explanation import Explanation
 from stowplan.cycle.explanation import explain as explain_attempt
 from stowplan.framework import Framework, Nominations, Snapshot
@@ -14,6 +17,7 @@ from stowplan.framework.problems import did_you_mean
 from stowplan.objects.pod import Pod
 from stowplan.sim.cluster import Cluster, read_cluster
 from stowplan.sim.deciders import ConfigSource, read_deciders
+from stowplan.sim.gang_notes import LOAD_SESSIONS, gang_note
 from stowplan.sim.input_error import InputError
 from stowplan.sim.plugins import PluginSource
 
@@ -43,7 +47,9 @@ def explain(
         table.remove_pod(found.uid)
     nominated = (p for p in world.pending() if p.status.nominated_node_name)
     snapshot = Snapshot(table, world.world(), Nominations(nominated))
-    return explain_attempt(found, snapshot, framework)
+    told = explain_attempt(found, snapshot, framework)
+    note = gang_note(found, deciders)
+    return replace(told, notes=(note,)) if note else told
 
 
 def found_pod(key: str, cluster: Cluster) -> Pod:
@@ -61,5 +67,8 @@ def _framework(name: str, built: dict[str, Framework]) -> Framework:
         wanted = "a profile; what sessions decide is explained by explain_job()"
         raise InputError("config", "", "actions and tiers only", wanted)
     if name not in built:
-        raise InputError("profile", "", repr(name), f"one of {', '.join(sorted(built))}")
+        wanted = f"one of {', '.join(sorted(built))}"
+        if name in SCHEDULER_NAMES:
+            wanted += f"; pods of {name} are decided by sessions: {LOAD_SESSIONS}"
+        raise InputError("profile", "", repr(name), wanted)
     return built[name]

@@ -10,13 +10,18 @@ import numpy as np
 
 from stowplan.assembly.deciders import Deciders
 from stowplan.batch import Session
+from stowplan.batch.amounts import amount_text
 from stowplan.batch.jobs import Task, TaskStatus
+from stowplan.batch.outlook import eviction_notes, never_reasons
 from stowplan.batch.unfit import UNREADY
 from stowplan.cycle.attempt import filter_pod
+from stowplan.framework.problems import did_you_mean
 from stowplan.objects.pod import Pod
+from stowplan.objects.podgroup import PodGroup
 from stowplan.sim.cluster import Cluster, read_cluster
 from stowplan.sim.deciders import ConfigSource, read_deciders
 from stowplan.sim.explain import found_pod
+from stowplan.sim.input_error import InputError
 from stowplan.sim.plugins import PluginSource
 from stowplan.sim.rounds import JobReport, Rounds
 
@@ -33,24 +38,41 @@ class NodeReasons(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
 
 
 class JobExplanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What one session does for a pod.
+    """What one session does for a pod, or for a PodGroup.
 
-    state: placed, pending, or unseen where sessions do not look at it. node: where the session
-    places it. promised: where room is kept or being freed for it. evicted: pod -> why. gates: until
-    these are taken away it is not placed.
+    pod: "" where a PodGroup is explained. state: placed, pending, or unseen where sessions do not
+    look at it. node: where the session places it. promised: where room is kept or being freed for
+    it. evicted: pod -> why, of those that go for its job. evicted_for_others: how many go beside
+    them. gates: until these are taken away it is not placed. never: why the job cannot start on
+    these nodes. evictions: what reclaim and preempt would do for it. nodes: what speaks against the
+    pod, or against one of the group's that waits: `nodes_of`. message: why no session looks
+    at the group.
     """
 
     api_version: str
     pod: str
     scheduler_name: str
     state: str
+    pod_group: str = ""
     current_node: str = ""
     node: str = ""
     promised: str = ""
     evicted: dict[str, str] = {}
+    evicted_for_others: int = 0
     gates: tuple[str, ...] = ()
     job: JobReport | None = None
+    never: tuple[str, ...] = ()
+    evictions: tuple[str, ...] = ()
     nodes: tuple[NodeReasons, ...] = ()
+    nodes_of: str = ""
+    message: str = ""
+
+    @property
+    def is_placed(self) -> bool:
+        """True when the pod, or as many of the group as it needs, have a node, or would have."""
+        if self.pod:
+            return bool(self.node or self.current_node)
+        return self.job is not None and self.job.is_ready
 
 
 def explain_job(
@@ -68,35 +90,124 @@ def explain_job(
     deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins, compat)
     world = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
     found = found_pod(pod, world)
-    rounds = Rounds(world, deciders)
-    nodes: tuple[NodeReasons, ...] = ()
-    uid, gates = "", tuple(gate.name for gate in found.spec.scheduling_gates)
-
-    def look(session: Session) -> None:
-        nonlocal nodes, uid
-        task = _task(session, found)
-        uid = task.job if task is not None else _job_of(rounds, found)
-        if task is not None and task.status is TaskStatus.PENDING:
-            nodes = tuple(_nodes(rounds, session, task))
-
-    rounds.on_run = look
-    held = rounds.hold()
-    job = next((job for job in held.jobs if job.uid == uid), None)
-    placed = held.bound.get(found.key, "")
+    look = _Look(Rounds(world, deciders), pod=found)
+    held = look.rounds.hold()
+    job = next((job for job in held.jobs if job.uid == look.job), None)
     waiting = "pending" if job is not None else "unseen"
+    gates = tuple(gate.name for gate in found.spec.scheduling_gates)
     return JobExplanation(
         SCHEMA,
         found.key,
-        rounds.batch.scheduler_name,
+        look.rounds.batch.scheduler_name,
         "placed" if found.node_name else waiting,
         current_node=found.node_name,
-        node=placed,
+        node=held.bound.get(found.key, ""),
         promised=job.promised.get(found.key, "") if job is not None else "",
-        evicted=held.evicted,
-        gates=() if found.node_name or rounds.compat.rules_of_1_13 else gates,
+        evicted=look.evicted,
+        evicted_for_others=len(held.evicted) - len(look.evicted),
+        gates=() if found.node_name or look.rounds.compat.rules_of_1_13 else gates,
         job=job,
-        nodes=nodes,
+        never=look.never,
+        evictions=look.evictions,
+        nodes=look.nodes,
     )
+
+
+def explain_pod_group(
+    group: str,
+    cluster: Cluster | str | Path | Iterable[str | Path],
+    *,
+    config: ConfigSource | Deciders | None = None,
+    plugins: Iterable[PluginSource] = (),
+    compat: str = "",
+) -> JobExplanation:
+    """Hold one session on a cluster and explain a PodGroup by `NAMESPACE/NAME`.
+
+    Raises InputError, also where there is no such PodGroup, ConfigError and ContractError.
+    """
+    deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins, compat)
+    world = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
+    found = found_pod_group(group, world)
+    look = _Look(Rounds(world, deciders), group=found.key)
+    held = look.rounds.hold()
+    job = next((job for job in held.jobs if job.uid == found.key), None)
+    message = ""
+    if job is None:
+        names = " or ".join(look.rounds.batch.scheduler_names)
+        needs = found.spec.min_member
+        message = f"no pod with schedulerName {names} names it, {needs} are needed"
+    return JobExplanation(
+        SCHEMA,
+        "",
+        look.rounds.batch.scheduler_name,
+        "placed" if job is not None and job.is_ready else "pending",
+        pod_group=found.key,
+        evicted=look.evicted,
+        evicted_for_others=len(held.evicted) - len(look.evicted),
+        job=job,
+        never=look.never,
+        evictions=look.evictions,
+        nodes=look.nodes,
+        nodes_of=look.nodes_of,
+        message=message,
+    )
+
+
+def found_pod_group(key: str, cluster: Cluster) -> PodGroup:
+    """The PodGroup of a cluster by key; raises InputError."""
+    groups = {value.key: value for value in cluster.objects if isinstance(value, PodGroup)}
+    if key not in groups:
+        namespace, _, name = key.partition("/")
+        hint = did_you_mean(key, groups)
+        wanted = f"one of the cluster's {len(groups)} PodGroups"
+        got = f'podgroups "{name}" not found in namespace "{namespace}"'
+        raise InputError(f"podgroup {key}", "", got, f"{wanted}; {hint}" if hint else wanted)
+    return groups[key]
+
+
+class _Look:
+    """What a session shows of a job when its actions have run.
+
+    job: its uid, "" for none. evicted: pod -> why, of those that go for it.
+    """
+
+    def __init__(self, rounds: Rounds, pod: Pod | None = None, group: str = "") -> None:
+        """pod or group: whose job it is; a group by `NAMESPACE/NAME`."""
+        self.rounds = rounds
+        self.job = group
+        self.nodes: tuple[NodeReasons, ...] = ()
+        self.nodes_of = ""
+        self.evicted: dict[str, str] = {}
+        self.never: tuple[str, ...] = ()
+        self.evictions: tuple[str, ...] = ()
+        self._pod = pod
+        rounds.on_run = self._look
+
+    def _look(self, session: Session) -> None:
+        task = None
+        if self._pod is not None:
+            task = _task(session, self._pod)
+            self.job = task.job if task is not None else _job_of(self.rounds, self._pod)
+        job = session.jobs.get(self.job) or session.invalid.get(self.job)
+        if job is None:
+            return
+        if task is None:
+            pending = job.of(TaskStatus.PENDING).values()
+            task = min(pending, key=lambda one: one.key, default=None)
+        if task is not None and task.status is TaskStatus.PENDING:
+            self.nodes = tuple(_nodes(self.rounds, session, task))
+            self.nodes_of = task.key
+        preemptors = session.working.preemptors
+        for victim, why in session.working.evicted:
+            taker = preemptors.get(victim.uid)
+            # With kube-batch's reclaim it is not recorded for whom a pod is evicted.
+            is_unknown = taker is None and session.compat.reclaims_at_once
+            if is_unknown or (taker is not None and taker.job == job.uid):
+                self.evicted[victim.key] = why
+        if not session.hooks.job_ready(job):
+            self.never = never_reasons(session, job)
+        if not self.never and job.uid in session.jobs and job.of(TaskStatus.PENDING):
+            self.evictions = eviction_notes(session, job)
 
 
 def _job_of(rounds: Rounds, pod: Pod) -> str:
@@ -155,21 +266,3 @@ def _refused(rounds: Rounds, session: Session, task: Task) -> dict[str, tuple[st
         for place, row in enumerate(verdicts.rows.tolist()):
             found[nodes.names[row]] = verdicts.at(place).reasons
     return found
-
-
-def amount_text(name: str, amount: float) -> str:
-    """An amount as sessions count it, as a quantity: `2500m`, `4`, `3Gi`."""
-    if name != "memory":
-        whole = amount / 1000
-        if name == "ephemeral-storage":
-            return bytes_text(whole)
-        return f"{whole:.0f}" if whole == round(whole) else f"{amount:.0f}m"
-    return bytes_text(amount)
-
-
-def bytes_text(amount: float) -> str:
-    """Bytes in the largest unit that leaves at most two digits after the point."""
-    for unit, size in (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10)):
-        if amount >= size:
-            return f"{amount / size:.2f}".rstrip("0").rstrip(".") + unit
-    return f"{amount:.0f}"

@@ -61,7 +61,7 @@ def refusal_of(pod: Pod, note: str, machine: Machine) -> Placement:
 def _refusal(pod: Pod, note: str, machine: Machine) -> Placement:
     name = pod.spec.scheduler_name
     framework = frameworks_of(machine).get(name)
-    if machine.sessions is not None and name == machine.sessions.decider.scheduler_name:
+    if machine.sessions is not None and name in machine.sessions.decider.scheduler_names:
         message = told(pod) or note
         return nowhere(pod, without_counts(message) or "no session has tried it", message)
     if framework is None:

@@ -14,6 +14,7 @@ import msgspec
 
 from stowplan.batch import Session
 from stowplan.batch.amounts import Amount
+from stowplan.batch.capability import PODS, limits_of
 from stowplan.batch.jobs import TAKING, TaskStatus
 from stowplan.batch.policies.proportion import Proportion
 from stowplan.sim.rounds import Rounds
@@ -27,7 +28,7 @@ class QueueShares(msgspec.Struct, frozen=True, rename="camel"):
     """A queue. share: the greatest of what it has over what it deserves, by resource.
 
     deserved, allocated, pending: resource -> amount, in cores, bytes or pieces. deserved and share
-    are absent where no policy shares the cluster out.
+    are absent where no policy shares the cluster out. capability: the same, of what is limited.
     """
 
     name: str
@@ -39,6 +40,7 @@ class QueueShares(msgspec.Struct, frozen=True, rename="camel"):
     allocated: dict[str, float]
     pending: dict[str, float]
     share: float | None
+    capability: dict[str, float] = {}
 
 
 class Loan(msgspec.Struct, frozen=True, rename="camel"):
@@ -108,6 +110,7 @@ def _shares(rounds: Rounds, session: Session) -> Shares:
                 allocated=_plain(count.allocated, names),
                 pending=_plain(count.pending, names),
                 share=None if shared is None else held.share if held is not None else 0.0,
+                capability=_capability(session, name),
             )
         )
     strays: dict[str, int] = {}
@@ -186,6 +189,14 @@ def _loans(
                 yield Loan(
                     borrower, lender, resource, _unit(resource, amount), _unit(resource, back)
                 )
+
+
+def _capability(session: Session, queue: str) -> dict[str, float]:
+    """Resource -> the most that a queue may have; pods in pieces."""
+    if session.compat.ignores_capability:
+        return {}
+    limits = limits_of(session.queues[queue])
+    return {name: n if name == PODS else _unit(name, n) for name, n in limits.items()}
 
 
 def _plain(amount: Amount, names: list[str]) -> dict[str, float]:

@@ -15,8 +15,10 @@ from msgspec.structs import replace
 from stowplan.assembly.deciders import Deciders
 from stowplan.batch import Inventory, Session
 from stowplan.batch.amounts import SessionPanic
+from stowplan.batch.capability import REACHED
 from stowplan.batch.decider import BatchDecider
 from stowplan.batch.jobs import Job, Task, TaskStatus
+from stowplan.batch.missing import POD_GROUP_NOT_FOUND, missing
 from stowplan.batch.session import INVALID_GROUP
 from stowplan.columns import NodeTable
 from stowplan.framework import ContractError, Snapshot
@@ -34,9 +36,8 @@ from stowplan.sim.volume_controller import VolumeController
 from stowplan.sim.watch import Stream, everything
 from stowplan.sim.world import AT_ONCE, World
 
-NO_QUEUE = "QueueNotFound"
-NO_GROUP = "PodGroupNotFound"
 OVERUSED = "QueueOverused"
+AT_CAPABILITY = "QueueCapabilityReached"
 ROOM = "RoomBeingFreed"
 
 
@@ -68,7 +69,10 @@ class JobReport(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True)
     @property
     def is_ready(self) -> bool:
         """True when as many pods as it needs have a node, and somebody says how many that is."""
-        return self.reason not in (NO_GROUP, INVALID_GROUP) and self.ready >= self.min_member
+        return (
+            self.reason not in (POD_GROUP_NOT_FOUND, INVALID_GROUP)
+            and self.ready >= self.min_member
+        )
 
 
 class Round(msgspec.Struct, frozen=True):
@@ -227,14 +231,15 @@ class Rounds:
     def _reason(
         self, session: Session, job: Job, n_promised: int, *, is_waiting: bool
     ) -> tuple[str, str]:
-        if job.group is None and not job.has_budget:
-            return NO_GROUP, f"no PodGroup {job.uid}"
-        if job.queue not in session.queues:
-            return NO_QUEUE, f"no queue {job.queue!r}, which {_name(job)} is in"
+        lacks = missing(job, session.queues, self.inventory.default_queue)
+        if lacks is not None:
+            return lacks.reason, lacks.message
         queue = session.queues[job.queue]
         known = job.uid in session.jobs
         if n_promised and session.hooks.job_pipelined(job):
             return ROOM, f"{n_promised} pods of it wait for room that is being freed"
+        if known and is_waiting and REACHED in job.complaint:
+            return AT_CAPABILITY, job.complaint
         overuse = session.hooks.why_overused(queue) if known and is_waiting else ""
         if overuse and job.complaint == overuse:
             return OVERUSED, overuse

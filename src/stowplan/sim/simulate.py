@@ -30,6 +30,7 @@ from stowplan.sim.deciders import ConfigSource, read_deciders
 from stowplan.sim.extenders import Extenders, ExtenderSource, Voices
 from stowplan.sim.files import read_bytes
 from stowplan.sim.fill import Fill
+from stowplan.sim.gang_notes import gang_notes
 from stowplan.sim.input_error import InputError
 from stowplan.sim.outputs import write_files
 from stowplan.sim.placement import Placement, frameworks_of
@@ -147,6 +148,7 @@ def simulate(
     elapsed_s = time.perf_counter() - began
     result.summary |= {"seed": seed, "configuration": digest}
     result.summary["notes"] += voices.notes
+    result.summary["notes"] += gang_notes(world.pending(), deciders)
     files = [source for source in (*sources, *voices.sources) if isinstance(source, str | Path)]
     result.summary["plugins"] = {str(file): sha256(read_bytes(file)) for file in files}
     n_pods = len(result.placements)

@@ -63,7 +63,7 @@ def simulate_jobs(
     mine = {
         pod.key: pod
         for pod in world.pending()
-        if pod.spec.scheduler_name == rounds.batch.scheduler_name
+        if pod.spec.scheduler_name in rounds.batch.scheduler_names
     }
     held = list(rounds.until_still())
     jobs = _over_all(held)
@@ -74,8 +74,8 @@ def simulate_jobs(
     summary = summarised(world, placements, rounds.table)
     others = len(world.pending()) - len(mine)
     if others:
-        name = rounds.batch.scheduler_name
-        summary["notes"].append(f"{others} pending pods are not of {name!r}: they were left alone")
+        names = " or ".join(map(repr, rounds.batch.scheduler_names))
+        summary["notes"].append(f"{others} pending pods are not of {names}: they were left alone")
     summary["notes"].append(SESSIONS_NOTE)
     summary |= {
         "seed": seed,

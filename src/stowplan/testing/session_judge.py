@@ -26,6 +26,7 @@ WANTED = TAKING | {TaskStatus.PENDING, TaskStatus.PIPELINED}
 def judge(session: Session) -> None:
     """Raise Violation for a session, closed and not settled, that decided what it must not."""
     judge_gangs(session)
+    judge_capability(session)
     judge_victims(session)
     judge_use_of_victims(session)
     judge_starvation(session)
@@ -41,6 +42,41 @@ def judge_gangs(session: Session) -> None:
     for job in jobs_of(session.working.bound, session):
         if job.ready_count < job.min_available:
             raise Violation(f"{job.uid} starts with {job.ready_count} of {job.min_available}")
+
+
+def judge_capability(session: Session) -> None:
+    """No queue gets more than its capability: neither now, with the pods that are being deleted, by
+    what is bound, nor by what is promised once those are gone."""
+    later = amounts_by_queue(session, lambda t: t.status in TAKING or t.status is _PROMISED)
+    now = amounts_by_queue(session, _is_held)
+    promised = [task for job in session.jobs.values() for task in job.of(_PROMISED).values()]
+    for tasks, amounts in ((session.working.bound, now), (promised, later)):
+        for task in tasks:
+            queue = session.jobs[task.job].queue
+            for name, most in capability_of(session, queue).items():
+                has = amounts[queue].get(name, 0.0)
+                if task.ask.running.get(name) > 0 and has > most + EPSILON:
+                    raise Violation(f"queue {queue} has {has} {name}, above its capability {most}")
+
+
+def capability_of(session: Session, queue: str) -> dict[str, float]:
+    """Resource -> the most that a queue may have, for those that are limited."""
+    stated = session.queues[queue].capability
+    return {} if stated is None else {name: n for name, n in stated.pairs() if n > 0}
+
+
+def within_capability(session: Session, queue: str, tasks: Iterable[Task]) -> bool:
+    """True when a queue may have these tasks too, now."""
+    has = amounts_by_queue(session, lambda task: _is_held(task) or task.status is _PROMISED)[queue]
+    wants = [task.ask.running for task in tasks]
+    return all(
+        has.get(name, 0.0) + sum(ask.get(name) for ask in wants) <= most + EPSILON
+        for name, most in capability_of(session, queue).items()
+    )
+
+
+def _is_held(task: Task) -> bool:
+    return task.status in TAKING or task.status is TaskStatus.RELEASING
 
 
 def judge_victims(session: Session) -> None:
@@ -146,10 +182,23 @@ def judge_use_of_victims(session: Session) -> None:
             room = float(idle[row] + later.get(name, nodes.n_nodes)[row])
             future.setdefault(name, room)
         others = _without_victims(session, gone[0].node, victims)
-        _judge_room(taker, gone, future, others)
+        _judge_room(taker, [v for v in gone if not _is_excess(session, taker, v)], future, others)
         for name in future:
             freed = sum(victim.ask.running.get(name) for victim in gone)
             future[name] += taker.ask.running.get(name) - freed
+
+
+def _is_excess(session: Session, taker: Task, victim: Task) -> bool:
+    """True when the queue of both would exceed its capability if the victim stayed."""
+    queue = session.jobs[taker.job].queue
+    if session.jobs[victim.job].queue != queue:
+        return False
+    later = amounts_by_queue(session, lambda t: t.status in TAKING or t.status is _PROMISED)
+    return any(
+        taker.ask.running.get(name) > 0
+        and later[queue].get(name, 0.0) + victim.ask.running.get(name) > most + EPSILON
+        for name, most in capability_of(session, queue).items()
+    )
 
 
 def _without_victims(session: Session, node: str, takers: Container[str]) -> list[Task]:
@@ -166,7 +215,7 @@ def _judge_room(
     wanted = [name for name, _ in taker.ask.wants]
     later = {name: sum(other.ask.running.get(name) for other in others) for name in wanted}
     short = [name for name in wanted if future[name] + later[name] < -EPSILON]
-    if short:
+    if short and gone:
         raise Violation(f"{gone[0].key} goes and {short} is short all the same", gone[0].uid)
     for victim in gone:
         if all(future[name] - victim.ask.running.get(name) >= -EPSILON for name in wanted):
@@ -193,7 +242,7 @@ def judge_starvation(session: Session) -> None:
             has.get(name, 0.0) + n_missing * amount <= due.get(name, 0.0) + EPSILON
             for name, amount in first[0].ask.running_pairs
         )
-        if under and fits_all(session, first):
+        if under and fits_all(session, first) and within_capability(session, job.queue, first):
             text = f"{job.queue} has {has} of {due}"
             raise Violation(f"{job.uid} waits, and {n_missing} pods of it fit; {text}")
 
@@ -220,6 +269,8 @@ def judge_reclaim(session: Session) -> None:
         if not pending or job.min_available - job.ready_count > 1:
             continue
         taker, due, has = pending[0], deserved[job.queue], have[job.queue]
+        if not within_capability(session, job.queue, [taker]):
+            continue
         contested = _contested(taker, scarce)
         if not contested or any(task.ask.wants != taker.ask.wants for task in pending):
             continue
@@ -319,10 +370,21 @@ def wanted_by(session: Session) -> Shares:
 
 
 def scarce_in(session: Session) -> set[str]:
-    """The resources of which queues want more together than there is, and not in vain."""
-    wants = wanted_in_reach(session).values()
+    """The resources of which queues want more together than there is, and not in vain, nor above
+    their capability."""
+    wants = wanted_in_reach(session)
     total = session.working.nodes.total().pairs()
-    return {name for name, n in total if sum(held.get(name, 0.0) for held in wants) > n + EPSILON}
+    return {name for name, n in total if _sum_wanted(session, wants, name) > n + EPSILON}
+
+
+def _sum_wanted(session: Session, wants: Shares, name: str) -> float:
+    return sum(_capped(session, queue, held, name) for queue, held in wants.items())
+
+
+def _capped(session: Session, queue: str, wants: dict[str, float], name: str) -> float:
+    """What a queue wants of a resource, up to its capability."""
+    wanted = wants.get(name, 0.0)
+    return min(wanted, capability_of(session, queue).get(name, wanted))
 
 
 def wanted_in_reach(session: Session) -> Shares:
@@ -343,7 +405,7 @@ def waiting_of(job: Job) -> list[Task]:
 
 def is_beyond_reach(session: Session, job: Job) -> bool:
     """True for a gang that could not start if it had all ready nodes to itself: even the smallest
-    pods that would make it whole are too much of something."""
+    pods that would make it whole are too much of something, or more than its queue may have."""
     gone = [task for task, _ in session.working.evicted if task.job == job.uid]
     n_missing = job.min_available - job.ready_count - len(gone)
     if n_missing <= 0 or "gang" not in session.policies:
@@ -357,9 +419,13 @@ def is_beyond_reach(session: Session, job: Job) -> bool:
             room[name] = room.get(name, 0.0) - (amount if is_there else 0.0)
     waiting = waiting_of(job)
     names = {name for task in waiting for name, _ in task.ask.running_pairs}
+    limits = capability_of(session, job.queue)
     for name in names:
-        least = sorted(task.ask.running.get(name) for task in waiting)[:n_missing]
-        if sum(least) > room.get(name, 0.0) + EPSILON:
+        least = sum(sorted(task.ask.running.get(name) for task in waiting)[:n_missing])
+        has = sum(task.ask.running.get(name) for task in (*running, *gone))
+        if least > room.get(name, 0.0) + EPSILON:
+            return True
+        if least > 0 and least + has > limits.get(name, least + has) + EPSILON:
             return True
     return False
 
@@ -383,7 +449,7 @@ def _deal(session: Session, name: str, rest: float, wants: Shares, found: Shares
         weight = sum(session.queues[q].weight for q in open_)
         part = rest
         for queue in sorted(open_):
-            most = wants[queue].get(name, 0.0) - found[queue].get(name, 0.0)
+            most = _capped(session, queue, wants[queue], name) - found[queue].get(name, 0.0)
             given = min(part * session.queues[queue].weight / weight, max(most, 0.0))
             found[queue][name] = found[queue].get(name, 0.0) + given
             rest -= given

@@ -160,7 +160,11 @@ def _place(session: Session, statement: Statement | None, job: Job, task: Task) 
     nodes = session.working.nodes
     row = session.choices.best(task, later=True) if nodes.has_releases else -1
     if row >= 0:
-        job.short_by[nodes.names[row]] = _shortage(session, row, task)
+        refusal = session.working.capabilities.refusal(task)
+        if refusal:
+            job.complaint = refusal
+        else:
+            job.short_by[nodes.names[row]] = _shortage(session, row, task)
         to.pipeline(task, row)
     elif not session.compat.fit_error_of_choice:
         job.complaint = complaint(session, task)
@@ -169,6 +173,9 @@ def _place(session: Session, statement: Statement | None, job: Job, task: Task) 
 
 def _place_as_ever(session: Session, statement: Statement | None, job: Job, task: Task) -> int:
     """A node that has to free room first is as good as one that is free."""
+    if not session.working.capabilities.allows(task):
+        job.complaint = session.working.capabilities.refusal(task)
+        return -1
     nodes = session.working.nodes
     free, later = nodes.fits(nodes.idle, task), nodes.fits(nodes.releasing, task)
     candidates = free | later

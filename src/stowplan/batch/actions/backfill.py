@@ -49,6 +49,8 @@ def _serve_as_ever(session: Session, job: Job) -> None:
     """Put each task on the first node that takes it; a gang that stays incomplete keeps them."""
     nodes = session.working.nodes
     for task in _best_effort(job):
+        if not session.working.capabilities.allows(task):
+            continue
         passing = session.passing(task)
         for row in range(nodes.n_nodes):
             if not passing[row]:

@@ -9,7 +9,7 @@ Source: kube-batch v0.5, actions/preempt.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from functools import partial
 
 import numpy as np
@@ -37,7 +37,6 @@ class Preempt(Action):
         turns = Turns(session)
         self._search = Search(session)
         self._in_vain: set[Hashable] = set()
-        self._givers = partial(self._search.givers, "preemptable")
         queues = dict.fromkeys(
             job.queue for job in session.jobs.values() if job.queue in session.queues
         )
@@ -133,22 +132,31 @@ class Preempt(Action):
             key = (job.uid, 0, within)
 
         def rivals() -> Iterable[Task]:
-            jobs = (j for j in self._givers() if j.queue == job.queue and j is not job)
-            return (
-                other
-                for other in running((job,) if within else jobs)
-                if _may_be_taken(session, other, task, within=within)
-            )
+            if not within:
+                return rivals_of(session, self._search, job, task)
+            own = running((job,))
+            return (one for one in own if _may_be_taken(session, one, task, within=True))
 
         candidates = self._search.candidates(key, rivals)
         victims = partial(session.hooks.victims, "preemptable")
         return self._search.place(statement, task, candidates, key, victims, REASON)
 
 
+def rivals_of(session: Session, search: Search, job: Job, task: Task) -> Iterator[Task]:
+    """Running tasks of other jobs of the queue that a task of a job is important enough to take
+    from, where a policy might let them go."""
+    jobs = (j for j in search.givers("preemptable") if j.queue == job.queue and j is not job)
+    for other in running(jobs):
+        if _may_be_taken(session, other, task, within=False):
+            yield other
+
+
 def _serve_as_ever(
     session: Session, statement: Statement, task: Task, job: Job, *, within: bool
 ) -> bool:
     """Make room for a task by victims alone; what was evicted in vain stays in the statement."""
+    if session.working.capabilities.shortage(task):
+        return False
     nodes, jobs = session.working.nodes, session.jobs
     passing = np.flatnonzero(session.passing(task))
     wanted = task.ask.launching

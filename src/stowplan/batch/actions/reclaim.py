@@ -64,14 +64,7 @@ class Reclaim(Action):
         """False when no other queue has anybody whom a policy might let go."""
         if session.compat.reclaims_at_once:
             return True
-        return any(self._givers(session, queue))
-
-    def _givers(self, session: Session, queue: str) -> Iterator[Job]:
-        """Jobs of other queues of which a policy might let a pod go."""
-        for job in self._search.givers("reclaimable"):
-            theirs = session.queues.get(job.queue)
-            if job.queue != queue and (theirs is None or theirs.is_reclaimable):
-                yield job
+        return any(givers_to(session, self._search, queue))
 
     def _serve(self, session: Session, job: Job, tasks: TaskTurns) -> bool:
         """One turn of a job: tasks until it could start, all or none; one more if it can."""
@@ -96,9 +89,12 @@ class Reclaim(Action):
 
     def _make_room(self, session: Session, statement: Statement, job: Job, task: Task) -> bool:
         """With what is free, few victims of other queues."""
+        if session.working.capabilities.shortage(task):
+            # Other queues' pods are not counted in this one's capability.
+            return False
 
         def others() -> Iterable[Task]:
-            return running(self._givers(session, job.queue))
+            return running(givers_to(session, self._search, job.queue))
 
         candidates = self._search.candidates(job.queue, others)
         victims = partial(session.hooks.victims, "reclaimable")
@@ -108,8 +104,18 @@ class Reclaim(Action):
             return False
 
 
+def givers_to(session: Session, search: Search, queue: str) -> Iterator[Job]:
+    """Jobs of other queues of which a policy might let a pod go."""
+    for job in search.givers("reclaimable"):
+        theirs = session.queues.get(job.queue)
+        if job.queue != queue and (theirs is None or theirs.is_reclaimable):
+            yield job
+
+
 def _serve_as_ever(session: Session, job: Job, task: Task) -> bool:
     """Evict on the first nodes that could do, at once, and place the task where that is enough."""
+    if session.working.capabilities.shortage(task):
+        return False
     nodes, wanted = session.working.nodes, task.ask.launching
     for row in range(nodes.n_nodes):
         if not session.passing(task)[row]:

@@ -42,7 +42,7 @@ class Resume(Action):
             _serve(session, job, working.promised[job.uid])
 
 
-def _held(session: Session, job: Job) -> Iterator[tuple[int, str]]:
+def _held(session: Session, job: Job) -> Iterator[tuple[int, Task]]:
     """Hold what was promised to a job against those that are served before it: (row, task)."""
     nodes = session.working.nodes
     for uid, node in session.working.promised[job.uid].items():
@@ -52,12 +52,14 @@ def _held(session: Session, job: Job) -> Iterator[tuple[int, str]]:
         stand_in = task.copy()
         stand_in.status = TaskStatus.PIPELINED
         if not nodes.add(row, stand_in):
-            yield row, task.key
+            session.working.capabilities.hold(task)
+            yield row, task
 
 
-def _let_go(session: Session, holds: Iterable[tuple[int, str]]) -> None:
-    for row, key in holds:
-        session.working.nodes.remove(row, key)
+def _let_go(session: Session, holds: Iterable[tuple[int, Task]]) -> None:
+    for row, task in holds:
+        session.working.nodes.remove(row, task.key)
+        session.working.capabilities.let_go(task)
 
 
 def _serve(session: Session, job: Job, promised: Mapping[str, str], *, n_least: int = 0) -> None:
@@ -87,7 +89,8 @@ def _place(session: Session, statement: Statement, task: Task, promised: int) ->
     nodes = session.working.nodes
     row = np.array([promised], dtype=np.int64)
     suits = nodes.is_there(promised) and bool(session.hooks.passing(task, row)[0])
-    if suits and nodes.fits_idle(task, row)[0]:
+    capabilities = session.working.capabilities
+    if suits and nodes.fits_idle(task, row)[0] and capabilities.allows(task):
         statement.allocate(task, promised)
         return
     try:
@@ -96,5 +99,5 @@ def _place(session: Session, statement: Statement, task: Task, promised: int) ->
         best = -1
     if best >= 0:
         statement.allocate(task, best)
-    elif suits and nodes.fits_future(task, row)[0]:
+    elif suits and nodes.fits_future(task, row)[0] and capabilities.allows(task, later=True):
         statement.pipeline(task, promised)

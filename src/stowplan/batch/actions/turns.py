@@ -39,7 +39,10 @@ class Turns:
 
 def case_of(session: Session, job: Job, n_tasks: int) -> Hashable:
     """Equal for jobs that a turn treats alike as long as nothing moves on nodes; None for those
-    whose pods differ, or mind more than the node that they are on. n_tasks: yet to be tried."""
+    whose pods differ, or mind more than the node that they are on. n_tasks: yet to be tried.
+
+    Jobs of a queue with a capability are alike among themselves only.
+    """
     kind = None
     for task in job.of(TaskStatus.PENDING).values():
         if kind is None:
@@ -48,4 +51,6 @@ def case_of(session: Session, job: Job, n_tasks: int) -> Hashable:
             return None
     if kind is None:
         return None
-    return (kind, task.ask.wants, n_tasks, job.ready_count, job.min_available, len(job.tasks))
+    limited = job.queue if session.working.capabilities.is_limited(job.queue) else None
+    sizes = (n_tasks, job.ready_count, job.min_available, len(job.tasks))
+    return (kind, task.ask.wants, *sizes, limited)

@@ -9,11 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.batch.amounts import Amount
+from stowplan.batch.capability import asked
 from stowplan.batch.jobs import Job, Task, TaskStatus
 from stowplan.batch.nodes import NodeLedger
 from stowplan.batch.session import Session
 from stowplan.batch.statement import Statement
 
+Ints = NDArray[np.int64]
 Victims = Callable[[Task, Sequence[Task]], list[Task]]
 
 
@@ -131,7 +133,8 @@ class Search:
     ) -> bool:
         """Put a task where there is room, else where room is being freed, else where victims help.
 
-        key: of the candidates. False, and nothing done, where there is no such node.
+        key: of the candidates. False, and nothing done, where there is no such node. Where the
+        task's queue has reached its capability only victims of that queue help.
         """
         if not candidates.by_row and not statement.evicts:
             # Where nobody can go it is for allocate to find the room.
@@ -151,13 +154,10 @@ class Search:
         rows = np.flatnonzero(wanted)
         rows = rows[session.hooks.passing(task, rows)]
         # Where it fits without a victim nobody has to go.
+        is_above = bool(session.working.capabilities.shortage(task))
         without = rows[later[rows]]
-        if without.shape[0]:
-            now = without[nodes.fits_idle(task, without)]
-            if now.shape[0]:
-                statement.allocate(task, session.best(task, now))
-            else:
-                statement.pipeline(task, session.best(task, without))
+        if without.shape[0] and not is_above:
+            self._put(statement, task, without)
             return True
         for row in session.ranked(task, rows).tolist() if rows.shape[0] else ():
             allowed = victims(task, candidates.on(row))
@@ -165,6 +165,15 @@ class Search:
                 statement.pipeline(task, row)
                 return True
         return False
+
+    def _put(self, statement: Statement, task: Task, rows: Ints) -> None:
+        """Put a task on one of the rows that have, or will have, room for it: now if it may."""
+        session = self._session
+        now = rows[session.working.nodes.fits_idle(task, rows)]
+        if now.shape[0] and session.working.capabilities.allows(task):
+            statement.allocate(task, session.best(task, now))
+        else:
+            statement.pipeline(task, session.best(task, rows))
 
     def _follow(self) -> None:
         seen = self._session.working.evictions_seen
@@ -191,7 +200,8 @@ def _evict_until(
 ) -> bool:
     """Evict the first of `victims` until the task fits on the row, and only if they do help.
 
-    Nobody goes without whom the task would fit as well.
+    Nobody goes without whom the task would fit as well. What the task's queue is to have less, by
+    its capability, victims of that queue have to bring.
     """
     nodes = session.working.nodes
     n_nodes, epsilon = nodes.n_nodes, session.arithmetic.milli_epsilon
@@ -201,11 +211,16 @@ def _evict_until(
         - float(nodes.releasing.get(name, n_nodes)[row])
         for name, wanted in task.ask.wants
     }
+    excess = session.working.capabilities.shortage(task)
+    queue = session.jobs[task.job].queue
 
     def helps(chosen: Sequence[Task]) -> bool:
+        own = [v for v in chosen if session.jobs[v.job].queue == queue] if excess else ()
         return all(
             short - sum(v.ask.running.get(name) for v in chosen) < epsilon
             for name, short in missing.items()
+        ) and all(
+            above - sum(asked(v, name) for v in own) < epsilon for name, above in excess.items()
         )
 
     chosen: list[Task] = []

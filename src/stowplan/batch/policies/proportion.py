@@ -2,8 +2,8 @@
 
 What a queue deserves is found per resource by filling: every queue gets its part by weight of what
 remains, none gets more than it wants, and what is left over is dealt out again. A job that cannot
-start, as its minimum is more than the whole cluster has, wants in vain: its queue deserves for it
-what all others leave.
+start, as its minimum is more than the whole cluster has, or than the capability of its queue, wants
+in vain: its queue deserves for it what all others leave.
 
 A resource is scarce when the queues want more of it together than there is. Of the others each
 queue deserves all that it wants, and nobody's having it is in anybody's way: who has to give, and
@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from stowplan.batch.amounts import Amount, difference, lesser
+from stowplan.batch.capability import least_excess, limits_of
 from stowplan.batch.jobs import TAKING, Job, Task, TaskStatus
 from stowplan.batch.nodes import NodeLedger
 from stowplan.batch.policies.drf import max_share
@@ -29,13 +30,14 @@ from stowplan.batch.working import Handlers
 class QueueShare:
     """What a queue deserves, has and wants, and its share of what it deserves.
 
-    in_vain: the part of the request that is of jobs that cannot start.
+    in_vain: the part of the request that is of jobs that cannot start. limits: of the capability.
     """
 
     __slots__ = (
         "allocated",
         "deserved",
         "in_vain",
+        "limits",
         "open_allocated",
         "open_overused",
         "open_share",
@@ -50,6 +52,7 @@ class QueueShare:
         self.allocated = Amount()
         self.request = Amount()
         self.in_vain = Amount()
+        self.limits = limits_of(queue)
         self.share = 0.0
         self.open_allocated = Amount()
         self.open_share = 0.0
@@ -90,7 +93,9 @@ class Proportion(Policy):
                 held = self.shares[job.queue] = QueueShare(queues[job.queue])
             held.allocated.add(job.allocated)
             held.request.add(job.wanted)
-            if not session.hooks.job_ready(job) and not can_start(job, nodes):
+            if not session.hooks.job_ready(job) and not (
+                can_start(job, nodes) and self._may_start(job)
+            ):
                 held.in_vain.add(difference(job.wanted, job.allocated)[0])
         for job in session.invalid.values():
             # An invalid job wants nothing more, but what it has is its queue's.
@@ -128,23 +133,24 @@ class Proportion(Policy):
 
     def _is_scarce(self, name: str, total: Amount) -> bool:
         """True when queues want more of a resource together than there is, and not in vain."""
-        wanted = sum(
-            held.request.get(name) - held.in_vain.get(name) for held in self.shares.values()
-        )
+        wanted = sum(self._limit(held, name) for held in self.shares.values())
         return wanted > total.get(name) + self._arithmetic.milli_epsilon
 
     def _limit(self, held: QueueShare, name: str, *, all_of_it: bool = False) -> float:
         """What a queue may deserve at most. all_of_it: with what it wants in vain."""
-        capability = held.queue.capability
         wanted = held.request.get(name)
         if not all_of_it:
             wanted -= held.in_vain.get(name)
-        if capability is None or self._session.compat.ignores_capability:
+        if self._session.compat.ignores_capability:
             return wanted
-        named = name in capability.names() and (
-            name not in ("cpu", "memory") or capability.get(name)
-        )
-        return min(wanted, capability.get(name)) if named else wanted
+        return min(wanted, held.limits.get(name, wanted))
+
+    def _may_start(self, job: Job) -> bool:
+        """False when the least that a job needs to start is more than its queue may have at all."""
+        if self._session.compat.ignores_capability:
+            return True
+        limits = self.shares[job.queue].limits
+        return not limits or not least_excess(job, job.allocated, limits)
 
     def _weights(self) -> dict[str, int]:
         return {uid: held.queue.weight for uid, held in self.shares.items()}
