@@ -1,4 +1,4 @@
-"""`stowplan bench`: how fast the scheduler is, shape by shape, beside kube-scheduler's figures."""
+"""What `stowplan bench` does: measure shape by shape, print beside kube-scheduler's figures."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from stowplan.cli import options
 from stowplan.cli.screen import screen
 from stowplan.sim.bench_compare import compared, earlier
 from stowplan.sim.bench_floors import MEASURED, PUBLISHED
-from stowplan.sim.bench_measure import ENGINES, Result, facts, measure, peak_mb
+from stowplan.sim.bench_measure import Result, facts, measure, peak_mb
 from stowplan.sim.bench_sessions import CROWDED_NODES, session_seconds
 from stowplan.sim.bench_shapes import NAMES, SESSIONS, SHAPES, START, known
 from stowplan.sim.bench_start import start_seconds
-from stowplan.sim.bench_workload import TEMPLATES, Sizes
+from stowplan.sim.bench_workload import Sizes
 
 START_NODES = 5000
 _SOURCES = {MEASURED: "m", PUBLISHED: "p"}
@@ -43,64 +42,22 @@ class MeasuringFailed(click.ClickException):
     """A shape could not be measured; the text says why."""
 
 
-@click.command(name="bench")
-@click.argument("names", metavar="[SHAPE]...", nargs=-1)
-@options.output
-@click.option("--nodes", type=click.IntRange(min=1), help="Nodes, instead of the shape's own.")
-@click.option("--pods", type=click.IntRange(min=1), help="Pods that are measured, likewise.")
-@click.option(
-    "--existing",
-    type=click.IntRange(min=0),
-    default=0,
-    help="Plain pods that are placed beforehand, for the shapes in lower case.",
-)
-@click.option(
-    "--templates",
-    type=click.IntRange(min=1),
-    default=TEMPLATES,
-    show_default=True,
-    help="Kinds of pods, for the shape of this name.",
-)
-@click.option(
-    "--repeat",
-    type=click.IntRange(min=1),
-    default=3,
-    show_default=True,
-    help="Measure so often and show the median; once a minute has passed, no more.",
-)
-@click.option("--stages", is_flag=True, help="Say where the time goes, in a run of its own.")
-@click.option(
-    "--compare", metavar="OLD.json", type=click.Path(dir_okay=False), help="Say what has changed."
-)
-@click.option("--engine", type=click.Choice(ENGINES), hidden=not ENGINES, help="Decide with this.")
-@click.option("--in-process", is_flag=True, help="Do not start a process for each shape.")
-@click.option("--list", "listing", is_flag=True, help="List the shapes and end.")
-def command(
-    names: tuple[str, ...],
-    output: str,
-    nodes: int | None,
-    pods: int | None,
-    existing: int,
-    templates: int,
-    repeat: int,
-    stages: bool,
-    compare: str | None,
-    engine: str | None,
-    in_process: bool,
-    listing: bool,
-) -> None:
-    """Measure pods per second through the whole scheduler, without an API server.
+def list_shapes() -> None:
+    """Print the shapes that can be measured."""
+    _print_shapes(screen())
 
-    A SHAPE is a cluster and what comes to it; without one all are measured. From the first call
-    with decoded pods to the last binding, queue, cache and effects included, at most 1,000 pods
-    a call; decoding and confirmations are reported apart.
-    """
-    if listing:
-        _print_shapes(screen())
-        return
+
+def measured(
+    names: Sequence[str],
+    settings: Settings,
+    output: str,
+    compare: str | None,
+    *,
+    in_process: bool,
+) -> int:
+    """Measure the shapes and print what came of it; the exit code."""
     chosen = [known(name) for name in names] or list(NAMES)
     before = None if compare is None else earlier(compare)
-    settings = Settings(nodes, pods, existing, templates, repeat, stages, engine)
     results, failed = _all(chosen, settings, _here if in_process else _apart)
     if before is not None:
         results = [compared(result, before.get(result.shape)) for result in results]
@@ -110,7 +67,7 @@ def command(
     else:
         _print(results, screen(), comparing=before is not None)
     short = any(result.done < result.pods for result in results)
-    sys.exit(1 if short or failed else 0)
+    return 1 if short or failed else 0
 
 
 def _all(

@@ -1,4 +1,4 @@
-"""`stowplan demo`: a scripted minute on a cluster in this process."""
+"""What `stowplan demo` does and prints: a scripted minute on a cluster in this process."""
 
 from __future__ import annotations
 
@@ -26,15 +26,8 @@ NEXT = (
 )
 
 
-@click.command(name="demo")
-@click.option("--fast", is_flag=True, help="Do not stop for people to read.")
-def command(fast: bool) -> None:
-    """Show what Stowplan does, on a small cluster made for it: half a minute.
-
-    An API server, controllers and six hollow nodes run in this process, and beside them the
-    scheduler of `stowplan run`. Nothing else is needed, nothing is left at the end. Exit code 1
-    when something that was expected did not come.
-    """
+def played(*, fast: bool) -> int:
+    """Run the demonstration and print what came of it; the exit code."""
     paper = screen()
     paper.print(
         "Six nodes of 8 cores in three zones, and one scheduler with two ways to decide:\n"
@@ -51,7 +44,7 @@ def command(fast: bool) -> None:
         print_queues(_shares(outcome))
     print_waits(outcome)
     print_end(outcome)
-    sys.exit(0 if outcome.is_as_expected else 1)
+    return 0 if outcome.is_as_expected else 1
 
 
 def _shares(outcome: Outcome) -> Shares:

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import click
 
-from stowplan.batch import COMPATS
 from stowplan.cli import options
-from stowplan.sim.evaluate import FORMATS, encoded, evaluate
-from stowplan.sim.files import read_lines
+
+FORMATS = ("attempt", "legacy", "queue", "sequence", "session")
+"""The keys of `stowplan.sim.evaluate.FORMATS`, which imports all that decides."""
 
 
 @click.command(name="evaluate")
 @click.option(
     "--as",
     "form",
-    type=click.Choice(sorted(FORMATS)),
+    type=click.Choice(FORMATS),
     default="attempt",
     show_default=True,
     help="What a line of the file is.",
@@ -25,7 +25,7 @@ from stowplan.sim.files import read_lines
 @options.plugin
 @click.option(
     "--compat",
-    type=click.Choice(sorted(COMPATS)),
+    type=click.Choice(options.COMPAT_NAMES),
     help="For sessions: decide as this scheduler does, its defects included.",
 )
 @click.argument("file", metavar="FILE.jsonl[.gz]")
@@ -35,6 +35,9 @@ def command(form: str, plugin_files: tuple[str, ...], compat: str | None, file: 
     Each line of FILE (- for standard input) is a case: a cluster, a pending pod and, if need be, a
     configuration. Each line printed is `{"id": ..., "result": {...}}`.
     """
+    from stowplan.sim.evaluate import encoded, evaluate
+    from stowplan.sim.files import read_lines
+
     stdout = sys.stdout.buffer
     source = str(Path(file))
     for answer in evaluate(

@@ -64,12 +64,32 @@ class PreemptionExplanation(msgspec.Struct, frozen=True, rename="camel", omit_de
     message: str = ""
 
 
+class SimulationOutcome(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What a simulation of the same input, pod after pod, does with the pod.
+
+    tried_before: pending pods that come before it; placed_before: those of them that were placed.
+    node: where it was placed, "" for nowhere. message: why it was refused. not_run: why there was
+    no simulation, "" when there was one.
+    """
+
+    tried_before: int
+    placed_before: int = 0
+    node: str = ""
+    message: str = ""
+    not_run: str = ""
+
+
+GIVEN, SIMULATED = "given", "simulation"
+
+
 class Explanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Why a pod is where it is, or nowhere.
 
     state: pending, placed or gated. current_node: where a placed pod is now. node: where it
     would go now, "" for nowhere. message: the PodScheduled condition's text. pod_refusal: of
-    the pod as a whole (a gate, a PreFilter), before any node is looked at.
+    the pod as a whole (a gate, a PreFilter), before any node is looked at. judged_on: the cluster
+    as `given`, or as a `simulation` had filled it when it came to the pod. simulation: what that
+    made of it; None for pods that it does not try.
     """
 
     api_version: str
@@ -84,6 +104,8 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     scores: tuple[NodeScore, ...] = ()
     skipped_scores: tuple[str, ...] = ()
     preemption: PreemptionExplanation | None = None
+    judged_on: str = GIVEN
+    simulation: SimulationOutcome | None = None
 
     @property
     def fits_somewhere(self) -> bool:
