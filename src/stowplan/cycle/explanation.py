@@ -6,6 +6,8 @@ anew, of the rules that refused. The JSON form is described in docs/explain-sche
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import numpy as np
 
@@ -13,6 +15,7 @@ from stowplan.cycle.attempt import Attempt, filter_pod, score_pod
 from stowplan.cycle.decide import choose, nominated_row, post_filter
 from stowplan.framework import Framework, Snapshot, Status
 from stowplan.framework.diagnosis import NO_NODES
+from stowplan.objects.frames import frame
 from stowplan.objects.pod import Pod
 
 SCHEMA = "stowplan.dev/explanation/v1"
@@ -106,6 +109,31 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     preemption: PreemptionExplanation | None = None
     judged_on: str = GIVEN
     simulation: SimulationOutcome | None = None
+
+    def __repr__(self) -> str:
+        fitting = sum(node.fits for node in self.nodes)
+        where = f", node {self.node!r}" if self.node else ""
+        count = f"{fitting} of {len(self.nodes)} nodes fit"
+        return f"Explanation({self.pod!r}, {self.state}{where}, {count})"
+
+    def to_frame(self, library: str = "") -> Any:
+        """The nodes as a DataFrame of pandas or polars, a row each.
+
+        Columns: node, fits, rule, reason and details of the first refusal ("" where the node
+        fits), total: the score, None where there is none. library: `pandas` or `polars`; "" takes
+        the first that is installed. Raises ImportError where it is not.
+        """
+        totals = {score.name: score.total for score in self.scores}
+        first = [node.first for node in self.nodes]
+        columns: dict[str, list[Any]] = {
+            "node": [node.name for node in self.nodes],
+            "fits": [node.fits for node in self.nodes],
+            "rule": [one.plugin if one else "" for one in first],
+            "reason": [", ".join(one.reasons) if one else "" for one in first],
+            "details": ["; ".join(one.details) if one else "" for one in first],
+            "total": [totals.get(node.name) for node in self.nodes],
+        }
+        return frame(columns, library)
 
     @property
     def fits_somewhere(self) -> bool:

@@ -34,7 +34,7 @@ from stowplan.sim.files import read_bytes
 from stowplan.sim.fill import Fill
 from stowplan.sim.input_error import InputError
 from stowplan.sim.outputs import write_files
-from stowplan.sim.placement import Placement
+from stowplan.sim.placement import Placement, frame_of
 from stowplan.sim.plugins import PluginSource
 from stowplan.sim.replay import Replay, ReplayOptions, last_arrival
 from stowplan.sim.resize import resized
@@ -80,6 +80,18 @@ class Simulation(msgspec.Struct):
     series: bytes = b""
     failures: list[Failure] = []
     explanation: Explanation | None = None
+
+    def __repr__(self) -> str:
+        told = self.summary
+        return f"Simulation({told['placed']:,} of {told['pods']:,} pods on {told['nodes']:,} nodes)"
+
+    def to_frame(self, library: str = "") -> Any:
+        """The placements as a DataFrame of pandas or polars, a row each.
+
+        library: `pandas` or `polars`; "" takes the first that is installed. Raises ImportError
+        where it is not.
+        """
+        return frame_of(self.placements, library)
 
     def files(self) -> dict[str, bytes]:
         """The result files by name."""
