@@ -11,6 +11,10 @@ PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --maxprocesses 8 --dist loadg
 # environments forbid to keep it, and then each takes ten seconds to begin.
 export PYTHONDONTWRITEBYTECODE :=
 
+INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
+COMPILE = $(BIN)/uv pip compile --no-config --quiet --universal --generate-hashes \
+  --python-version 3.11 --custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade)
+
 .DELETE_ON_ERROR:
 .PHONY: help check test ready soak bench bench-live bench-plots demo dist golden lock clean lint format types floors quick whole
 
@@ -29,7 +33,7 @@ soak: .venv/.kernels ## the long loops in full (STOWPLAN_SOAK=N: N times the exa
 golden: .venv/.stamp ## write scenarios and parity-api.md anew: the diff is the review
 	STOWPLAN_GOLDEN=1 $(PYTEST) tests/scenarios tests/plugins/test_yoda_scenarios.py tests/contract/apiserver/test_parity.py
 
-bench: .venv/.stamp ## pods/s by shape; no figure is asserted (SHAPES='basic anti')
+bench: .venv/.run ## pods/s by shape; no figure is asserted (SHAPES='basic anti')
 	$(BIN)/stowplan bench --stages $(SHAPES) $(BENCH)
 
 bench-live: .venv/.stamp ## rates and memory of API server and scheduler (PARTS='writes memory', STEADY=600 seconds)
@@ -40,16 +44,16 @@ bench-live: .venv/.stamp ## rates and memory of API server and scheduler (PARTS=
 bench-plots: .venv/.stamp ## measure growth and stages, and draw them into docs/plots
 	$(BIN)/python bench/plots.py
 
-demo: .venv/.stamp ## half a minute of a small cluster: gangs, queues, preemption, a node that dies
+demo: .venv/.run ## half a minute of a small cluster: gangs, queues, preemption, a node that dies
 	$(BIN)/stowplan demo
 
 dist: .venv/.stamp ## build wheel and sdist into dist/
 	$(BIN)/python -m build --no-isolation
 
 lock: .venv/.stamp ## pin what pyproject.toml asks for (UPGRADE=1: the newest of it)
-	$(BIN)/uv pip compile --no-config --quiet --universal --generate-hashes --python-version 3.11 \
-	  --extra testing --group dev --group plots --custom-compile-command 'make lock' \
-	  $(if $(UPGRADE),--upgrade) --output-file requirements.lock pyproject.toml
+	$(COMPILE) --group install --output-file requirements.lock pyproject.toml
+	$(COMPILE) --extra testing --group dev --group plots --constraint requirements.lock \
+	  --output-file requirements-dev.lock pyproject.toml
 
 clean:             ## remove the environment, caches and builds
 	rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
@@ -82,10 +86,11 @@ whole: .venv/.kernels
 	@$(BIN)/python -c 'from stowplan.driver.warming import warm; warm()'
 	@touch $@
 
-# The environment: made once, brought up to date when the lock or the package's metadata changes.
+# The environment: made once, brought up to date when a lock or the package's metadata changes. What
+# only runs Stowplan needs .venv/.run, half the size of .venv/.stamp with all for tests and checks.
 # The first Python that is new enough and can make an environment serves; if there is none, one
 # line says what is missing.
-.venv/.stamp: requirements.lock pyproject.toml
+.venv/.run: requirements.lock pyproject.toml
 	@if ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
 	  recent=; able=; \
 	  for python in $(if $(PYTHON),"$(PYTHON)",python3 python3.13 python3.12 python3.11); do \
@@ -103,6 +108,11 @@ whole: .venv/.kernels
 	  "$$able" -m venv --clear .venv; \
 	fi
 	@echo 'Installing what requirements.lock pins'
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@$(INSTALL) --require-hashes -r requirements.lock
+	@$(INSTALL) --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv/.stamp: .venv/.run requirements-dev.lock
+	@echo 'Installing what requirements-dev.lock pins'
+	@$(INSTALL) --require-hashes -r requirements-dev.lock
 	@touch $@

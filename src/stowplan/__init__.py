@@ -1,8 +1,15 @@
 """Stowplan: a Kubernetes scheduler in Python.
 
-The public surface is `simulate`, `explain` and `evaluate` here, `simulate_jobs`, `explain_job` and
-`explain_pod_group` for what sessions decide, with what they take and raise, `stowplan.framework`
-for plugins and `stowplan.testing` for their tests; everything else may change.
+    read_cluster(paths)            a cluster of manifests, dumps, traces
+    simulate(cluster)              place its pending pods, one by one or in virtual time
+    explain(pod, cluster)          why a pod is where it is, or nowhere
+    evaluate(lines)                answer scheduling questions in bulk
+    simulate_jobs(cluster), explain_job(pod, cluster), explain_pod_group(group, cluster)
+                                   the same for what sessions decide
+
+Results print in a line, and `.to_frame()` makes a DataFrame of them where pandas or polars is
+installed. The public surface is these functions with what they take and raise,
+`stowplan.framework` for plugins and `stowplan.testing` for their tests; everything else may change.
 """
 
 from __future__ import annotations
@@ -59,6 +66,10 @@ _WHERE = {
     "simulate": "stowplan.sim.simulate",
     "simulate_jobs": "stowplan.sim.simulate_jobs",
 }
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def __getattr__(name: str) -> Any:

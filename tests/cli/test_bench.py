@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from stowplan.cli import bench
+from stowplan.cli import bench_run
 from stowplan.sim.bench_shapes import NAMES
 from tests.cli.run import check_one_line, run
 
@@ -80,7 +80,7 @@ def test_a_process_that_fails_does_not_lose_the_others(monkeypatch: pytest.Monke
             return subprocess.CompletedProcess(command, -9, "", "first line\nkilled\n")
         return subprocess.CompletedProcess(command, 0, text, "")
 
-    monkeypatch.setattr(bench.subprocess, "run", ended)
+    monkeypatch.setattr(bench_run.subprocess, "run", ended)
     ran = run("bench", "basic", "anti", "-o", "json")
     assert ran.code == 1
     found = json.loads(ran.out)

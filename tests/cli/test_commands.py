@@ -186,7 +186,11 @@ def test_simulate_runs_several_seeds(tmp_path: Path) -> None:
     told = json.loads(run("simulate", *size, "--seed", "4", "--seed", "5", "-o", "json").out)
     assert told["seeds"] == [4, 5]
     assert told["figures"]["placed"]["max"] >= told["figures"]["placed"]["mean"]
+    placements = told.pop("placements")
     assert json.loads((out / "summary.json").read_text()) == told
+    for seed in ("4", "5"):
+        lines = (out / f"seed-{seed}" / "placements.jsonl").read_text().splitlines()
+        assert placements[seed] == [json.loads(line) for line in lines]
 
 
 def test_simulate_takes_a_cluster_of_another_size(cluster: str) -> None:

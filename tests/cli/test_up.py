@@ -169,3 +169,43 @@ def test_kubectl_runs_a_deployment(tmp_path: Path) -> None:
         assert kubectl("auth", "can-i", "create", "pods").strip() == "yes"
         assert "admin" in kubectl("auth", "whoami")
         assert cluster.stop() == 0
+
+
+@pytest.mark.skipif(KUBECTL is None, reason="no kubectl on PATH, and STOWPLAN_KUBECTL names none")
+def test_kubectl_is_told_in_a_line_that_hollow_pods_run_no_process(tmp_path: Path) -> None:
+    assert KUBECTL is not None
+    with up(tmp_path, "--node-count", "1") as cluster:
+
+        def kubectl(*arguments: str, text: str = "") -> "subprocess.CompletedProcess[str]":
+            return subprocess.run(
+                [KUBECTL, "--kubeconfig", str(cluster.kubeconfig), *arguments],
+                input=text,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=60,
+                env={**os.environ, "HOME": str(tmp_path)},
+            )
+
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "web", "annotations": {"stowplan.dev/start-seconds": "0.1"}},
+            "spec": {"nodeName": "node-1", "containers": [{"name": "c", "image": "i"}]},
+        }
+        assert kubectl("apply", "-f", "-", text=json.dumps(pod)).returncode == 0
+        ran = kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=60s")
+        assert ran.returncode == 0, ran.stderr
+        ran = kubectl("logs", "web")
+        assert ran.returncode == 0
+        assert ran.stdout == "container c of a hollow node: it is simulated and writes no log\n"
+        for arguments, what in (
+            (("exec", "web", "--", "ls"), "exec"),
+            (("attach", "web"), "attach"),
+            (("port-forward", "pod/web", "8080:80"), "port-forward"),
+            (("cp", "web:/etc/hosts", str(tmp_path / "hosts")), "exec"),
+        ):
+            ran = kubectl(*arguments)
+            assert ran.returncode != 0
+            (line,) = (line for line in ran.stderr.splitlines() if "rror" in line)
+            assert f"{what} is not supported: containers of hollow nodes run no process" in line

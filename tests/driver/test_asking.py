@@ -1,4 +1,4 @@
-"""`stowplan explain --kubeconfig` and `stowplan status`, over real HTTP."""
+"""`--kubeconfig` of `explain`, `simulate` and `queues`, and `stowplan status`, over real HTTP."""
 
 from __future__ import annotations
 
@@ -60,6 +60,32 @@ def test_a_pod_of_a_live_cluster_is_explained_by_listing_only(tmp_path: Path) ->
             assert "Insufficient cpu" in out
             assert {method for method, _ in api.asked} == {"GET"}
             assert not [path for _, path in api.asked if "watch" in path]
+
+    run(story())
+
+
+def test_a_live_cluster_is_simulated_and_shared_out_by_listing_only(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with SmallApi({"services", "namespaces"}) as api:
+            api.node("small", cpu="1")
+            api.node("large", cpu="8")
+            api.pod("web", cpu="4", scheduler="default-scheduler")
+            api.pod("huge", cpu="40", scheduler="default-scheduler")
+            file = kubeconfig(tmp_path / "k", api.url)
+            code, out, err = await stowplan("simulate", "--kubeconfig", file, "-o", "csv")
+            assert (code, err) == (0, "")
+            rows = [line.split(",")[:2] for line in out.splitlines()[1:]]
+            assert sorted(rows) == [["default/huge", ""], ["default/web", "large"]]
+            code, out, err = await stowplan("simulate", "--kubeconfig", file, "-o", "json")
+            assert json.loads(out)["nodes"] == 2
+            code, out, err = await stowplan("queues", "--kubeconfig", file, "-o", "json")
+            assert (code, err) == (0, "")
+            assert json.loads(out)["total"]["cpu"] == 9
+            assert {method for method, _ in api.asked} == {"GET"}
+            assert not [path for _, path in api.asked if "watch" in path]
+            code, _, err = await stowplan("simulate", "--kubeconfig", file, "x.yaml")
+            assert code == 2
+            assert "one of them" in err
 
     run(story())
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from stowplan.cli import demo as cli
+from stowplan.cli import demo, demo_show
 from stowplan.cli.demo_why import why
 from stowplan.driver import demo_stage
 from stowplan.driver.asking import Found
@@ -148,8 +148,8 @@ def test_the_exit_code_says_whether_all_was_as_expected(
     def played(audience: Theatre, *, fast: bool = False, acts: Sequence[Act] = ACTS) -> Outcome:
         return outcome(held)
 
-    monkeypatch.setattr(cli, "show", played)
-    result = CliRunner().invoke(cli.command, ["--fast"])
+    monkeypatch.setattr(demo_show, "show", played)
+    result = CliRunner().invoke(demo.command, ["--fast"])
     assert result.exit_code == code, result.output
     told = "  expected: two on each\n  seen:     three on n1\n  bad luck\n"
     assert (told in result.output) == (not held)

@@ -158,6 +158,7 @@ def test_the_sdist_builds_the_same_wheel(wheel: Path, unpacked_sdist: Path, tmp_
         "Makefile",
         "README.md",
         "pyproject.toml",
+        "requirements-dev.lock",
         "requirements.lock",
         "src/stowplan/py.typed",
         "tests/conftest.py",

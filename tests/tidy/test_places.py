@@ -15,6 +15,7 @@ REGISTRY = re.compile(
 BESIDE = re.compile(r"[.][.]/share[d]\b")
 # The one file that may look beside the checkout, for the traces.
 MAY_LOOK_BESIDE = ".ci/run"
+LOCKS = ("requirements.lock", "requirements-dev.lock")
 
 
 def places(where: str, text: str) -> list[str]:
@@ -41,8 +42,9 @@ def test_no_file_names_a_place() -> None:
     assert not complaints, tree.report(complaints)
 
 
-def test_the_lock_carries_hashes_and_no_addresses() -> None:
-    assert not lock_faults(tree.read(tree.ROOT / "requirements.lock"))
+@pytest.mark.parametrize("name", LOCKS)
+def test_the_lock_carries_hashes_and_no_addresses(name: str) -> None:
+    assert not lock_faults(tree.read(tree.ROOT / name))
 
 
 def lock_faults(text: str) -> list[str]:

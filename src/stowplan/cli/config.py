@@ -5,12 +5,8 @@ from __future__ import annotations
 import json
 
 import click
-import yaml
 
-from stowplan import config
 from stowplan.cli import options
-from stowplan.cli.configuration_warnings import warned
-from stowplan.sim.deciders import read_deciders
 
 
 @click.group(name="config")
@@ -39,6 +35,12 @@ def check(
     several files one has profiles and one actions and tiers; they are printed as one. Switches of
     a tier's plugins are on where none is printed.
     """
+    import yaml
+
+    from stowplan import config
+    from stowplan.cli.configuration_warnings import warned
+    from stowplan.sim.deciders import read_deciders
+
     configuration = warned(read_deciders(files, plugin_files, compat or "")).configuration
     tree = config.effective(configuration)
     if output == "json":

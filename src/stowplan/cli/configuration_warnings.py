@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from stowplan.assembly.deciders import Deciders
+if TYPE_CHECKING:
+    from stowplan.assembly.deciders import Deciders
 
 
 def warned(deciders: Deciders) -> Deciders:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from stowplan.batch import COMPATS
 from stowplan.cli import options
-from stowplan.sim.evaluate import FORMATS, INVALID, encoded, evaluate
-from stowplan.sim.files import read_lines
+
+FORMATS = ("attempt", "legacy", "queue", "sequence", "session")
+"""The keys of `stowplan.sim.evaluate.FORMATS`, which imports all that decides."""
 
 INVALID_SHOWN = 10
 """So many invalid lines are named one by one."""
@@ -20,7 +20,7 @@ INVALID_SHOWN = 10
 @click.option(
     "--as",
     "form",
-    type=click.Choice(sorted(FORMATS)),
+    type=click.Choice(FORMATS),
     default="attempt",
     show_default=True,
     help="What a line of the file is.",
@@ -28,7 +28,7 @@ INVALID_SHOWN = 10
 @options.plugin
 @click.option(
     "--compat",
-    type=click.Choice(sorted(COMPATS)),
+    type=click.Choice(options.COMPAT_NAMES),
     help="For sessions: decide as this scheduler does, its defects included.",
 )
 @click.argument("file", metavar="FILE.jsonl[.gz]")
@@ -40,6 +40,9 @@ def command(form: str, plugin_files: tuple[str, ...], compat: str | None, file: 
     answered has an outcome `error`, and the others are answered all the same. Exit code 2 when a
     line was no valid case.
     """
+    from stowplan.sim.evaluate import INVALID, encoded, evaluate
+    from stowplan.sim.files import read_lines
+
     stdout = sys.stdout.buffer
     source = str(Path(file))
     n_invalid = 0

@@ -5,24 +5,13 @@ from __future__ import annotations
 import sys
 
 import click
-import msgspec
 
-from stowplan.assembly.deciders import Deciders
 from stowplan.cli import live_options, options
-from stowplan.cli.configuration_warnings import warned
-from stowplan.cli.explain_group import explain_group, group_key, names_a_group
-from stowplan.cli.explain_table import print_explanation
-from stowplan.cli.jobs_table import print_job_explanation
-from stowplan.cli.queues import by_default
-from stowplan.cli.screen import screen
-from stowplan.sim.cluster import Cluster, read_cluster
-from stowplan.sim.deciders import read_deciders
-from stowplan.sim.explain import explain, found_pod
-from stowplan.sim.explain_job import explain_job
 
 
 @click.command(name="explain")
 @click.argument("pod", metavar="POD")
+@options.files
 @options.cluster
 @live_options.kubeconfig
 @live_options.context
@@ -31,9 +20,18 @@ from stowplan.sim.explain_job import explain_job
 @options.plugin
 @options.compat
 @click.option("-n", "--namespace", metavar="NS", default="default", show_default=True)
+@click.option(
+    "-A", "--all-namespaces", is_flag=True, help="Look for POD in all namespaces, whatever -n says."
+)
+@click.option(
+    "--after-simulation",
+    is_flag=True,
+    help="Judge POD on the cluster as `stowplan simulate` has it when its turn comes.",
+)
 @options.output
 def command(
     pod: str,
+    files: tuple[str, ...],
     clusters: tuple[str, ...],
     kubeconfig: str | None,
     context: str,
@@ -42,82 +40,37 @@ def command(
     plugin_files: tuple[str, ...],
     compat: str | None,
     namespace: str,
+    all_namespaces: bool,
+    after_simulation: bool,
     output: str,
 ) -> None:
     """Say, node by node, which rules refuse POD, what it needs and what there is.
 
-    The cluster is that of files (--cluster), or a live one (--kubeconfig, --context); of that it
-    lists what the rules read, and writes nothing.
+    The cluster is that of files (FILE, -f FILE), or a live one (--kubeconfig, --context); of that
+    it lists what the rules read, and writes nothing.
 
-    POD is a name or NAMESPACE/NAME. It is judged on the cluster as given, before other pending
-    pods are placed; a placed pod as if it were to be placed now. A pod that sessions decide is
-    explained by one session, with its gang and queue; podgroup/NAME (or pg/NAME) explains the
-    gang. Exit code 1 when no node takes it.
+    POD is NAME, NAMESPACE/NAME or pod/NAME. deploy/NAME, rs, sts, ds, job, cj and rc mean one of
+    the owner's pods: the last that is pending. podgroup/NAME (or pg/NAME) explains the gang.
+
+    It is judged on the cluster as given, before other pending pods are placed; a placed pod as if
+    it were to be placed now. A line says what `stowplan simulate` makes of it, and
+    --after-simulation explains that. A pod that sessions decide is explained by one session, with
+    its gang and queue. Exit code 1 when no node takes it.
     """
-    key = pod if "/" in pod else f"{namespace}/{pod}"
-    if clusters and (kubeconfig or context):
-        raise click.UsageError("--cluster and --kubeconfig: one of them.")
+    from stowplan.cli.configuration_warnings import warned
+    from stowplan.cli.explain_run import Asked, explained
+    from stowplan.sim.deciders import read_deciders
+
     deciders = warned(read_deciders(config_files, plugin_files, compat or ""))
-    reads = deciders
-    if deciders.batch is None and names_a_group(pod):
-        # What is listed is what these read.
-        reads = by_default(plugin_files, compat or "")
-    cluster = _live(kubeconfig, context, reads) if kubeconfig or context else None
-    is_live = cluster is not None
-    cluster = cluster or read_cluster(clusters)
-    group = group_key(pod, namespace, cluster)
-    if group:
-        sys.exit(explain_group(group, cluster, deciders, output, plugin_files, compat or ""))
-    if is_live:
-        profile = _profile_of(key, cluster, deciders, profile)
-    scheduler = profile or found_pod(key, cluster).spec.scheduler_name
-    if _is_for_sessions(deciders, scheduler):
-        told = explain_job(key, cluster, config=deciders)
-        if output == "json":
-            _print_json(told)
-        else:
-            print_job_explanation(told, screen())
-        sys.exit(0 if told.is_placed else 1)
-    explanation = explain(key, cluster, config=deciders, profile=profile)
-    if output == "json":
-        _print_json(explanation)
-    else:
-        print_explanation(explanation, screen())
-    sys.exit(0 if explanation.node else 1)
-
-
-def _live(kubeconfig: str | None, context: str, deciders: Deciders) -> Cluster:
-    """What there is in a live cluster."""
-    # Imported here: files are explained without any of it.
-    from stowplan.driver.asking import Unreachable, listed
-    from stowplan.driver.client_credentials import CredentialError
-    from stowplan.driver.connecting import connection_to
-
-    try:
-        found = listed(connection_to(kubeconfig, context), deciders)
-    except (Unreachable, CredentialError) as problem:
-        click.echo(f"stowplan: {problem}", err=True)
-        sys.exit(2)
-    return Cluster(found.nodes, found.pods, found.objects)
-
-
-def _profile_of(key: str, cluster: Cluster, deciders: Deciders, profile: str | None) -> str | None:
-    """Whose rules judge a pod of a live cluster: where its own scheduler is not among the profiles
-    and there is one only, that one."""
-    profiles = deciders.configuration.profiles
-    own = found_pod(key, cluster).spec.scheduler_name
-    if profile or own in profiles or len(profiles) != 1 or deciders.batch is not None:
-        return profile
-    return next(iter(profiles))
-
-
-def _is_for_sessions(deciders: Deciders, scheduler: str) -> bool:
-    """True where a pod of this scheduler is decided by sessions, or by nothing else."""
-    batch = deciders.batch
-    if batch is None:
-        return False
-    return scheduler in batch.scheduler_names or not deciders.configuration.profiles
-
-
-def _print_json(told: msgspec.Struct) -> None:
-    click.echo(msgspec.json.format(msgspec.json.encode(told), indent=2))
+    asked = Asked(
+        pod,
+        (*clusters, *files),
+        kubeconfig,
+        context,
+        profile,
+        None if all_namespaces else namespace,
+        after_simulation,
+        plugin_files,
+        compat or "",
+    )
+    sys.exit(explained(asked, deciders, output))

@@ -8,7 +8,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from stowplan.cycle.explanation import Explanation, NodeExplanation, NodeScore
+from stowplan.cycle.explanation import (
+    SIMULATED,
+    Explanation,
+    NodeExplanation,
+    NodeScore,
+    SimulationOutcome,
+)
 
 NODES_LISTED = 20
 NAMES_SHOWN = 4
@@ -22,10 +28,15 @@ def print_explanation(explanation: Explanation, screen: Console) -> None:
     for note in explanation.notes:
         screen.print(Text(f"Note: {note}"))
     if explanation.state == "pending":
-        text = "judged on the cluster as given, before other pending pods are placed"
-        screen.print(Text(text, style="dim"))
+        screen.print(Text(_judged(explanation), style="dim"))
     if explanation.message:
         screen.print(Text(explanation.message, style="dim"))
+    outcome = explanation.simulation
+    if outcome is not None and explanation.judged_on != SIMULATED:
+        screen.print(Text(_compared(explanation, outcome)), soft_wrap=True)
+    elif outcome is not None and outcome.message not in ("", explanation.message):
+        # Extenders have their say in a simulation, not in an explanation.
+        screen.print(Text(outcome.message, style="dim"))
     if explanation.pod_refusal is not None:
         refusal = explanation.pod_refusal
         screen.print(Text(f"{refusal.plugin or 'PreFilter'}: {', '.join(refusal.reasons)}"))
@@ -44,8 +55,11 @@ def _headline(explanation: Explanation) -> Text:
     fitting = sum(node.fits for node in explanation.nodes)
     where = f"{explanation.pod} ({explanation.scheduler_name}): "
     if explanation.state == "gated":
-        return Text(where + "held back by its gates, not tried", style="bold")
+        return Text(where + "scheduling gated, not tried", style="bold")
     count = f"{fitting} of {len(explanation.nodes)} nodes fit"
+    if explanation.judged_on == SIMULATED:
+        there = f"placed on {explanation.node}" if explanation.node else "refused"
+        return Text(f"{where}{there} in the simulation; {count}", style="bold")
     if explanation.state == "placed":
         now = explanation.node or "nowhere"
         text = f"on {explanation.current_node}; placed again it would go to {now}, {count}"
@@ -53,6 +67,30 @@ def _headline(explanation: Explanation) -> Text:
     if explanation.node:
         return Text(f"{where}pending; it would go to {explanation.node}, {count}", style="bold")
     return Text(f"{where}pending; {count}", style="bold")
+
+
+def _judged(explanation: Explanation) -> str:
+    outcome = explanation.simulation
+    if explanation.judged_on != SIMULATED or outcome is None:
+        return "judged on the cluster as given, before other pending pods are placed"
+    before = f"{outcome.placed_before:,} of {outcome.tried_before:,} pods before it placed"
+    return f"judged in the simulation, {before}"
+
+
+def _compared(explanation: Explanation, outcome: SimulationOutcome) -> str:
+    """What a simulation makes of the pod, and whether that is another answer."""
+    if outcome.not_run:
+        return (
+            f"Not compared with `stowplan simulate`: {outcome.not_run} (--after-simulation does it)"
+        )
+    before = f"{outcome.placed_before:,} of {outcome.tried_before:,} pods before it placed"
+    if outcome.node:
+        also = "it fits" if not explanation.node else "it goes"
+        return f"In `stowplan simulate` {also} on {outcome.node} ({before})"
+    if explanation.node:
+        more = "--after-simulation explains it"
+        return f"But `stowplan simulate` refuses it ({before}; {more}): {outcome.message}"
+    return f"`stowplan simulate` refuses it, too ({before})"
 
 
 def _table(title: str, *columns: str) -> Table:

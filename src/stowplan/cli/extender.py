@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import click
-import msgspec
 
 from stowplan.cli import live_options, options
-from stowplan.driver import logs
-from stowplan.driver.client_credentials import CredentialError
-from stowplan.driver.connecting import connection_to
-from stowplan.driver.extender_service import ExtenderService, serve
-from stowplan.driver.scheduling import FileError, read_files
-from stowplan.driver.serving import AddressError, address_of
-from stowplan.framework.problems import did_you_mean
 
 
 @click.command(name="extender")
@@ -51,7 +44,17 @@ from stowplan.framework.problems import did_you_mean
 )
 @live_options.log_format
 @live_options.log_level
-def command(
+def command(**given: Any) -> None:
+    """Answer a stock kube-scheduler's questions: filter, prioritize, preempt, bind.
+
+    Name it in the scheduler's `extenders` with urlPrefix http://HOST:PORT and the verbs filter,
+    prioritize, preempt, and with --bind bind. It follows the cluster, so nodeCacheCapable may be
+    true.
+    """
+    _serve(**given)
+
+
+def _serve(
     listen: str,
     config_files: tuple[str, ...],
     profile: str | None,
@@ -62,12 +65,16 @@ def command(
     binds: bool,
     **shown: str,
 ) -> None:
-    """Answer a stock kube-scheduler's questions: filter, prioritize, preempt, bind.
+    import msgspec
 
-    Name it in the scheduler's `extenders` with urlPrefix http://HOST:PORT and the verbs filter,
-    prioritize, preempt, and with --bind bind. It follows the cluster, so nodeCacheCapable may be
-    true.
-    """
+    from stowplan.driver import logs
+    from stowplan.driver.client_credentials import CredentialError
+    from stowplan.driver.connecting import connection_to
+    from stowplan.driver.extender_service import ExtenderService, serve
+    from stowplan.driver.scheduling import FileError, read_files
+    from stowplan.driver.serving import AddressError, address_of
+    from stowplan.framework.problems import did_you_mean
+
     try:
         logs.set_up(shown["log_format"], shown["log_level"])
         address = address_of(listen, shown["tls_cert_file"], shown["tls_private_key_file"])

@@ -10,6 +10,12 @@ kubeconfig = click.option(
     type=click.Path(dir_okay=False),
     help="The cluster. Without it KUBECONFIG, the pod's own cluster, or ~/.kube/config.",
 )
+kubeconfig_of_up = click.option(
+    "--kubeconfig",
+    metavar="FILE",
+    type=click.Path(dir_okay=False),
+    help="A cluster of `stowplan up`, whose scheduler is meant.",
+)
 context = click.option(
     "--context", metavar="NAME", default="", help="The context of the kubeconfig."
 )

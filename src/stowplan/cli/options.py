@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import click
 
-from stowplan.batch import COMPATS
+COMPAT_NAMES = ("kube-batch-0.5",)
+"""The keys of `stowplan.batch.COMPATS`; that module imports too much for a help text."""
 
 cluster = click.option(
     "--cluster",
+    "-f",
+    "--filename",
     "clusters",
-    metavar="PATH...",
+    metavar="PATH",
     multiple=True,
-    help="The world: manifests, directories, dumps, OpenB CSVs, - for standard input. Repeatable.",
+    help="The cluster: manifests, directories, dumps, OpenB CSVs, - for standard input. "
+    "Repeatable.",
+)
+files = click.argument("files", metavar="[FILE]...", nargs=-1)
+"""The same as `cluster`, without the option."""
+namespace = click.option(
+    "-n", "--namespace", metavar="NS", default=None, help="Show the pods of this namespace only."
+)
+all_namespaces = click.option(
+    "-A", "--all-namespaces", is_flag=True, help="All namespaces; counts more than -n."
 )
 config = click.option(
     "--config",
@@ -24,7 +36,7 @@ config = click.option(
 )
 compat = click.option(
     "--compat",
-    type=click.Choice(sorted(COMPATS)),
+    type=click.Choice(COMPAT_NAMES),
     default=None,
     help="In sessions decide as this scheduler does, its defects included.",
 )

@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-import click
-import msgspec
-from rich.console import Console
-from rich.text import Text
+from typing import TYPE_CHECKING
 
-from stowplan.assembly.deciders import Deciders, deciders_of
-from stowplan.assembly.deciders import Text as File
-from stowplan.batch.amounts import bytes_text
-from stowplan.cli import options
-from stowplan.cli.configuration_warnings import warned
-from stowplan.cli.jobs_table import plain_table
-from stowplan.cli.screen import screen
-from stowplan.config.batch import DEFAULT_TEXT
-from stowplan.sim.cluster import read_cluster
-from stowplan.sim.deciders import compat_named, read_deciders
-from stowplan.sim.plugins import plugin_classes
-from stowplan.sim.queue_shares import QueueShares, Shares, shares_of
-from stowplan.sim.rounds import Rounds
+import click
+
+from stowplan.cli import live_options, options
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from stowplan.assembly.deciders import Deciders
+    from stowplan.sim.queue_shares import QueueShares, Shares
 
 
 @click.command(name="queues")
+@options.files
 @options.cluster
+@live_options.kubeconfig
+@live_options.context
 @options.config
 @options.plugin
 @options.compat
 @options.output
 def command(
+    files: tuple[str, ...],
     clusters: tuple[str, ...],
+    kubeconfig: str | None,
+    context: str,
     config_files: tuple[str, ...],
     plugin_files: tuple[str, ...],
     compat: str | None,
@@ -37,14 +36,26 @@ def command(
 ) -> None:
     """Print what each queue of a cluster deserves, has and waits for, and who borrows from whom.
 
-    Nothing is decided: it is the cluster as a session finds it. Without --config queues share by
-    weight, as in kube-batch's own default.
+    The cluster is that of files (FILE, -f FILE), or a live one (--kubeconfig, --context). Nothing
+    is decided: it is the cluster as a session finds it. Without --config queues share by weight, as
+    in kube-batch's own default.
     """
+    import msgspec
+
+    from stowplan.cli.configuration_warnings import warned
+    from stowplan.cli.reading import cluster_of
+    from stowplan.cli.screen import screen
+    from stowplan.sim.deciders import read_deciders
+    from stowplan.sim.queue_shares import shares_of
+    from stowplan.sim.rounds import Rounds
+
     if config_files:
         deciders = warned(read_deciders(config_files, plugin_files, compat or ""))
     else:
         deciders = by_default(plugin_files, compat or "")
-    shares = shares_of(Rounds(read_cluster(clusters), deciders))
+    shares = shares_of(
+        Rounds(cluster_of((*clusters, *files), kubeconfig, context, deciders), deciders)
+    )
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(shares), indent=2))
     else:
@@ -53,8 +64,13 @@ def command(
 
 def by_default(plugin_files: tuple[str, ...], compat: str) -> Deciders:
     """What decides where no file says: kube-batch's own default."""
+    from stowplan.assembly.deciders import Text, deciders_of
+    from stowplan.config.batch import DEFAULT_TEXT
+    from stowplan.sim.deciders import compat_named
+    from stowplan.sim.plugins import plugin_classes
+
     return deciders_of(
-        [File(DEFAULT_TEXT, "default configuration")],
+        [Text(DEFAULT_TEXT, "default configuration")],
         plugin_classes(plugin_files),
         compat_named(compat),
     )
@@ -62,6 +78,10 @@ def by_default(plugin_files: tuple[str, ...], compat: str) -> Deciders:
 
 def print_shares(shares: Shares, paper: Console) -> None:
     """A line per queue and resource, then a line per loan."""
+    from rich.text import Text
+
+    from stowplan.cli.jobs_table import plain_table
+
     table = plain_table(
         "Queues", "QUEUE", "WEIGHT", "SHARE", "PLACED", "PENDING",
         "RESOURCE", "PART", "DESERVED", "ALLOCATED", "WAITS FOR",
@@ -102,5 +122,7 @@ def _amounts(queue: QueueShares, resource: str) -> list[str]:
 def _shown(resource: str, amount: float) -> str:
     """Cores and pieces as they are, bytes in larger units."""
     if resource in ("memory", "ephemeral-storage"):
+        from stowplan.batch.amounts import bytes_text
+
         return bytes_text(amount)
     return f"{amount:.3f}".rstrip("0").rstrip(".")

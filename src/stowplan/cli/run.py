@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import click
 
 from stowplan.cli import live_options, options
-from stowplan.driver import logs
-from stowplan.driver.client_credentials import CredentialError
-from stowplan.driver.connecting import connection_to
-from stowplan.driver.live import LiveOptions
-from stowplan.driver.process import Orders, Taken, end_hard_after, run
-from stowplan.driver.scheduling import NAME, FileError, read_files, terms_of
-from stowplan.driver.serving import AddressError, address_of
-from stowplan.objects.pod import DEFAULT_SCHEDULER
 
 FLUSH_S = 30.0
 
@@ -41,7 +34,18 @@ FLUSH_S = 30.0
 @live_options.tls_key
 @live_options.log_format
 @live_options.log_level
-def command(
+def command(**given: Any) -> None:
+    """Schedule the pods of a live cluster.
+
+    Without --config those whose schedulerName is `stowplan`, by kube-scheduler's default rules; a
+    dry run looks at those of `default-scheduler`.
+    Several may run: one leads, the others stand by. Exit code 1 when the lease is lost or another
+    scheduler has the same name, 0 after SIGTERM.
+    """
+    _run(**given)
+
+
+def _run(
     config_files: tuple[str, ...],
     plugin_files: tuple[str, ...],
     compat: str | None,
@@ -56,13 +60,15 @@ def command(
     seed: int | None,
     **shown: str,
 ) -> None:
-    """Schedule the pods of a live cluster.
+    from stowplan.driver import logs
+    from stowplan.driver.client_credentials import CredentialError
+    from stowplan.driver.connecting import connection_to
+    from stowplan.driver.live import LiveOptions
+    from stowplan.driver.process import Orders, Taken, end_hard_after, run
+    from stowplan.driver.scheduling import NAME, FileError, read_files, terms_of
+    from stowplan.driver.serving import AddressError, address_of
+    from stowplan.objects.pod import DEFAULT_SCHEDULER
 
-    Without --config those whose schedulerName is `stowplan`, by kube-scheduler's default rules; a
-    dry run looks at those of `default-scheduler`.
-    Several may run: one leads, the others stand by. Exit code 1 when the lease is lost or another
-    scheduler has the same name, 0 after SIGTERM.
-    """
     try:
         logs.set_up(shown["log_format"], shown["log_level"])
         address = address_of(shown["listen"], shown["tls_cert_file"], shown["tls_private_key_file"])

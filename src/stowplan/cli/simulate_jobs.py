@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import json
+from typing import Any
 
 import click
+import msgspec
 from rich.console import Console
 from rich.text import Text
 
 from stowplan.assembly.deciders import Deciders
 from stowplan.cli.jobs_table import print_jobs
 from stowplan.cli.screen import screen
+from stowplan.cli.simulate_print import TREES, as_csv, as_text
+from stowplan.cli.simulate_table import print_placement_list
 from stowplan.sim.cluster import Cluster
 from stowplan.sim.outputs import write_files
 from stowplan.sim.simulate_jobs import JobSimulation, simulate_jobs
@@ -58,10 +61,15 @@ def hold_sessions(
     run = simulate_jobs(cluster, config=deciders, seed=seed)
     if out is not None:
         write_files(out, run.files())
-    if output == "json":
-        click.echo(json.dumps(run.summary, indent=2))
+    if output in TREES:
+        placements: list[Any] = [msgspec.to_builtins(one) for one in run.placements]
+        click.echo(as_text(run.summary | {"placements": placements}, output), nl=False)
+    elif output == "csv":
+        click.echo(as_csv({"": run.placements}), nl=False)
     else:
         _print(run, screen())
+        if output == "wide":
+            print_placement_list(run.placements, screen())
         if out is not None:
             screen().print(Text(f"Written: {', '.join(f'{out}/{name}' for name in run.files())}"))
     short = run.summary["placed"] < run.summary["pods"]

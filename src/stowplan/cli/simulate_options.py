@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.sim.churn import Churn
-from stowplan.sim.replay import ReplayOptions
-from stowplan.sim.world import Pace
+if TYPE_CHECKING:
+    from stowplan.sim.replay import ReplayOptions
+
+BIND_S, START_S = 0.01, 1.0
+"""The defaults of `stowplan.sim.world.Pace`, which imports too much for a help text."""
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _SPAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)")
@@ -50,16 +52,18 @@ def as_factor(ctx: click.Context, param: click.Parameter, value: float | None) -
     return value
 
 
-def as_churn(ctx: click.Context, param: click.Parameter, value: str | None) -> Churn | None:
-    """An option that says how long nodes stay and stay away: UP/DOWN."""
+def as_churn(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> tuple[float, float] | None:
+    """An option that says how many seconds nodes stay and stay away: UP/DOWN."""
     if value is None:
         return None
     up, slash, down = value.partition("/")
     try:
-        churn = Churn(span(up), span(down))
+        churn = span(up), span(down)
     except ValueError:
-        churn = Churn(0, 0)
-    if not slash or not churn.up_s or not churn.down_s:
+        churn = 0.0, 0.0
+    if not slash or not all(churn):
         text = f"got {value!r}, wanted UP/DOWN, each {_WANTED}"
         raise click.BadParameter(text, ctx, param)
     return churn
@@ -88,6 +92,13 @@ n_seeds = click.option(
     metavar="N",
     type=click.IntRange(min=1),
     help="As many runs, with seeds from the first one up.",
+)
+explain = click.option(
+    "--explain",
+    metavar="POD",
+    default="",
+    help="Explain this pod on the cluster as it is when its turn comes; with --replay, if it waits "
+    "at the end. NAME, NAMESPACE/NAME, or deploy/NAME.",
 )
 replay = click.option(
     "--replay",
@@ -120,13 +131,13 @@ bind_latency = click.option(
     "--bind-latency",
     metavar="SPAN",
     callback=as_span,
-    help=f"How long the API takes to bind.  [default: {Pace().bind_s:g}s; implies --replay]",
+    help=f"How long the API takes to bind.  [default: {BIND_S:g}s; implies --replay]",
 )
 start_latency = click.option(
     "--start-latency",
     metavar="SPAN",
     callback=as_span,
-    help=f"From binding to start.  [default: {Pace().start_s:g}s; implies --replay]",
+    help=f"From binding to start.  [default: {START_S:g}s; implies --replay]",
 )
 sample_every = click.option(
     "--sample-every",
@@ -159,6 +170,10 @@ def options_of(given: dict[str, Any]) -> ReplayOptions | None:
     wanted = chosen.pop("replay")
     if not wanted and all(value is None or value is False for value in chosen.values()):
         return None
+    from stowplan.sim.churn import Churn
+    from stowplan.sim.replay import ReplayOptions
+    from stowplan.sim.world import Pace
+
     usual = Pace()
     bind_s, start_s = chosen["bind_latency"], chosen["start_latency"]
     return ReplayOptions(
@@ -170,6 +185,6 @@ def options_of(given: dict[str, Any]) -> ReplayOptions | None:
             usual.start_s if start_s is None else start_s,
             usual.grace_s,
         ),
-        churn=chosen["churn"],
+        churn=None if chosen["churn"] is None else Churn(*chosen["churn"]),
         sample_s=chosen["sample_every"],
     )

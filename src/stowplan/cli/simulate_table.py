@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-REASONS_SHOWN = 12
+from stowplan.sim.failures import Failure
+from stowplan.sim.placement import Placement
+
+FAILURES_SHOWN = 12
+PODS_SHOWN = 2
 
 
-def print_run(summary: dict[str, Any], paper: Console) -> None:
-    """The figures of one run."""
+def print_run(
+    summary: dict[str, Any], failures: Sequence[Failure], paper: Console, *, wide: bool = False
+) -> None:
+    """The figures of one run. wide: pods that failed are listed one by one elsewhere."""
     if not summary["pods"]:
         paper.print("No pod waits for a node.")
     paper.print(
@@ -21,8 +28,8 @@ def print_run(summary: dict[str, Any], paper: Console) -> None:
     )
     if "waits_s" in summary:
         _print_times(summary, paper)
-    if summary["failed"]:
-        _print_failed(summary["failed"], paper)
+    if failures and not wide:
+        _print_failures(failures, paper)
     _print_use(summary, paper)
     if "extenders" in summary:
         _print_extenders(summary["extenders"], paper)
@@ -43,16 +50,39 @@ def _print_times(summary: dict[str, Any], paper: Console) -> None:
     )
 
 
-def _print_failed(failed: dict[str, int], paper: Console) -> None:
+def _print_failures(failures: Sequence[Failure], paper: Console) -> None:
+    """A line per owner and reason, the commonest first."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("PODS", justify="right")
-    table.add_column("NOT PLACED BECAUSE", overflow="fold")
-    reasons = sorted(failed.items(), key=lambda item: (-item[1], item[0]))
-    for reason, count in reasons[:REASONS_SHOWN]:
-        table.add_row(f"{count:,}", Text(reason))
-    if len(reasons) > REASONS_SHOWN:
-        rest = sum(count for _, count in reasons[REASONS_SHOWN:])
-        table.add_row(f"{rest:,}", f"{len(reasons) - REASONS_SHOWN} more reasons")
+    for name in ("NOT PLACED BECAUSE", "OWNER", "SUCH AS"):
+        table.add_column(name, overflow="fold")
+    for one in failures[:FAILURES_SHOWN]:
+        owner = f"{one.namespace}/{one.owner}" if one.namespace else one.owner
+        cells = (one.reason, owner, _examples(one.pods))
+        table.add_row(f"{len(one.pods):,}", *map(Text, cells))
+    hidden = failures[FAILURES_SHOWN:]
+    if hidden:
+        rest = sum(len(one.pods) for one in hidden)
+        table.add_row(f"{rest:,}", Text(f"{len(hidden)} more groups (-o wide lists every pod)"))
+    paper.print(table)
+
+
+def _examples(pods: Sequence[str]) -> str:
+    more = len(pods) - PODS_SHOWN
+    return ", ".join(pods[:PODS_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def print_placement_list(placements: Iterable[Placement], paper: Console) -> None:
+    """A line for every pod without a node, and why."""
+    failed = [one for one in placements if not one.node]
+    if not failed:
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("NAMESPACE", "POD", "NOT PLACED BECAUSE"):
+        table.add_column(name, overflow="fold")
+    for one in failed:
+        namespace, _, name = one.pod.partition("/")
+        table.add_row(*map(Text, (namespace, name, one.message or one.reason)))
     paper.print(table)
 
 

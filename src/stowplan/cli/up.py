@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from stowplan.driver import logs
-from stowplan.driver.local_cluster import Beside, Running, Settings, UpError, is_loopback, run
-from stowplan.sim.documents import documents
-from stowplan.sim.files import files_at
-from stowplan.sim.input_error import InputError
+from stowplan.cli import options
 
 PORT = 6443
-PROBLEMS_SHOWN = 10
 
 
 class _Place(click.Path):
@@ -69,8 +63,11 @@ def _where(function: Callable[..., None]) -> Callable[..., None]:
 
 
 @click.command(name="up")
+@click.argument("files", metavar="[FILE]...", type=_Place(allow_dash=True), nargs=-1)
 @click.option(
     "--cluster",
+    "-f",
+    "--filename",
     "clusters",
     metavar="PATH",
     type=_Place(allow_dash=True),
@@ -87,8 +84,11 @@ def _where(function: Callable[..., None]) -> Callable[..., None]:
     help="Keep the cluster here. Without it, it is gone at the end.",
 )
 @_where
+@options.config
+@options.plugin
 @click.option("--no-scheduler", is_flag=True, help="Let pods wait for a scheduler of your own.")
 def command(
+    files: tuple[str, ...],
     clusters: tuple[str, ...],
     node_count: int,
     data: Path | None,
@@ -97,15 +97,24 @@ def command(
     kubeconfig: Path | None,
     token_file: Path | None,
     no_anonymous: bool,
+    config_files: tuple[str, ...],
+    plugin_files: tuple[str, ...],
     no_scheduler: bool,
 ) -> None:
     """Run a cluster: an API server, controllers, a scheduler, and nodes that only pretend.
 
-    It answers kubectl and other clients until Ctrl-C. --cluster names manifests to begin with;
-    what is there already stays as it is. Pods that name no scheduler, or `stowplan`, are decided.
+    It answers kubectl and other clients until Ctrl-C. Files (FILE, -f FILE) are manifests to begin
+    with; what is there already stays as it is. Pods that name no scheduler, or `stowplan`, are
+    decided, with --config those that name one of its schedulers. `stowplan status` in the same
+    directory, or with --kubeconfig, says how that one is doing.
     """
     if not bind:
         raise click.BadParameter("got nothing, wanted an address", param_hint="--bind")
+    if no_scheduler and (config_files or plugin_files):
+        raise click.UsageError("--no-scheduler: --config and --plugin would be read by nobody.")
+    from stowplan.cli.up_run import started
+    from stowplan.driver.local_cluster import Settings
+
     settings = Settings(
         data=data,
         host=bind,
@@ -115,43 +124,5 @@ def command(
         kubeconfig=kubeconfig,
         anonymous=not no_anonymous,
     )
-    if not is_loopback(bind):
-        click.echo(f"Listening on {bind}: others can reach this cluster.", err=True)
-    try:
-        logs.set_up("text", "warning")
-        run(settings, list(_documents(clusters)), _tell, _beside(no_scheduler))
-    except UpError as problem:
-        raise click.ClickException(str(problem)) from None
-    click.echo("Stopped.")
-
-
-def _beside(no_scheduler: bool) -> Beside:
-    if no_scheduler:
-        return nullcontext
-    # Imported here: a cluster without a scheduler does without all that schedulers need.
-    from stowplan.driver.up_scheduler import scheduling
-
-    return scheduling
-
-
-def _documents(paths: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    """Place and tree of every document in the files."""
-    for file in files_at(paths):
-        if file.suffix == ".csv":
-            raise InputError(file.source, "", "a CSV file", "manifests in YAML or JSON")
-        for document in documents(file.data, file.source, file.suffix.removeprefix(".")):
-            yield ": ".join(filter(None, (document.source, document.place))), document.tree
-
-
-def _tell(cluster: Running) -> None:
-    """What was loaded, and what to type."""
-    loaded = cluster.loading
-    for place, text in loaded.problems[:PROBLEMS_SHOWN]:
-        click.echo(f"{place}: {text}", err=True)
-    more = len(loaded.problems) - PROBLEMS_SHOWN
-    if more > 0:
-        click.echo(f"and {more} more that could not be created", err=True)
-    if loaded.created or loaded.kept:
-        click.echo(f"Created {loaded.created} objects, {loaded.kept} were there.")
-    click.echo(f"Listening on {cluster.url}. Stop with Ctrl-C.")
-    click.echo(f"kubectl --kubeconfig {cluster.kubeconfig} get nodes")
+    how = None if no_scheduler else (config_files, plugin_files)
+    started(settings, (*clusters, *files), how)

@@ -50,8 +50,8 @@ NODE_SIDE: Mapping[str, tuple[tuple[str, str, tuple[str, ...]], ...]] = {
     "serviceaccounts": (("token", "TokenRequest", ("create",)),),
     "services": (("proxy", "ServiceProxyOptions", _PROXY),),
 }
-"""Subresources of core kinds that discovery names, as clients expect them, and that answer 404:
-there is no kubelet to talk to, and no tokens are issued."""
+"""Subresources of core kinds that discovery names, as clients expect them. There is no kubelet to
+talk to, and no tokens are issued: they answer 404, but for those of `subresources/kubelet.py`."""
 
 
 class Discovery:

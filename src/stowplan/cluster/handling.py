@@ -53,6 +53,7 @@ from stowplan.cluster.resource import Call, Resource, Schema, Subresource
 from stowplan.cluster.routes import Route, route_of, wanted_by
 from stowplan.cluster.schema.parse import LONG_BYTES
 from stowplan.cluster.selecting import Selection
+from stowplan.cluster.subresources import kubelet
 from stowplan.cluster.tables import included, transformed, transformed_list
 from stowplan.cluster.warnings import Warnings
 from stowplan.cluster.wire import Request, Response, Stream, User
@@ -170,6 +171,8 @@ class Exchange:
             if sub is None or route.watch:
                 if resource.custom:
                     raise not_found(resource.group, resource.plural, route.name)
+                if _is_of_kubelet(route, resource):
+                    return self._of_kubelet(route, resource)
                 raise no_such_path()
             return (yield from self._subresource(route, resource, sub))
         verb = self._verb(route, resource)
@@ -422,6 +425,13 @@ class Exchange:
 
     # Subresources
 
+    def _of_kubelet(self, route: Route, resource: Resource) -> Response:
+        value = self.server.store.get(resource.key(route.namespace, route.name))
+        if value is None:
+            raise not_found(resource.group, resource.plural, route.name)
+        pod = decode(current(resource, value))
+        return kubelet.answer(pod, route.subresource, self.request.method, self.query)
+
     def _subresource(self, route: Route, resource: Resource, sub: Subresource) -> Steps:
         verb = {"GET": "get", "PUT": "update", "PATCH": "patch", "POST": "create"}.get(
             self.request.method, ""
@@ -500,6 +510,12 @@ class Exchange:
 
         obj, _ = self.server.writes.update(call, make)
         return self._object(resource, view.read(obj, call))
+
+
+def _is_of_kubelet(route: Route, resource: Resource) -> bool:
+    """True for what a kubelet would answer."""
+    of_pods = not resource.group and resource.plural == "pods" and not route.watch
+    return of_pods and route.subresource in kubelet.NAMES
 
 
 def shape_of(resource: Resource, sub: Subresource) -> tuple[Schema, str, str]:

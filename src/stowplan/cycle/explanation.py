@@ -6,6 +6,8 @@ anew, of the rules that refused. The JSON form is described in docs/explain-sche
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import numpy as np
 
@@ -14,6 +16,7 @@ from stowplan.cycle.decide import choose, nominated_row, post_filter
 from stowplan.framework import Code, Framework, Snapshot, Status
 from stowplan.framework.diagnosis import NO_NODES
 from stowplan.framework.problems import ContractError
+from stowplan.objects.frames import frame
 from stowplan.objects.pod import Pod
 
 SCHEMA = "stowplan.dev/explanation/v1"
@@ -68,6 +71,24 @@ class PreemptionExplanation(msgspec.Struct, frozen=True, rename="camel", omit_de
     message: str = ""
 
 
+class SimulationOutcome(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What a simulation of the same input, pod after pod, does with the pod.
+
+    tried_before: pending pods that come before it; placed_before: those of them that were placed.
+    node: where it was placed, "" for nowhere. message: why it was refused. not_run: why there was
+    no simulation, "" when there was one.
+    """
+
+    tried_before: int
+    placed_before: int = 0
+    node: str = ""
+    message: str = ""
+    not_run: str = ""
+
+
+GIVEN, SIMULATED = "given", "simulation"
+
+
 class Explanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Why a pod is where it is, or nowhere.
 
@@ -75,6 +96,9 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     would go now, "" for nowhere. message: the PodScheduled condition's text. pod_refusal: of
     the pod as a whole (a gate, a PreFilter), before any node is looked at. notes: what the answer
     does not consider.
+    the pod as a whole (a gate, a PreFilter), before any node is looked at. judged_on: the cluster
+    as `given`, or as a `simulation` had filled it when it came to the pod. simulation: what that
+    made of it; None for pods that it does not try.
     """
 
     api_version: str
@@ -90,6 +114,33 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     skipped_scores: tuple[str, ...] = ()
     preemption: PreemptionExplanation | None = None
     notes: tuple[str, ...] = ()
+    judged_on: str = GIVEN
+    simulation: SimulationOutcome | None = None
+
+    def __repr__(self) -> str:
+        fitting = sum(node.fits for node in self.nodes)
+        where = f", node {self.node!r}" if self.node else ""
+        count = f"{fitting} of {len(self.nodes)} nodes fit"
+        return f"Explanation({self.pod!r}, {self.state}{where}, {count})"
+
+    def to_frame(self, library: str = "") -> Any:
+        """The nodes as a DataFrame of pandas or polars, a row each.
+
+        Columns: node, fits, rule, reason and details of the first refusal ("" where the node
+        fits), total: the score, None where there is none. library: `pandas` or `polars`; "" takes
+        the first that is installed. Raises ImportError where it is not.
+        """
+        totals = {score.name: score.total for score in self.scores}
+        first = [node.first for node in self.nodes]
+        columns: dict[str, list[Any]] = {
+            "node": [node.name for node in self.nodes],
+            "fits": [node.fits for node in self.nodes],
+            "rule": [one.plugin if one else "" for one in first],
+            "reason": [", ".join(one.reasons) if one else "" for one in first],
+            "details": ["; ".join(one.details) if one else "" for one in first],
+            "total": [totals.get(node.name) for node in self.nodes],
+        }
+        return frame(columns, library)
 
     @property
     def fits_somewhere(self) -> bool:
@@ -174,8 +225,8 @@ def _nodes(attempt: Attempt) -> list[NodeExplanation]:
     nodes, verdicts = attempt.snapshot.nodes, attempt.verdicts
     absent = attempt.diagnosis.absent
     if verdicts is None:
-        first = _refusal(absent) if attempt.failure is None else NOT_JUDGED
-        return [NodeExplanation(nodes.names[row], False, first) for row in nodes.order.tolist()]
+        whole = _refusal(absent) if attempt.failure is None else NOT_JUDGED
+        return [NodeExplanation(nodes.names[row], False, whole) for row in nodes.order.tolist()]
     apart = filters_alone(attempt)
     place_of = {row: place for place, row in enumerate(verdicts.rows.tolist())}
     result = []

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from stowplan.assembly.deciders import Deciders
 from stowplan.driver.connecting import connection_to
-from stowplan.driver.live import Live, LiveOptions
+from stowplan.driver.live import Beside, Live, LiveOptions
 from stowplan.driver.scheduling import read_files, terms_of
 from stowplan.objects.pod import DEFAULT_SCHEDULER
 
@@ -34,9 +34,11 @@ def companion_of(
 class Companion:
     """Schedules from `start` until `stop`. fault: what has ended it, None while all is well."""
 
-    def __init__(self, deciders: Deciders, options: LiveOptions) -> None:
-        """Raises ConfigError and ContractError."""
-        self.live = Live(deciders, options)
+    def __init__(
+        self, deciders: Deciders, options: LiveOptions, beside: Beside | None = None
+    ) -> None:
+        """beside: see `Live`. Raises ConfigError and ContractError."""
+        self.live = Live(deciders, options, beside)
         self.fault: Exception | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)

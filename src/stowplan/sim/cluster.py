@@ -44,6 +44,10 @@ class Cluster(msgspec.Struct):
     notes: list[str] = []
     inputs: dict[str, str] = {}
 
+    def __repr__(self) -> str:
+        pods = f"{len(self.pods):,} pods, {len(self.pending()):,} of them pending"
+        return f"Cluster({len(self.nodes):,} nodes, {pods})"
+
     def table(self) -> NodeTable:
         """A fresh table of the nodes and the pods that are bound to them."""
         table = NodeTable()

@@ -5,21 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
 from msgspec.structs import replace
 
 from stowplan.assembly import frameworks_for
 from stowplan.assembly.deciders import Deciders
+from stowplan.assembly.extenders import extenders_of
 from stowplan.config.batch import SCHEDULER_NAMES
-from stowplan.cycle.explanation import Explanation
+from stowplan.cycle.explanation import Explanation, SimulationOutcome
 from stowplan.cycle.explanation import explain as explain_attempt
-from stowplan.framework import Framework, Nominations, Snapshot
+from stowplan.framework import ContractError, Framework, Nominations, Snapshot
 from stowplan.framework.problems import did_you_mean
 from stowplan.objects.pod import Pod
 from stowplan.sim.cluster import Cluster, read_cluster
 from stowplan.sim.deciders import ConfigSource, read_deciders
+from stowplan.sim.explained_fill import place_explained, place_of
+from stowplan.sim.extenders import Voices
 from stowplan.sim.gang_notes import LOAD_SESSIONS, gang_note
 from stowplan.sim.input_error import InputError
 from stowplan.sim.plugins import PluginSource
+from stowplan.sim.simulate import all_by, fill_of
+
+COMPARED_MAX = 1_000_000
+"""Pods times nodes: with more before the pod, `explain` does not simulate what becomes of them
+unless asked to."""
 
 
 def explain(
@@ -29,6 +38,8 @@ def explain(
     config: ConfigSource | Deciders | None = None,
     plugins: Iterable[PluginSource] = (),
     profile: str | None = None,
+    after_simulation: bool = False,
+    compare_max: int = COMPARED_MAX,
 ) -> Explanation:
     """Explain a pod by `NAMESPACE/NAME`, node by node.
 
@@ -36,10 +47,25 @@ def explain(
     classes or files. profile: a scheduler name that decides instead of the pod's own. Pods that
     carry a nomination count as the original counts them. A placed pod is judged as if it were to
     be placed now. Raises InputError, ConfigError and ContractError.
+
+    A pending pod is judged on the cluster as given, and `simulation` says what `simulate` makes of
+    it, whose pods before it take what there is. after_simulation: judge it on the cluster as that
+    simulation has it when it comes to the pod. compare_max: without that, simulate only while
+    pods before it times nodes are no more.
     """
     world = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
     found = found_pod(pod, world)
     deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins)
+    if after_simulation:
+        return _simulated(found, world, deciders, profile)
+    explanation = _as_given(found, world, deciders, profile)
+    if explanation.state != "pending" or found.metadata.deletion_timestamp is not None:
+        return explanation
+    outcome = _compared(found, world, deciders, profile, compare_max)
+    return replace(explanation, simulation=outcome)
+
+
+def _as_given(found: Pod, world: Cluster, deciders: Deciders, profile: str | None) -> Explanation:
     built = frameworks_for(deciders.configuration, deciders.registry)
     framework = _framework(profile or found.spec.scheduler_name, built)
     table = world.table()
@@ -50,6 +76,31 @@ def explain(
     told = explain_attempt(found, snapshot, framework)
     note = gang_note(found, deciders)
     return replace(told, notes=(note,)) if note else told
+
+
+def _compared(
+    found: Pod, world: Cluster, deciders: Deciders, profile: str | None, compare_max: int
+) -> SimulationOutcome | None:
+    """What a simulation makes of the pod, or why there was none."""
+    before = place_of(found.key, world.pending())
+    if before * len(world.nodes) > compare_max:
+        why = f"{before:,} pods come before it, on {len(world.nodes):,} nodes"
+        return SimulationOutcome(before, not_run=why)
+    try:
+        return _simulated(found, world, deciders, profile).simulation
+    except ContractError as fault:
+        # The pod itself was explained: it is another one that a plugin fails on.
+        return SimulationOutcome(before, not_run=str(fault))
+
+
+def _simulated(found: Pod, world: Cluster, deciders: Deciders, profile: str | None) -> Explanation:
+    """The explanation from within a fill that ends with the pod."""
+    if profile is not None:
+        world = all_by(profile, world)
+    configuration = deciders.configuration
+    fill = fill_of(world, configuration, deciders.registry, np.random.default_rng(0))
+    Voices(extenders_of(configuration), ()).of(fill.instance)
+    return place_explained(fill, world.pending(), found.key, rest=False).explanation
 
 
 def found_pod(key: str, cluster: Cluster) -> Pod:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -11,6 +12,7 @@ from stowplan.cycle.attempt import filter_pod, score_pod
 from stowplan.framework import Framework
 from stowplan.framework.diagnosis import NO_NODES
 from stowplan.framework.problems import ContractError
+from stowplan.objects.frames import frame
 from stowplan.objects.pod import Pod
 from stowplan.scheduler.machine import Machine
 
@@ -31,6 +33,14 @@ class Placement(msgspec.Struct, frozen=True):
     node: str = ""
     reason: str = ""
     message: str = ""
+
+
+def frame_of(placements: Sequence[Placement], library: str = "") -> Any:
+    """Placements as a DataFrame, a row each; see `frame`."""
+    kind = type(placements[0]) if placements else Placement
+    names = [field.name for field in msgspec.structs.fields(kind)]
+    columns = {name: [getattr(one, name) for one in placements] for name in names}
+    return frame(columns, library)
 
 
 def nowhere(pod: Pod, reason: str, message: str = "") -> Placement:

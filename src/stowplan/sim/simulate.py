@@ -20,6 +20,7 @@ from stowplan.assembly.build import machine_for
 from stowplan.assembly.deciders import Deciders
 from stowplan.assembly.extenders import extenders_of
 from stowplan.config import Configuration
+from stowplan.cycle.explanation import Explanation
 from stowplan.framework import Registry
 from stowplan.framework.problems import did_you_mean
 from stowplan.objects.pod import Pod, PodSpec
@@ -27,13 +28,15 @@ from stowplan.scheduler.machine import Machine
 from stowplan.sim.agenda import SECOND, in_seconds
 from stowplan.sim.cluster import Cluster, read_cluster
 from stowplan.sim.deciders import ConfigSource, read_deciders
+from stowplan.sim.explained_fill import explained_at_end, place_explained, place_of
 from stowplan.sim.extenders import Extenders, ExtenderSource, Voices
+from stowplan.sim.failures import Failure, failures_of
 from stowplan.sim.files import read_bytes
 from stowplan.sim.fill import Fill
 from stowplan.sim.gang_notes import gang_notes
 from stowplan.sim.input_error import InputError
 from stowplan.sim.outputs import write_files
-from stowplan.sim.placement import Placement, frameworks_of
+from stowplan.sim.placement import Placement, frame_of, frameworks_of
 from stowplan.sim.plugins import PluginSource
 from stowplan.sim.replay import Replay, ReplayOptions, last_arrival
 from stowplan.sim.resize import resized
@@ -70,11 +73,27 @@ class Simulation(msgspec.Struct):
 
     summary: see `summarised` and `replayed`; `pods_per_s` in it is the one figure that differs
     between two runs with the same seed, and is not written to files. series: of a replay, as CSV.
+    failures: the pods without a node, by owner and reason. explanation: of the pod that was asked
+    for, as the run found it.
     """
 
     placements: list[Placement]
     summary: dict[str, Any]
     series: bytes = b""
+    failures: list[Failure] = []
+    explanation: Explanation | None = None
+
+    def __repr__(self) -> str:
+        told = self.summary
+        return f"Simulation({told['placed']:,} of {told['pods']:,} pods on {told['nodes']:,} nodes)"
+
+    def to_frame(self, library: str = "") -> Any:
+        """The placements as a DataFrame of pandas or polars, a row each.
+
+        library: `pandas` or `polars`; "" takes the first that is installed. Raises ImportError
+        where it is not.
+        """
+        return frame_of(self.placements, library)
 
     def files(self) -> dict[str, bytes]:
         """The result files by name."""
@@ -104,6 +123,7 @@ def simulate(
     profile: str | None = None,
     node_count: int | None = None,
     replay: ReplayOptions | None = None,
+    explain: str = "",
     on_progress: Progress | None = None,
     on_tick: Tick | None = None,
 ) -> Simulation:
@@ -115,8 +135,9 @@ def simulate(
     configuration's extenders, or files with such; where nobody does they agree. seed: of the
     generated workload, of ties between nodes and of all else that is drawn. compat: whose defects
     sessions keep. profile: let this one decide every pod. node_count: shrink or grow the
-    cluster. replay: let pods come and leave by their times; None: fill. Raises InputError,
-    ConfigError and ContractError.
+    cluster. replay: let pods come and leave by their times; None: fill. explain: a pending pod by
+    `NAMESPACE/NAME`; the result has its explanation, judged when its turn came (in a replay at the
+    end, where it has no node then). Raises InputError, ConfigError and ContractError.
     """
     given: object = config
     if not isinstance(given, Configuration | str | Path | list | tuple | None):
@@ -138,14 +159,15 @@ def simulate(
         world = resized(world, node_count)
     digest = configuration_files.digest(configuration)
     if profile is not None:
-        world = _all_by(profile, world)
+        world = all_by(profile, world)
     dice = np.random.default_rng(seed)
     began = time.perf_counter()
     if replay is None:
-        result = _filled(world, configuration, registry, dice, voices, on_progress)
+        result = _filled(world, configuration, registry, dice, voices, on_progress, explain)
     else:
-        result = _replayed(world, deciders, dice, voices, replay, seed, on_tick)
+        result = _replayed(world, deciders, dice, voices, replay, seed, on_tick, explain)
     elapsed_s = time.perf_counter() - began
+    result.failures = failures_of(result.placements, world)
     result.summary |= {"seed": seed, "configuration": digest}
     result.summary["notes"] += voices.notes
     result.summary["notes"] += gang_notes(world.pending(), deciders)
@@ -163,21 +185,36 @@ def _filled(
     dice: np.random.Generator,
     voices: Voices,
     on_progress: Progress | None,
+    explain: str,
 ) -> Simulation:
-    # Nobody leaves, so preemption is left out: nobody would go.
-    configuration = without_post_filter(configuration)
-    machine = machine_for(configuration, registry, dice=dice)
+    fill = fill_of(cluster, configuration, registry, dice)
+    machine = fill.machine
     warnings = _warnings_of(machine)
-    fill = Fill(cluster, machine)
     answering = voices.of(fill.instance)
-    placements = fill.place_all(cluster.pending(), on_progress)
+    explanation = None
+    if explain:
+        placements, explanation = place_explained(fill, cluster.pending(), explain, on_progress)
+    else:
+        placements = fill.place_all(cluster.pending(), on_progress)
     summary = summarised(cluster, placements, machine.cache.nodes)
     summary["notes"].append(ORDER_NOTE)
     if any(RUN_ANNOTATION in pod.metadata.annotations for pod in cluster.pods):
         summary["notes"].append(TIMES_NOTE)
     if fill.volumes.has_served:
         summary["notes"].append(VOLUMES_NOTE)
-    return Simulation(placements, summary | asked(answering) | _found(warnings, answering))
+    summary |= asked(answering) | _found(warnings, answering)
+    return Simulation(placements, summary, explanation=explanation)
+
+
+def fill_of(
+    cluster: Cluster,
+    configuration: Configuration,
+    registry: Registry,
+    dice: np.random.Generator,
+) -> Fill:
+    """A fill of a cluster, nothing placed yet."""
+    # Nobody leaves, so preemption is left out: nobody would go.
+    return Fill(cluster, machine_for(without_post_filter(configuration), registry, dice=dice))
 
 
 def _replayed(
@@ -188,7 +225,10 @@ def _replayed(
     options: ReplayOptions,
     seed: int,
     on_tick: Tick | None,
+    explain: str,
 ) -> Simulation:
+    if explain:
+        place_of(explain, cluster.pending())
     engine = "compiled" if len(cluster.pending()) > WORTH_PODS else "auto"
     machine = deciders.machine(dice=dice, engine=engine)
     warnings = _warnings_of(machine)
@@ -209,7 +249,10 @@ def _replayed(
         summary["sessions"] = machine.sessions.number
     if run.volumes.has_served:
         summary["notes"].append(VOLUMES_NOTE)
-    return Simulation(list(placements), summary, series.csv())
+    explanation = explained_at_end(explain, run) if explain else None
+    if explain and explanation is None:
+        summary["notes"].append(f"{explain} does not wait for a node at the end: not explained")
+    return Simulation(list(placements), summary, series.csv(), explanation=explanation)
 
 
 def _warnings_of(machine: Machine) -> list[str]:
@@ -245,7 +288,7 @@ def _cluster(cluster: Cluster | str | Path | Iterable[str | Path] | None, seed: 
     return generate(seed=seed) if cluster is None else read_cluster(cluster)
 
 
-def _all_by(profile: str, cluster: Cluster) -> Cluster:
+def all_by(profile: str, cluster: Cluster) -> Cluster:
     """The cluster, its pending pods decided by one profile; those of a template still share it."""
     specs: dict[int, PodSpec] = {}
     pods: list[Pod] = []

@@ -13,7 +13,7 @@ from stowplan import config as configuration_files
 from stowplan.assembly.deciders import Deciders
 from stowplan.sim.cluster import Cluster, read_cluster
 from stowplan.sim.deciders import ConfigSource, read_deciders
-from stowplan.sim.placement import Placement
+from stowplan.sim.placement import Placement, frame_of
 from stowplan.sim.plugins import PluginSource
 from stowplan.sim.rounds import JobReport, Round, Rounds
 from stowplan.sim.simulate import PLACEMENTS, SUMMARY, as_json
@@ -35,6 +35,15 @@ class JobSimulation(msgspec.Struct):
     jobs: list[JobReport]
     evicted: dict[str, str]
     summary: dict[str, Any]
+
+    def __repr__(self) -> str:
+        told = self.summary
+        jobs = f"{told['jobs_ready']:,} of {told['jobs']:,} jobs ready"
+        return f"JobSimulation({told['placed']:,} of {told['pods']:,} pods placed, {jobs})"
+
+    def to_frame(self, library: str = "") -> Any:
+        """The placements as a DataFrame; see `Simulation.to_frame`."""
+        return frame_of(self.placements, library)
 
     def files(self) -> dict[str, bytes]:
         """The result files by name."""

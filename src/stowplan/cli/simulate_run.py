@@ -1,0 +1,165 @@
+"""What `stowplan simulate` does: read the cluster, run it by each seed, print what came of it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from stowplan.assembly.deciders import Deciders
+from stowplan.cli.configuration_warnings import warned
+from stowplan.cli.pod_argument import DEFAULT_NAMESPACE, pod_named
+from stowplan.cli.reading import cluster_of, is_live
+from stowplan.cli.simulate import N_NODES, N_PODS
+from stowplan.cli.simulate_jobs import (
+    hold_sessions,
+    is_for_sessions,
+    refuse_beside_sessions,
+)
+from stowplan.cli.simulate_print import Wanted, show
+from stowplan.sim.cluster import Cluster
+from stowplan.sim.deciders import read_deciders
+from stowplan.sim.outputs import check_directory, write_files
+from stowplan.sim.over_seeds import files_of
+from stowplan.sim.replay import ReplayOptions
+from stowplan.sim.simulate import Simulation, simulate
+from stowplan.sim.workload import generate
+
+
+class Asked(NamedTuple):
+    """What the command line says, by the names of its parameters, but for a replay."""
+
+    files: tuple[str, ...]
+    clusters: tuple[str, ...]
+    kubeconfig: str | None
+    context: str
+    config_files: tuple[str, ...]
+    profile: str | None
+    plugin_files: tuple[str, ...]
+    extender_files: tuple[str, ...]
+    compat: str | None
+    node_count: int | None
+    pod_count: int | None
+    seed: tuple[int, ...]
+    n_seeds: int | None
+    explain: str
+    namespace: str | None
+    all_namespaces: bool
+    out: str | None
+    output: str
+    strict: bool
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files of the cluster."""
+        return (*self.clusters, *self.files)
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds of the runs; raises a usage error."""
+        if self.n_seeds is None:
+            return tuple(dict.fromkeys(self.seed))
+        if len(self.seed) > 1:
+            raise click.UsageError("--seeds counts from one --seed; several were given.")
+        return tuple(range(self.seed[0], self.seed[0] + self.n_seeds))
+
+
+def simulated(asked: Asked, replay: ReplayOptions | None) -> int:
+    """Run, write and print; the exit code."""
+    namespace = None if asked.all_namespaces else asked.namespace
+    wanted = Wanted(asked.out, asked.output, namespace)
+    given = _check(asked, wanted)
+    deciders = warned(read_deciders(asked.config_files, asked.plugin_files, asked.compat or ""))
+    cluster = _read(asked, deciders) if given else None
+    if is_for_sessions(deciders, cluster) and replay is None:
+        _refuse_beside_sessions(asked)
+        seed, strict = asked.seeds[0], asked.strict
+        return hold_sessions(cluster, deciders, seed, wanted.out, wanted.output, strict=strict)
+    how = {
+        "config": asked.config_files,
+        "plugins": asked.plugin_files,
+        "extenders": asked.extender_files,
+        "profile": asked.profile,
+        "node_count": asked.node_count if given else None,
+        "replay": replay,
+        "compat": asked.compat or "",
+    }
+    n_nodes = asked.node_count or N_NODES
+    n_pods = N_PODS if asked.pod_count is None else asked.pod_count
+    runs: dict[int, Simulation] = {}
+    for seed in asked.seeds:
+        world = cluster or generate(n_nodes, n_pods, seed)
+        explain = _explained(asked.explain, namespace, world)
+        runs[seed] = _run(world, seed, {**how, "explain": explain})
+    if wanted.out is not None:
+        write_files(wanted.out, files_of(runs))
+    show(runs, wanted)
+    short = any(run.summary["placed"] < run.summary["pods"] for run in runs.values())
+    return 1 if asked.strict and short else 0
+
+
+def _check(asked: Asked, wanted: Wanted) -> bool:
+    """Refuse what cannot be used before anything is read; True where a cluster is given."""
+    given = is_live(asked.paths, asked.kubeconfig, asked.context) or bool(asked.paths)
+    if given and asked.pod_count is not None:
+        raise click.UsageError("--pod-count sizes the generated workload only.")
+    if asked.explain and len(asked.seeds) > 1:
+        raise click.UsageError("--explain explains one run; several seeds were given.")
+    if asked.explain and wanted.output == "csv":
+        raise click.UsageError("--explain cannot be printed with -o csv.")
+    if wanted.out is not None:
+        check_directory(wanted.out)
+    return given
+
+
+def _read(asked: Asked, deciders: Deciders) -> Cluster:
+    return cluster_of(asked.paths, asked.kubeconfig, asked.context, deciders)
+
+
+def _explained(text: str, namespace: str | None, cluster: Cluster) -> str:
+    """The key of the pod that is to be explained, "" for none."""
+    return pod_named(text, namespace or DEFAULT_NAMESPACE, cluster).key if text else ""
+
+
+def _refuse_beside_sessions(asked: Asked) -> None:
+    """Raise a usage error for what has no meaning for sessions."""
+    if asked.extender_files:
+        raise click.UsageError("--extender cannot stand beside actions and tiers.")
+    if asked.explain:
+        raise click.UsageError("--explain: sessions decide here; `stowplan explain` explains them.")
+    refuse_beside_sessions(asked.seeds, asked.node_count, asked.profile)
+
+
+def _run(cluster: Cluster, seed: int, how: dict[str, Any]) -> Simulation:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("pods"),
+        TimeElapsedColumn(),
+    )
+    # The bar is for whoever watches: on standard error, and only where that is a terminal.
+    console = Console(stderr=True)
+    still = not console.is_terminal
+    total = len(cluster.pending())
+    with Progress(*columns, console=console, transient=True, disable=still) as progress:
+        task = progress.add_task("placing" if how["replay"] is None else "replaying", total=total)
+
+        def shown(done: int, _: int) -> None:
+            progress.update(task, completed=done, total=max(total, done))
+
+        def tick(done: int, waiting: int, now_s: float) -> None:
+            text = f"replaying, {clock(now_s)}, {waiting} waiting"
+            progress.update(task, description=text, completed=done, total=max(total, done))
+
+        return simulate(cluster, seed=seed, on_progress=shown, on_tick=tick, **how)
+
+
+def clock(seconds: float) -> str:
+    """Virtual time for people: days where there are any."""
+    whole = int(seconds)
+    days, rest = divmod(whole, 86_400)
+    text = f"{rest // 3600:02}:{rest % 3600 // 60:02}:{rest % 60:02}"
+    return f"day {days} {text}" if days else text

@@ -1,0 +1,224 @@
+"""What kubectl has taught people to type, in the commands that read a cluster."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+from fcntl import ioctl
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.cli.run import check_one_line, run
+
+CLUSTER = """\
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+status: {allocatable: {cpu: "4", memory: 8Gi, pods: "110"}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 4
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: c, resources: {requests: {cpu: 1500m}}}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: last, namespace: team}
+spec: {containers: [{name: c, resources: {requests: {cpu: "3"}}}]}
+"""
+REFUSED = "0/1 nodes are available: 1 Insufficient cpu."
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> str:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(CLUSTER)
+    return str(path)
+
+
+def test_explain_says_that_simulate_refuses_what_fits_now(cluster: str) -> None:
+    ran = run("explain", "team/last", "-f", cluster)
+    assert ran.code == 0
+    assert "pending; it would go to n1, 1 of 1 nodes fit" in ran.out
+    (line,) = (line for line in ran.out.splitlines() if "stowplan simulate" in line)
+    assert line.startswith("But `stowplan simulate` refuses it (2 of 4 pods before it placed")
+    assert line.endswith(REFUSED)
+    told = json.loads(run("explain", "team/last", "-f", cluster, "-o", "json").out)
+    assert told["simulation"] == {"triedBefore": 4, "placedBefore": 2, "message": REFUSED}
+
+
+def test_explain_after_simulation_and_simulate_explain_are_the_same(cluster: str) -> None:
+    after = run("explain", "team/last", "-f", cluster, "--after-simulation")
+    assert after.code == 1
+    assert "refused in the simulation; 0 of 1 nodes fit" in after.out
+    assert "cpu: needs 3000m, 1000m free of 4000m" in after.out
+    beside = run("simulate", cluster, "--explain", "team/last")
+    assert beside.code == 0
+    assert beside.out.endswith(after.out)
+    told = json.loads(run("simulate", cluster, "--explain", "team/last", "-o", "json").out)
+    assert told["explanation"]["judgedOn"] == "simulation"
+    assert told["explanation"]["message"] == REFUSED
+
+
+@pytest.mark.parametrize(
+    ("arguments", "pod"),
+    [
+        (("pod/last", "-n", "team"), "team/last"),
+        (("po/last", "--namespace", "team"), "team/last"),
+        (("last", "-A"), "team/last"),
+        (("deploy/web",), "default/web-3"),
+        (("deployments.apps/web", "-A"), "default/web-3"),
+    ],
+)
+def test_a_pod_is_named_as_in_kubectl(cluster: str, arguments: tuple[str, ...], pod: str) -> None:
+    ran = run("explain", *arguments, "-f", cluster, "-o", "json")
+    assert json.loads(ran.out)["pod"] == pod
+    # Which of its pods is said, where nothing reads it as JSON.
+    said = f"{arguments[0]} has 4 pods, 4 of them pending; using pod/web-3\n"
+    assert ran.err == (said if "web" in arguments[0] else "")
+
+
+def test_pods_that_there_are_not_are_named(cluster: str) -> None:
+    check_one_line(run("explain", "deploy/nope", cluster), "deploy/nope", "Deployment with pods")
+    check_one_line(run("explain", "web-9", cluster), "did you mean 'default/web-")
+    both = "metadata: {name: last}"
+    Path(cluster).write_text(CLUSTER + f"---\napiVersion: v1\nkind: Pod\n{both}\nspec: {{}}\n")
+    check_one_line(run("explain", "last", "-A", cluster), "2 of this name", "team/last")
+
+
+def test_files_stand_where_people_put_them(cluster: str) -> None:
+    shown = run("simulate", "--cluster", cluster, "-o", "csv").out
+    assert run("simulate", cluster, "-o", "csv").out == shown
+    assert run("simulate", "-f", cluster, "-o", "csv").out == shown
+    assert run("simulate", "--filename", cluster, "-o", "csv").out == shown
+    assert run("queues", cluster).out == run("queues", "--cluster", cluster).out
+    first = run("explain", "deploy/web", cluster).out
+    assert first == run("explain", "-f", cluster, "deploy/web").out
+
+
+@pytest.mark.parametrize("command", [("explain", "web"), ("queues",)])
+def test_a_cluster_has_to_be_named(command: tuple[str, ...]) -> None:
+    ran = run(*command)
+    assert ran.code == 2
+    assert "-f FILE" in ran.err
+    assert "--kubeconfig FILE" in ran.err
+    ran = run(*command, "-f", "a.yaml", "--context", "b")
+    assert ran.code == 2
+    assert "one of them" in ran.err
+
+
+def test_simulate_says_which_pods_failed(cluster: str) -> None:
+    lines = [line.split() for line in run("simulate", cluster).out.splitlines()]
+    because = ["Insufficient", "cpu"]
+    expected = ["2", *because, "default/deployment/web", "default/web-2,", "default/web-3"]
+    assert expected in lines
+    assert ["1", *because, "<none>", "team/last"] in lines
+    wide = run("simulate", cluster, "-o", "wide").out.splitlines()
+    assert [line.split()[:2] for line in wide if line.endswith(REFUSED)] == [
+        ["default", "web-2"],
+        ["default", "web-3"],
+        ["team", "last"],
+    ]
+
+
+def test_simulate_shows_one_namespace(cluster: str) -> None:
+    ran = run("simulate", cluster, "-n", "team")
+    assert "2 of 5 pods placed" in ran.out
+    assert "In namespace team: 0 of 1 pods placed" in ran.out
+    assert "deployment/web" not in ran.out
+    told = json.loads(run("simulate", cluster, "-n", "team", "-o", "json").out)
+    assert [one["pod"] for one in told["placements"]] == ["team/last"]
+    assert [one["pods"] for one in told["failures"]] == [["team/last"]]
+    assert run("simulate", cluster, "-n", "team", "-A", "-o", "csv").out.count("\n") == 6
+
+
+def test_placements_are_printed_for_other_programs(cluster: str, tmp_path: Path) -> None:
+    run("simulate", cluster, "--out", str(tmp_path / "out"))
+    lines = (tmp_path / "out" / "placements.jsonl").read_text().splitlines()
+    placements = [json.loads(line) for line in lines]
+    assert len(placements) == 5
+    for output, read in (("json", json.loads), ("yaml", yaml.safe_load)):
+        told = read(run("simulate", cluster, "-o", output).out)
+        assert told["placements"] == placements
+        assert told["failures"][0]["owner"] == "deployment/web"
+    rows = list(csv.DictReader(io.StringIO(run("simulate", cluster, "-o", "csv").out)))
+    assert rows == placements
+    seeded = run("simulate", cluster, "--seed", "1", "--seed", "2", "-o", "csv").out
+    seeds = [row.pop("seed") for row in csv.DictReader(io.StringIO(seeded))]
+    assert seeds == ["1"] * 5 + ["2"] * 5
+    replayed = run("simulate", cluster, "--replay", "-o", "csv").out
+    assert "wait_s" in replayed.splitlines()[0].split(",")
+
+
+def test_sessions_print_placements_too(cluster: str, tmp_path: Path) -> None:
+    tiers = tmp_path / "tiers.yaml"
+    tiers.write_text('actions: "allocate"\ntiers: [{plugins: [{name: gang}]}]\n')
+    how = ("simulate", cluster, "--config", str(tiers), "-o")
+    assert json.loads(run(*how, "json").out)["placements"] == []
+    assert yaml.safe_load(run(*how, "yaml").out)["placements"] == []
+    assert run(*how, "csv").out == "pod,node,reason,message\n"
+    assert "0 of 0 pods placed" in run(*how, "wide").out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("simulate",),
+        ("simulate", "-o", "wide"),
+        ("explain", "deploy/web", "--after-simulation"),
+        ("explain", "last", "-n", "team"),
+        ("queues",),
+    ],
+)
+def test_tables_end_where_the_terminal_does(cluster: str, arguments: tuple[str, ...]) -> None:
+    long = CLUSTER.replace("name: web}", "name: web-with-a-name-that-fills-half-of-a-terminal}")
+    Path(cluster).write_text(long.replace("name: n1", "name: node-1.eu-west-1.compute.internal"))
+    named = tuple(
+        one.replace("/web", "/web-with-a-name-that-fills-half-of-a-terminal") for one in arguments
+    )
+    shown = in_terminal(60, *named, "-f", cluster)
+    table = [line for line in shown if "  " in line.strip()]
+    assert table
+    assert [line for line in table if len(line) > 60] == []
+
+
+def in_terminal(columns: int, *arguments: str) -> list[str]:
+    """The lines of standard output in a terminal, which says of itself that it is a plain one."""
+    leader, follower = pty.openpty()
+    ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    env = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES")}
+    command = [sys.executable, "-m", "stowplan", *arguments]
+    with subprocess.Popen(
+        command, stdout=follower, stderr=subprocess.DEVNULL, env={**env, "TERM": "dumb"}
+    ):
+        os.close(follower)
+        shown = b""
+        try:
+            while more := os.read(leader, 4096):
+                shown += more
+        except OSError:
+            # The other end is closed.
+            pass
+        os.close(leader)
+    return shown.decode().splitlines()
+
+
+def test_tables_are_not_padded_where_they_are_piped(cluster: str) -> None:
+    for arguments in (("simulate",), ("explain", "deploy/web"), ("queues",)):
+        lines = run(*arguments, "-f", cluster).out.splitlines()
+        assert lines
+        assert [line for line in lines if line != line.rstrip()] == []
