@@ -98,7 +98,7 @@ class Following:
         return None
 
     async def _follow(self, informer: Informer) -> None:
-        fault = ""
+        fault = refusal = ""
         while True:
             request = informer.next(steady())
             if isinstance(request, int):
@@ -108,6 +108,11 @@ class Following:
                 self._told(informer, informer.answered(await self._api.send(request), steady()))
             else:
                 await self._watch(informer, request)
+            if informer.stream_refusal != refusal and informer.is_synced:
+                refusal = informer.stream_refusal
+                if refusal:
+                    title = informer.resource.title
+                    log.info("%s: streaming list refused, listing in pages: %s", title, refusal)
             if informer.fault != fault:
                 fault = informer.fault
                 self._log(informer, fault)
