@@ -47,7 +47,7 @@ async def scheduler(
     connection = Connection(api.url, "test")
     live = Live(
         decider or deciders(),
-        LiveOptions(connection, terms, seed=1, engine="walk", **options),
+        LiveOptions(connection, terms, seed=1, **({"engine": "walk"} | options)),
         beside,
     )
     task = asyncio.create_task(live.run())

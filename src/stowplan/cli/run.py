@@ -41,6 +41,7 @@ FLUSH_S = 30.0
 @live_options.tls_key
 @live_options.log_format
 @live_options.log_level
+@live_options.verbosity
 def command(
     config_files: tuple[str, ...],
     plugin_files: tuple[str, ...],
@@ -54,6 +55,7 @@ def command(
     qps: float | None,
     burst: int | None,
     seed: int | None,
+    verbosity: int | None,
     **shown: str,
 ) -> None:
     """Schedule the pods of a live cluster.
@@ -64,7 +66,7 @@ def command(
     scheduler has the same name, 0 after SIGTERM.
     """
     try:
-        logs.set_up(shown["log_format"], shown["log_level"])
+        logs.set_up(shown["log_format"], shown["log_level"], verbosity)
         address = address_of(shown["listen"], shown["tls_cert_file"], shown["tls_private_key_file"])
         name = DEFAULT_SCHEDULER if dry_run else NAME
         deciders, written = read_files(config_files, plugin_files, compat or "", name)

@@ -74,8 +74,13 @@ class Following:
 
     def version(self, namespace: str, name: str, uid: str) -> str:
         """The resource version of a pod as it was shown last, "" for one that is not there."""
-        pod = None if self._pods is None else self._pods.find(f"{namespace}/{name}")
+        pod = self.pod(f"{namespace}/{name}")
         return pod.metadata.resource_version if pod is not None and pod.metadata.uid == uid else ""
+
+    def pod(self, key: str) -> Pod | None:
+        """A pod as it was shown last, by namespace/name."""
+        found = None if self._pods is None else self._pods.find(key)
+        return found if isinstance(found, Pod) else None
 
     def start(self) -> None:
         """Begin to follow."""
