@@ -236,9 +236,9 @@ def test_sessions_and_groups_are_logged(tmp_path: Path, lines: list[Line]) -> No
             for i in range(3):
                 gang_member(api, i)
             async with scheduler(api, decider=found):
-                await api.until(lambda: bool(named(lines, decision_log.GROUP_EVENT)), 60)
+                await api.until(lambda: bool(named(lines, decision_log.GROUP_EVENT)))
                 api.node("n2", cpu="4")
-                await api.until(lambda: len(named(lines, decision_log.BOUND)) == 3, 60)
+                await api.until(lambda: len(named(lines, decision_log.BOUND)) == 3)
 
     run(story())
     sessions = [line for line in named(lines, decision_log.SESSION) if line["level"] == "INFO"]

@@ -38,6 +38,7 @@ from stowplan.driver.following import Following
 from stowplan.driver.hands import Hands
 from stowplan.driver.leadership import Leadership
 from stowplan.driver.limits import Limiter
+from stowplan.driver.logs import log_keys
 from stowplan.driver.measures import Measures
 from stowplan.driver.outside import Outside
 from stowplan.driver.shadow import Judge, Shadow
@@ -177,9 +178,9 @@ class Live:
         self._from_elsewhere(happened.LeaderElected(term))
 
     def _lost(self, why: str) -> None:
-        log.error("the lease is lost: %s", why)
+        log_keys(log, logging.ERROR, "Leaderelection lost", err=why)
         self.when_lost()
-        self.stop(f"the lease is lost: {why}")
+        self.stop(f"leaderelection lost: {why}")
 
     def _from_elsewhere(self, event: Event) -> None:
         loop = self._loop

@@ -94,7 +94,7 @@ async def _one(connection: Connection, identity: str) -> Exception | None:
     companion = Companion(deciders, LiveOptions(connection, first, engine="walk"))
 
     def lost(why: str) -> None:
-        companion.live.stop(f"the lease is lost: {why}")
+        companion.live.stop(f"leaderelection lost: {why}")
 
     other = Leadership(connection, second, np.random.default_rng(), _nothing, lost)
     other.start()
