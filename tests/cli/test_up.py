@@ -30,7 +30,7 @@ def ask(cluster: Up, method: str, path: str, token: str = "") -> tuple[int, dict
 def refused(*arguments: str) -> str:
     """What it says instead of starting."""
     command = [sys.executable, "-m", "stowplan", "up", *arguments]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
     assert ran.returncode in (1, 2), ran
     assert "Traceback" not in ran.stderr
     return ran.stderr
@@ -91,7 +91,7 @@ def test_data_stays_and_so_do_tokens(tmp_path: Path) -> None:
         assert ask(cluster, "GET", path) == (200, first)
         # Ctrl-C is the same as being told to stop.
         cluster.process.send_signal(signal.SIGINT)
-        assert cluster.process.wait(timeout=30) == 0
+        assert cluster.process.wait(timeout=120) == 0
 
 
 def test_what_is_wrong_is_said_in_a_line(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_kubectl_runs_a_deployment(tmp_path: Path) -> None:
                 capture_output=True,
                 text=True,
                 check=False,
-                timeout=60,
+                timeout=240,
                 env={**os.environ, "HOME": str(tmp_path)},
             )
             assert ran.returncode == 0, (arguments, ran.stdout, ran.stderr)
@@ -162,7 +162,7 @@ def test_kubectl_runs_a_deployment(tmp_path: Path) -> None:
             "spec": {"nodeName": "node-1", "containers": [{"name": "c", "image": "i"}]},
         }
         assert "pod/web created" in kubectl("apply", "-f", "-", text=json.dumps(pod))
-        kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=20s")
+        kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=120s")
         assert "Running" in kubectl("get", "pods")
         assert "web" in kubectl("describe", "node", "node-1")
         assert "deleted" in kubectl("delete", "pod", "web")

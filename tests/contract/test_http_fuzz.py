@@ -53,7 +53,7 @@ class Loop:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         try:
             writer.write(text)
-            return await asyncio.wait_for(reader.read(1 << 16), 10)
+            return await asyncio.wait_for(reader.read(1 << 16), 120)
         except ConnectionResetError:
             return b""
         finally:

@@ -117,7 +117,7 @@ async def one_life(directory: Path, ledger: Ledger, dice: random.Random) -> None
         tasks += [asyncio.ensure_future(watch(cluster, ledger, version)) for _ in range(2)]
         await asyncio.sleep(dice.uniform(0.05, 0.5))
         cluster.kill()
-        await asyncio.wait_for(asyncio.gather(*tasks), 30)
+        await asyncio.wait_for(asyncio.gather(*tasks), 120)
     finally:
         if cluster.process.poll() is None:
             cluster.process.kill()

@@ -65,7 +65,7 @@ async def write(caller: Caller, first: int, count: int, size: int = 10) -> None:
 
 
 def run(scene: Callable[[], Any]) -> None:
-    asyncio.run(asyncio.wait_for(scene(), 60))
+    asyncio.run(asyncio.wait_for(scene(), 300))
 
 
 async def names(port: int, count: int, query: str) -> list[str]:

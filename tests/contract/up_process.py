@@ -33,7 +33,7 @@ class Up:
     def stop(self) -> int:
         """Ask it to stop; its exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=30)
+        return self.process.wait(timeout=120)
 
 
 def start(directory: Path, *arguments: str) -> Up:

@@ -50,6 +50,7 @@ class Both:
         chosen = kernels or start.kernels()
         assert chosen is not None
         self.engine = Engine(chosen)
+        self.scores: dict[str, int] = {}
         self.fast, self.slow = (Snapshot(table_of(nodes, bound), World(objects)) for _ in range(2))
 
     def both(self, change: Callable[[Snapshot], Any]) -> None:
@@ -69,9 +70,12 @@ class Both:
         found = self._placed(pods)
         for pod, node in zip(pods, found, strict=True):
             self.slow.nodes.refresh()
-            wanted = decide(pod, self.slow, self.framework).node_name
+            decision = decide(pod, self.slow, self.framework)
+            wanted = decision.node_name
             if node != BY_WALK:
                 assert node == (wanted or NOWHERE), f"{pod.name}: {node}, wanted {wanted}"
+                # The walk scores nothing where one node is left.
+                assert decision.score in (None, self.scores.get(pod.uid)), pod.name
             if wanted:
                 self.slow.nodes.add_pod(pod, wanted)
         return found
@@ -81,7 +85,11 @@ class Both:
         found: list[str] = []
         while len(found) < len(pods):
             self.fast.nodes.refresh()
-            rows = run.place(len(found), self.fast)
+            start = len(found)
+            rows = run.place(start, self.fast)
+            self.scores |= {
+                pods[start + i].uid: int(run.scores[start + i]) for i in range(len(rows))
+            }
             found += [self.fast.nodes.names[row] for row in rows]
             if len(found) == len(pods):
                 break

@@ -12,13 +12,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+RENEW_S = 8.0
+"""Longer than a process stands still on a machine that has very much to do."""
 CONFIG = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
     "kind": "KubeSchedulerConfiguration",
     "profiles": [{"schedulerName": "stowplan"}],
     "leaderElection": {
-        "leaseDuration": "5s",
-        "renewDeadline": "3500ms",
+        "leaseDuration": "10s",
+        "renewDeadline": f"{RENEW_S:g}s",
         "retryPeriod": "500ms",
         "resourceName": "stowplan",
     },
@@ -61,7 +63,7 @@ class Replica:
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    async def ended(self, timeout_s: float = 45.0) -> int:
+    async def ended(self, timeout_s: float = 120.0) -> int:
         code = await asyncio.wait_for(self.process.wait(), timeout_s)
         await self._reading
         return code

@@ -119,7 +119,7 @@ class Client:
 
     async def head(self) -> tuple[int, dict[str, str]]:
         """Status and headers, names in lower case."""
-        text = (await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 10)).decode()
+        text = (await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 120)).decode()
         first, *lines = text.strip().split("\r\n")
         pairs = (line.split(": ", 1) for line in lines)
         return int(first.split()[1]), {name.lower(): value for name, value in pairs}
@@ -131,7 +131,7 @@ class Client:
     async def rest(self) -> bytes:
         """All that comes until the server closes the connection, or breaks it."""
         try:
-            return await asyncio.wait_for(self.reader.read(), 10)
+            return await asyncio.wait_for(self.reader.read(), 120)
         except ConnectionResetError:
             return b""
 

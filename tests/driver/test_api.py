@@ -32,7 +32,7 @@ POST = Request("POST", "/api/v1/pods", (), b"{}", JSON)
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 30))
+    asyncio.run(asyncio.wait_for(story, 300))
 
 
 class Server:

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 60))
+    asyncio.run(asyncio.wait_for(story, 300))
 
 
 async def stowplan(*arguments: str) -> tuple[int, str, str]:

@@ -120,7 +120,7 @@ def drive(
         time.sleep(0.001)
     queue.close()
     for worker in workers:
-        worker.join(timeout=10)
+        worker.join(timeout=60)
     assert not any(worker.is_alive() for worker in workers)
     return traffic, n_added
 
@@ -193,7 +193,7 @@ def wake_by(act: Callable[[BlockingQueue], object], queue: BlockingQueue) -> lis
     time.sleep(0.02)
     assert not got, "it should be waiting"
     act(queue)
-    thread.join(timeout=5)
+    thread.join(timeout=60)
     return got
 
 
@@ -244,7 +244,7 @@ def test_close_wakes_everybody() -> None:
     time.sleep(0.02)
     queue.close()
     for thread, got in waiting:
-        thread.join(timeout=5)
+        thread.join(timeout=60)
         assert got == ["closed"]
 
 

@@ -59,7 +59,7 @@ Tree = dict[str, Any]
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 60))
+    asyncio.run(asyncio.wait_for(story, 300))
 
 
 @asynccontextmanager
@@ -530,7 +530,7 @@ def test_it_can_be_ended_while_the_cluster_does_not_answer(tmp_path: Path) -> No
     try:
         assert "trying again" in process.stderr.readline()
         process.terminate()
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=120)
     finally:
         process.kill()
         process.wait()

@@ -24,7 +24,7 @@ MOMENT = Moment(0, 1, "2026-11-21T10:00:00Z", "2026-11-21T10:00:00.000000Z")
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 30))
+    asyncio.run(asyncio.wait_for(story, 300))
 
 
 class SlowApi:

@@ -50,7 +50,7 @@ def begun(settings: Settings, scene: Callable[[Running], Any] | None = None) -> 
                 await scene(cluster)
             return cluster.failed.result() if cluster.failed.done() else ""
 
-    return asyncio.run(asyncio.wait_for(life(), 30))
+    return asyncio.run(asyncio.wait_for(life(), 300))
 
 
 async def one_write(cluster: Running) -> None:

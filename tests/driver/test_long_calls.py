@@ -25,12 +25,13 @@ from tests.driver.test_live import GANGS
 
 pytestmark = pytest.mark.slow
 
-TERMS = Terms("kube-system", "stowplan", "one", duration_s=3.0, renew_s=2.0, retry_s=0.2)
-LONG_S = 3.0
+TERMS = Terms("kube-system", "stowplan", "one", duration_s=60.0, renew_s=40.0, retry_s=0.1)
+HELD_S_MAX = 40.0
+"""A call that nobody lets go is over after so long, and the test has failed."""
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 60))
+    asyncio.run(asyncio.wait_for(story, 300))
 
 
 class Waiting(Live):
@@ -41,11 +42,13 @@ class Waiting(Live):
 
 
 class Patient:
-    """A scheduler in a thread of its own, whose machine can be held up. url: of its health."""
+    """A scheduler in a thread of its own, whose machine can be held up, until `released`. url: of
+    its health."""
 
     def __init__(self, api: SmallApi, deciders: Deciders, kind: type[Live]) -> None:
         self.url = ""
         self.is_held_up = False
+        self.released = threading.Event()
         options = LiveOptions(Connection(api.url, "test"), TERMS, seed=1, engine="walk")
         self.live = kind(deciders, options, self._beside)
         self.thread = threading.Thread(target=lambda: asyncio.run(self.live.run()))
@@ -59,16 +62,16 @@ class Patient:
     def slowed(
         self, call: Callable[..., Any], at_end: Callable[[], object] = lambda: None
     ) -> Callable[..., Any]:
-        """What takes its time when it is called first, and keeps the interpreter to itself as long
-        as it lets one."""
+        """What goes on until it is released when it is called first, and keeps the interpreter to
+        itself as long as it lets one."""
         told = False
 
         def slow(*arguments: Any) -> Any:
             nonlocal told
             if not told:
                 told = self.is_held_up = True
-                ends = time.monotonic() + LONG_S
-                while time.monotonic() < ends:
+                ends = time.monotonic() + HELD_S_MAX
+                while not self.released.is_set() and time.monotonic() < ends:
                     sum(range(2000))
                 at_end()
                 self.is_held_up = False
@@ -84,7 +87,7 @@ async def patient(
     one = Patient(api, found, kind)
     one.thread.start()
     try:
-        await api.until(lambda: one.live.is_synced and one.live.leadership.leads, 20)
+        await api.until(lambda: one.live.is_synced and one.live.leadership.leads)
         yield one
     finally:
         one.live.stop()
@@ -95,20 +98,21 @@ def n_renewals(api: SmallApi) -> int:
     return sum(1 for method, path, _ in api.writes if method == "PUT" and "/leases/" in path)
 
 
-async def looked_after(api: SmallApi, one: Patient) -> tuple[float, int]:
-    """How long an answer about health took at most while the machine was held up, and how often
-    the lease was renewed."""
+async def looked_after(
+    api: SmallApi, one: Patient, until: Callable[[int], bool] = lambda n: True
+) -> None:
+    """Ask for the health while the machine is held up, and let it go when three answers have come,
+    the lease has been renewed three times, and that holds of the number of renewals."""
     await api.until(lambda: one.is_held_up)
-    renewals, waits_s = n_renewals(api), []
+    before, n_answers, n = n_renewals(api), 0, 0
     async with aiohttp.ClientSession() as session:
-        while one.is_held_up:
-            begun = time.monotonic()
+        while not (n_answers >= 3 and n >= 3 and until(n)):
             async with session.get(one.url) as answer:
                 assert answer.status == 200
-            waits_s.append(time.monotonic() - begun)
+            assert one.is_held_up
+            n_answers, n = n_answers + 1, n_renewals(api) - before
             await asyncio.sleep(0.05)
-    assert len(waits_s) >= 3
-    return max(waits_s), n_renewals(api) - renewals
+    one.released.set()
 
 
 def test_health_is_told_and_the_lease_renewed_while_pods_are_decided() -> None:
@@ -119,9 +123,7 @@ def test_health_is_told_and_the_lease_renewed_while_pods_are_decided() -> None:
                 machine = one.live.machine
                 machine.handle = one.slowed(machine.handle)  # type: ignore[method-assign]
                 api.pod("web")
-                longest_s, n = await looked_after(api, one)
-                assert longest_s < LONG_S / 2
-                assert n >= 3
+                await looked_after(api, one)
                 assert one.live.leadership.leads
                 await api.until(lambda: all(api.placed().values()))
 
@@ -144,8 +146,11 @@ def test_the_end_of_a_session_is_told(tmp_path: Path) -> None:
                 decider: Any = sessions.decider
                 decider.hold = one.slowed(decider.hold, lambda: ended.append(steady() / 1e9))
                 api.pod("alone", scheduler="kube-batch")
+                # For longer than a period.
+                ends = time.monotonic() + 1.5 * decider.period_s
+                await looked_after(api, one, lambda _: time.monotonic() > ends)
                 await api.until(lambda: bool(ended) and not one.is_held_up)
-                await api.until(lambda: sessions.due / 1e9 >= ended[0] + decider.period_s, 5)
+                await api.until(lambda: sessions.due / 1e9 >= ended[0] + decider.period_s)
 
     run(story())
 
@@ -170,10 +175,9 @@ async def taken_in(tmp_path: Path, kind: type[Live]) -> bool:
             api.pod("alone", scheduler="kube-batch")
             await api.until(lambda: one.is_held_up)
             api.pod("late", scheduler="kube-batch")
-            longest_s, n = await looked_after(api, one)
-            assert longest_s < LONG_S / 2
-            assert n >= 3
-            await api.until(lambda: all(api.placed().values()), 20)
+            # The wrong one never takes it in.
+            await looked_after(api, one, lambda n: len(pods) == 2 or (kind is Waiting and n > 20))
+            await api.until(lambda: all(api.placed().values()))
             return n_known == [2]
 
 

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 90))
+    asyncio.run(asyncio.wait_for(story, 300))
 
 
 # Refusals.
@@ -58,7 +58,7 @@ def test_a_server_that_is_not_there_is_waited_for_and_named_once(tmp_path: Path)
         port = free_port()
         file = kubeconfig(tmp_path / "k", f"http://127.0.0.1:{port}")
         async with replica("--kubeconfig", file, "--listen", "0") as one:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 while not one.raw:
                     await asyncio.sleep(0.05)
             await asyncio.sleep(1.2)
@@ -184,7 +184,7 @@ def test_it_dumps_its_state_shows_what_holds_and_settles_bindings_before_it_goes
             levels = ("--log-level", "warning,leader=info,scheduler=info,writes=debug")
             listen = ("--listen", f"127.0.0.1:{port}")
             async with replica("--kubeconfig", file, *configs, *levels, *listen) as one:
-                await api.until(lambda: any(w[0] == "PATCH" for w in api.writes), 30)
+                await api.until(lambda: any(w[0] == "PATCH" for w in api.writes))
                 one.signal(signal.SIGUSR2)
                 await api.until(lambda: one.said("state written to"))
                 (dumped,) = tmp_path.glob("stowplan-state-*.json")
@@ -195,13 +195,13 @@ def test_it_dumps_its_state_shows_what_holds_and_settles_bindings_before_it_goes
                 assert holds["leaderElection"]["resourceName"] == "stowplan"
                 assert holds["batch"]["actions"] == "allocate, backfill"
                 gangs.write_text(GANGS.replace("allocate, backfill", "allocate"))
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(120):
                     while (await page(port))["batch"]["actions"] != "allocate":
                         await asyncio.sleep(0.1)
 
                 api.fault = slow_bindings  # type: ignore[assignment]
                 api.pod("last")
-                await asyncio.wait_for(held.wait(), 20)
+                await asyncio.wait_for(held.wait(), 120)
                 one.signal(signal.SIGTERM)
                 assert await one.ended() == 0
             # What was begun was finished, and the lease given back after it.
@@ -234,7 +234,7 @@ def test_a_dry_run_says_what_differs_as_it_comes_and_in_all_at_the_end(tmp_path:
             api.node("large", cpu="4")
             file = kubeconfig(tmp_path / "k", api.url)
             async with replica("--kubeconfig", file, "--dry-run", "--listen", "0") as one:
-                await api.until(lambda: one.said("synced"), 30)
+                await api.until(lambda: one.said("synced"))
                 for name, node in (("right", "large"), ("wrong", "small")):
                     api.pod(name, cpu="600m", scheduler="default-scheduler")
                     tree = api.objects["pods", "default", name]

@@ -38,7 +38,7 @@ def test_the_one_with_threads_sends_what_the_quota_allows_and_the_rest_later() -
     finally:
         queue.close()
         for worker in workers:
-            worker.join(timeout=10)
+            worker.join(timeout=60)
     assert sorted(sent) == ["mail-0", "mail-1", "mail-2"]
 
 

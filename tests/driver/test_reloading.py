@@ -49,16 +49,16 @@ def test_a_changed_file_holds_or_is_refused_and_the_last_good_one_goes_on(
             solo(api, "a")
             async with scheduler(api, decider=found) as live:
                 rereading = asyncio.create_task(process._reread(live))
-                await api.until(lambda: bool(live.following and served(live, "queues")), 30)
+                await api.until(lambda: bool(live.following and served(live, "queues")))
                 config.write_text(gangs.configured(["actions=backfil"]))
-                await api.until(said(caplog, "refused, the last good one holds"), 20)
+                await api.until(said(caplog, "refused, the last good one holds"))
                 assert said(caplog, "got 'backfil'")()
                 config.write_text(gangs.configured(["schedulerName=other"]))
-                await api.until(said(caplog, "until a restart"), 20)
+                await api.until(said(caplog, "until a restart"))
                 assert actions(live) == ("backfill",)
                 assert api.binds == []
                 config.write_text(gangs.configured(["actions=allocate"]))
-                await api.until(lambda: all(api.placed().values()), 20)
+                await api.until(lambda: all(api.placed().values()))
                 assert actions(live) == ("allocate",)
                 rereading.cancel()
 

@@ -20,7 +20,7 @@ from stowplan.driver.writing import CLOSED, LeaseOver, Line, Lines
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(story, 30))
+    asyncio.run(asyncio.wait_for(story, 300))
 
 
 def post(name: str, timeout_s: float | None = 10.0) -> Request:

@@ -500,7 +500,7 @@ def test_a_score_over_arrays_costs_what_a_rule_that_ships_costs() -> None:
     best = dict.fromkeys(walks, float("inf"))
     for _ in range(300):
         for name, walk in walks.items():
-            began = time.perf_counter()
+            began = time.thread_time()
             walk()
-            best[name] = min(best[name], time.perf_counter() - began)
+            best[name] = min(best[name], time.thread_time() - began)
     assert best["mine"] <= 1.2 * best["ships"], best

@@ -42,10 +42,18 @@ log_format = click.option(
 log_level = click.option(
     "--log-level",
     metavar="LEVEL[,PART=LEVEL...]",
-    default="info",
-    show_default=True,
-    help="debug, info, warning or error; parts: scheduler, informers, leader, writes, plugins, "
-    "http.",
+    default="",
+    help="debug, info, warning or error; parts: scheduler, decisions, informers, leader, writes, "
+    "plugins, http.  [default: info]",
+)
+verbosity = click.option(
+    "-v",
+    "--v",
+    "verbosity",
+    metavar="N",
+    type=click.IntRange(min=0),
+    help="Verbosity as kube-scheduler counts it, where --log-level names no level: 0 without "
+    "decisions, 2 with them, 4 debug.  [default: 2]",
 )
 no_leader_elect = click.option(
     "--no-leader-elect", is_flag=True, help="Lead without asking: there is one of us."

@@ -34,6 +34,7 @@ FLUSH_S = 30.0
 @live_options.tls_key
 @live_options.log_format
 @live_options.log_level
+@live_options.verbosity
 def command(**given: Any) -> None:
     """Schedule the pods of a live cluster.
 
@@ -58,6 +59,7 @@ def _run(
     qps: float | None,
     burst: int | None,
     seed: int | None,
+    verbosity: int | None,
     **shown: str,
 ) -> None:
     from stowplan.driver import logs
@@ -70,7 +72,7 @@ def _run(
     from stowplan.objects.pod import DEFAULT_SCHEDULER
 
     try:
-        logs.set_up(shown["log_format"], shown["log_level"])
+        logs.set_up(shown["log_format"], shown["log_level"], verbosity)
         address = address_of(shown["listen"], shown["tls_cert_file"], shown["tls_private_key_file"])
         name = DEFAULT_SCHEDULER if dry_run else NAME
         deciders, written = read_files(config_files, plugin_files, compat or "", name)

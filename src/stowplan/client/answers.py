@@ -128,11 +128,12 @@ def is_not_served(answer: Answer) -> bool:
     return status is None or status.details is None or not status.details.name
 
 
-def wants_plain_list(answer: Answer) -> bool:
-    """True where a server that knows no streaming lists refuses one."""
-    if answer.status not in (400, 422):
-        return False
-    return b"sendInitialEvents" in answer.body or b"resourceVersionMatch" in answer.body
+def refuses_stream(answer: Answer) -> bool:
+    """True where the answer to a streaming list says that there will be none: any definite one, as
+    servers and what stands before them word it differently. Not a 401 (about who asks) or 410."""
+    if answer.status in (500, 501):
+        return True
+    return answer.verdict is Verdict.REFUSED and answer.status != 401 and not is_expired(answer)
 
 
 def wait_s(answer: Answer) -> float:

@@ -113,7 +113,8 @@ class Election:
         """The request to make now, or the time until which to wait. moment: the time as the API
         spells it, with microseconds."""
         if self.role is Role.LEADING and now >= self.deadline:
-            self._lose(f"not renewed within {self.terms.renew_s:g} s: {self.fault or 'too late'}")
+            why = self.fault or "no answer in time"
+            self._lose(f"not renewed within {self.terms.renew_s:g} s: {why}")
         if self.role in (Role.LOST, Role.RELEASED):
             return now + SECOND
         if now < self._next_at:

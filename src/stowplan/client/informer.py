@@ -2,6 +2,7 @@
 
     list, or streaming list -> watch -> (the stream ends) -> watch from the last version seen
                                      -> (410, or a line that makes no sense) -> list anew
+    streaming list -> (refused) -> paged list, from then on
 
 It asks for requests to be made and is told their answers; it opens no socket and reads no clock.
 After a list that starts over, what has gone meanwhile is told as gone, and what is as it was is
@@ -24,9 +25,9 @@ from stowplan.client.answers import (
     is_expired,
     is_expired_status,
     is_not_served,
+    refuses_stream,
     told,
     wait_s,
-    wants_plain_list,
 )
 from stowplan.client.backoff import SECOND, Backoff, after
 from stowplan.client.decoding import Bookmark, Changed, Decoder, Lines, Unreadable, Whole
@@ -64,7 +65,9 @@ class Phase(Enum):
 class Informer:
     """version: of all that has been seen. is_synced: all objects have been told once. is_served:
     the server knows the resource. is_over: the stream is to be closed. fault: what went wrong
-    last, "" while all is well. unreadable: objects that made no sense, the latest ones."""
+    last, "" while all is well. unreadable: objects that made no sense, the latest ones.
+    stream_refusal: why the server gives no streaming list of this resource, in its words, "" unless
+    it has refused one; lists are paged since."""
 
     def __init__(
         self,
@@ -83,6 +86,7 @@ class Informer:
         self.is_served = True
         self.is_over = False
         self.fault = ""
+        self.stream_refusal = ""
         self.unreadable: deque[str] = deque(maxlen=FAULTS_KEPT)
         self.n_lists = 0
         self.n_events = 0
@@ -90,6 +94,7 @@ class Informer:
         self._decoder = Decoder(resource.kind, templates, whole)
         self._known: dict[str, Object] = {}
         self._streams = streams
+        self._is_refusal_known = False
         self._phase = Phase.STREAM if streams else Phase.LIST
         self._limit = PAGE_LIMIT
         self._token = ""
@@ -135,18 +140,27 @@ class Informer:
         """A page has come, or a list or watch has been refused, or not answered at all."""
         if answer.is_done:
             return self._listed(answer, now)
+        if self._phase is Phase.STREAM and refuses_stream(answer):
+            # A list tells whether it is the stream that is refused, or the resource.
+            self._list_plainly(told(answer))
+            return []
         self.fault = told(answer)
+        self._doubt_refusal(answer)
         if is_not_served(answer) and not self.resource.is_needed:
             return self._absent(now)
-        if self._phase is Phase.STREAM and wants_plain_list(answer):
-            self._list_plainly()
-        elif is_expired(answer):
+        if is_expired(answer):
             self._too_old(now)
         elif answer.verdict is Verdict.THROTTLED:
             self._not_before = after(now, self._backoff.jittered(wait_s(answer)))
         else:
             self._wait(now, answer)
         return []
+
+    def _doubt_refusal(self, answer: Answer) -> None:
+        """A list that fails like the streaming list before says nothing against streams."""
+        is_open = self._phase is Phase.LIST and not self._is_refusal_known
+        if is_open and answer.verdict is not Verdict.THROTTLED and not is_expired(answer):
+            self.stream_refusal = ""
 
     def _listed(self, answer: Answer, now: int) -> list[Event]:
         page = self._decoder.page(answer.body)
@@ -174,6 +188,7 @@ class Informer:
         self._seen = set()
         self._limit = PAGE_LIMIT
         self._phase = Phase.WATCH
+        self._is_refusal_known = bool(self.stream_refusal)
         self._n_failed = 0
 
     def _absent(self, now: int) -> list[Event]:
@@ -183,6 +198,8 @@ class Informer:
             self._decoder.forget(value)
         self._known.clear()
         self._start_over()
+        # Looked for by lists: a refused streaming list would not tell.
+        self._phase = Phase.LIST
         self.is_served, self.is_synced = False, True
         self._not_before = after(now, ABSENT_S * (1 + float(self._dice.random()) / 5))
         return gone
@@ -223,7 +240,7 @@ class Informer:
         self.fault = fault
         if self._phase is Phase.STREAM:
             # It may be that the server does not know this way of listing and has just watched.
-            self._list_plainly()
+            self._list_plainly(fault or "the stream ended before all had been told")
             self._wait(now)
         elif self._n_told == 0 and now - self._opened_at < SHORT_LIVED_S * SECOND:
             self._wait(now)
@@ -261,7 +278,11 @@ class Informer:
             self.fault = said.what
             self._too_old(now)
             return
-        self.fault = said.message or said.reason
+        text = said.message or said.reason or f"an ERROR event of code {said.code}"
+        if said.code != 429 and self._phase is Phase.STREAM:
+            self._list_plainly(text)
+            return
+        self.fault = text
         if is_expired_status(said):
             self._too_old(now)
         elif said.code == 429:
@@ -295,10 +316,11 @@ class Informer:
 
     def _start_over(self) -> None:
         self._token = ""
-        self._phase = Phase.STREAM if self._streams else Phase.LIST
+        streams = self._streams and not self.stream_refusal
+        self._phase = Phase.STREAM if streams else Phase.LIST
 
-    def _list_plainly(self) -> None:
-        self._streams = False
+    def _list_plainly(self, why: str) -> None:
+        self.stream_refusal = why
         self._start_over()
 
     def _too_old(self, now: int) -> None:

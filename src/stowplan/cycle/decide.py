@@ -121,9 +121,11 @@ def one_of(attempt: Attempt, best: Ints, draw: int | None, start: int) -> int:
     return int(best[np.argmin((ranks - start) % attempt.snapshot.nodes.n_nodes)])
 
 
-def placed(attempt: Attempt, row: int) -> Decision:
-    """The decision for a node."""
-    return Decision(node_name=attempt.snapshot.nodes.names[row], state=attempt.state)
+def placed(attempt: Attempt, row: int, score: int | None = None) -> Decision:
+    """The decision for a node. score: in total, where more than plugins have given one."""
+    if score is None and attempt.scores is not None:
+        score = next(iter(attempt.scores.total[attempt.scores.rows == row].tolist()), None)
+    return Decision(node_name=attempt.snapshot.nodes.names[row], state=attempt.state, score=score)
 
 
 def failed(attempt: Attempt) -> Decision:

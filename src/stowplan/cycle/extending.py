@@ -292,7 +292,8 @@ class PodConsultation:
         is_scored = np.array([name in self._totals for name in names], dtype=np.bool_)
         if (best & is_scored).any():
             best &= is_scored
-        return placed(attempt, one_of(attempt, rows[best], self._draw, self._start))
+        row = one_of(attempt, rows[best], self._draw, self._start)
+        return placed(attempt, row, int(total.max()))
 
     def totals(self, attempt: Attempt, rows: Ints) -> Ints | None:
         """int64 (n_rows,): what plugins and extenders give these rows; None when a plugin fails."""

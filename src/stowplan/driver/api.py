@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from functools import cache
 from typing import Any
+from weakref import WeakSet
 
 import aiohttp
 from aiohttp.abc import AbstractStreamWriter
@@ -39,20 +40,25 @@ from stowplan.driver.writing import (
     LeaseOver,
     Lines,
     enliven,
+    hang_up,
     said,
 )
 
 AGENT = f"stowplan/{__version__}"
 CONNECTIONS_MAX = 256
 CHUNK = 1 << 16
+CLOSING_ROUNDS = 5
 
 
 class _Guarded(ClientRequest):
-    """A request that asks before it leaves."""
+    """A request that asks before it leaves. transports: of all connections that are used."""
 
     guard: Guard = staticmethod(lambda: True)
+    transports: WeakSet[asyncio.Transport] = WeakSet()
 
     async def send(self, conn: Wire) -> Any:
+        if conn.transport is not None:
+            self.transports.add(conn.transport)
         if self.method != "GET" and not self.guard():
             raise LeaseOver(NO_LEASE)
         return await super().send(conn)
@@ -69,8 +75,9 @@ class _Guarded(ClientRequest):
         await super().write_bytes(writer, conn, content_length)
 
 
-def _guarded(guard: Guard) -> type[ClientRequest]:
-    return type("GuardedRequest", (_Guarded,), {"guard": staticmethod(guard)})
+def _guarded(guard: Guard, transports: WeakSet[asyncio.Transport]) -> type[ClientRequest]:
+    found = {"guard": staticmethod(guard), "transports": transports}
+    return type("GuardedRequest", (_Guarded,), found)
 
 
 class ApiClient:
@@ -84,6 +91,8 @@ class ApiClient:
         self._guard = guard
         self._session: aiohttp.ClientSession | None = None
         self._lines: Lines | None = None
+        self._transports: WeakSet[asyncio.Transport] = WeakSet()
+        self._sockets: WeakSet[socket.socket] = WeakSet()
         self._proxy = proxy_of(connection)
         self._opening = asyncio.Lock()
         self._certificate = ""
@@ -110,12 +119,12 @@ class ApiClient:
         connector = aiohttp.TCPConnector(
             limit=CONNECTIONS_MAX,
             ssl=True if trust is None else trust,
-            socket_factory=_lively_socket,
+            socket_factory=self._socket,
             keepalive_timeout=IDLE_S,
         )
         self._session = aiohttp.ClientSession(
             connector=connector,
-            request_class=_guarded(self._guard),
+            request_class=_guarded(self._guard, self._transports),
             headers={"User-Agent": AGENT, "Accept": "application/json"},
             auto_decompress=True,
             read_bufsize=CHUNK,
@@ -131,6 +140,26 @@ class ApiClient:
             await lines.close()
         if session is not None:
             await session.close()
+            await self._abort_dropped()
+
+    async def _abort_dropped(self) -> None:
+        """End what the session has let go: a watch that was given up waits for the server's
+        close_notify, and would be left open where the event loop ends first."""
+        for transport in list(self._transports):
+            transport.abort()
+        for made in list(self._sockets):
+            hang_up(made)
+        # TLS, then the socket under it, are closed in the next rounds of the loop.
+        for _ in range(CLOSING_ROUNDS):
+            await asyncio.sleep(0)
+
+    def _socket(self, address: Any) -> socket.socket:
+        """A socket that notices when nobody is at the other end any more."""
+        family, kind, protocol, _, _ = address
+        made = socket.socket(family=family, type=kind, proto=protocol)
+        enliven(made)
+        self._sockets.add(made)
+        return made
 
     async def send(self, request: Request) -> Answer:
         """The answer to a request; one without a status says why there is none."""
@@ -242,11 +271,3 @@ def _cut_off(request: Request, status: int, problem: Exception) -> Answer:
     if request.method == "GET":
         return Answer(0, fault=fault)
     return Answer(status, fault=fault)
-
-
-def _lively_socket(address: Any) -> socket.socket:
-    """A socket that notices when nobody is at the other end any more."""
-    family, kind, protocol, _, _ = address
-    made = socket.socket(family=family, type=kind, proto=protocol)
-    enliven(made)
-    return made

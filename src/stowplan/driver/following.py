@@ -74,8 +74,13 @@ class Following:
 
     def version(self, namespace: str, name: str, uid: str) -> str:
         """The resource version of a pod as it was shown last, "" for one that is not there."""
-        pod = None if self._pods is None else self._pods.find(f"{namespace}/{name}")
+        pod = self.pod(f"{namespace}/{name}")
         return pod.metadata.resource_version if pod is not None and pod.metadata.uid == uid else ""
+
+    def pod(self, key: str) -> Pod | None:
+        """A pod as it was shown last, by namespace/name."""
+        found = None if self._pods is None else self._pods.find(key)
+        return found if isinstance(found, Pod) else None
 
     def start(self) -> None:
         """Begin to follow."""
@@ -98,7 +103,7 @@ class Following:
         return None
 
     async def _follow(self, informer: Informer) -> None:
-        fault = ""
+        fault = refusal = ""
         while True:
             request = informer.next(steady())
             if isinstance(request, int):
@@ -108,6 +113,11 @@ class Following:
                 self._told(informer, informer.answered(await self._api.send(request), steady()))
             else:
                 await self._watch(informer, request)
+            if informer.stream_refusal != refusal and informer.is_synced:
+                refusal = informer.stream_refusal
+                if refusal:
+                    title = informer.resource.title
+                    log.info("%s: streaming list refused, listing in pages: %s", title, refusal)
             if informer.fault != fault:
                 fault = informer.fault
                 self._log(informer, fault)

@@ -20,6 +20,7 @@ from stowplan.client.election import Election, Role, Terms
 from stowplan.client.kubeconfig import Connection
 from stowplan.driver.api import ApiClient
 from stowplan.driver.clocks import moment, steady
+from stowplan.driver.logs import log_keys
 
 log = logging.getLogger("stowplan.leader")
 
@@ -139,6 +140,8 @@ class Leadership:
             while not self._stop.is_set():
                 step = election.next(steady(), moment().micros)
                 if election.role is Role.LOST:
+                    keys = {"lease": self._name(election), "err": election.fault}
+                    log_keys(log, logging.ERROR, "Failed to renew lease", **keys)
                     self._lost(election.fault)
                     return
                 if isinstance(step, int):
@@ -148,7 +151,11 @@ class Leadership:
             request = election.release(steady(), moment().micros)
             if request is not None:
                 await api.send(request)
-                log.info("the lease is given back")
+                log_keys(log, logging.INFO, "Released leader lease", lease=self._name(election))
+
+    @staticmethod
+    def _name(election: Election) -> str:
+        return f"{election.terms.namespace}/{election.terms.name}"
 
     async def _ask(self, election: Election, api: ApiClient, step: Any) -> None:
         before, leader, fault = election.role, election.leader, election.fault

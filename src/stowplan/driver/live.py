@@ -33,10 +33,12 @@ from stowplan.client.series import Series
 from stowplan.driver.api import ApiClient
 from stowplan.driver.calling import Calling
 from stowplan.driver.clocks import moment, steady
+from stowplan.driver.decision_log import DecisionLog
 from stowplan.driver.following import Following
 from stowplan.driver.hands import Hands
 from stowplan.driver.leadership import Leadership
 from stowplan.driver.limits import Limiter
+from stowplan.driver.logs import log_keys
 from stowplan.driver.measures import Measures
 from stowplan.driver.outside import Outside
 from stowplan.driver.shadow import Judge, Shadow
@@ -115,6 +117,7 @@ class Live:
             dice=ties, options=chosen, engine=options.engine, metrics=self.measures.counted
         )
         self.measures.watch(self.machine)
+        self.decision_log = DecisionLog(self.machine, self._node_of)
         self.leadership = Leadership(
             options.connection,
             None if options.dry_run else options.terms,
@@ -175,9 +178,9 @@ class Live:
         self._from_elsewhere(happened.LeaderElected(term))
 
     def _lost(self, why: str) -> None:
-        log.error("the lease is lost: %s", why)
+        log_keys(log, logging.ERROR, "Leaderelection lost", err=why)
         self.when_lost()
-        self.stop(f"the lease is lost: {why}")
+        self.stop(f"leaderelection lost: {why}")
 
     def _from_elsewhere(self, event: Event) -> None:
         loop = self._loop
@@ -370,8 +373,11 @@ class Live:
                 await asyncio.wait({call}, timeout=1.0)
                 if steady() - begun < CALL_MAX_NS:
                     self.beat_at = steady()
-            self._handled(events, call.result(), begun, steady() - begun)
+            effects, took = call.result(), steady() - begun
+            self._handled(events, effects, begun, took)
             if self._n_sessions() != held:
+                if self.shadow is None:
+                    self.decision_log.session(held + 1, effects, took)
                 # The machine does not see how long it takes.
                 self._handle([happened.SessionEnded()], 0)
 
@@ -391,8 +397,16 @@ class Live:
         self.measures.handled(events, effects, begun, took)
         if self.shadow is not None:
             self.shadow.seen(events, begun)
+        else:
+            self.decision_log.handled(events, effects, begun)
         for effect in effects:
             self._begin(effect)
+
+    def _node_of(self, key: str) -> str:
+        """The node of a pod, by namespace/name, as the watch shows it; "" for none."""
+        following = self.following
+        pod = None if following is None else following.pod(key)
+        return "" if pod is None else pod.node_name
 
     # Effects.
 

@@ -6,10 +6,13 @@ import json
 import logging
 import sys
 import time
+from typing import Any
 
 ROOT = "stowplan"
-PARTS = ("scheduler", "informers", "leader", "writes", "plugins", "http")
+PARTS = ("scheduler", "decisions", "informers", "leader", "writes", "plugins", "http")
 LEVELS = ("debug", "info", "warning", "error")
+DECISIONS_FROM, DEBUG_FROM = 2, 4
+"""Verbosities: kube-scheduler logs bindings from 2 on, and what clients do from 4 on."""
 
 
 class LogError(ValueError):
@@ -17,7 +20,7 @@ class LogError(ValueError):
 
 
 class JsonFormatter(logging.Formatter):
-    """A JSON object in a line: ts (seconds), level, part, msg."""
+    """A JSON object in a line: ts (seconds), level, part, msg, and the keys of the line."""
 
     def format(self, record: logging.LogRecord) -> str:
         tree = {
@@ -25,6 +28,7 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "part": _part(record.name),
             "msg": record.getMessage(),
+            **_keys(record),
         }
         if record.exc_info:
             tree["trace"] = self.formatException(record.exc_info)
@@ -32,13 +36,28 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """Time, level, part, message."""
+    """Time, level, part, message, and keys as klog writes them: key="text", key=number."""
 
     def format(self, record: logging.LogRecord) -> str:
         at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         head = f"{at}.{round(record.msecs) % 1000:03}Z {record.levelname:<7}"
         text = f"{head} {_part(record.name)}: {record.getMessage()}"
+        text += "".join(f" {key}={_value(value)}" for key, value in _keys(record).items())
         return text + (f"\n{self.formatException(record.exc_info)}" if record.exc_info else "")
+
+
+def log_keys(logger: logging.Logger, level: int, message: str, **keys: Any) -> None:
+    """Log a constant message with keys: text, whole numbers."""
+    logger.log(level, message, extra={"keys": keys})
+
+
+def _keys(record: logging.LogRecord) -> dict[str, Any]:
+    keys: dict[str, Any] = getattr(record, "keys", {})
+    return keys
+
+
+def _value(value: Any) -> str:
+    return str(value) if isinstance(value, int) else json.dumps(value, ensure_ascii=False)
 
 
 def _part(name: str) -> str:
@@ -58,9 +77,19 @@ def levels_of(text: str) -> dict[str, int]:
     return found
 
 
-def set_up(form: str = "text", levels: str = "info") -> None:
-    """Log to standard error. form: text or json. Raises LogError."""
-    found = levels_of(levels)
+def levels_by_verbosity(number: int) -> dict[str, int]:
+    """Levels, as `levels_of` has them, of a verbosity as klog counts it."""
+    if number >= DEBUG_FROM:
+        return {"": logging.DEBUG}
+    quiet = {} if number >= DECISIONS_FROM else {"decisions": logging.WARNING}
+    return {"": logging.INFO, **quiet}
+
+
+def set_up(form: str = "text", levels: str = "", verbosity: int | None = None) -> None:
+    """Log to standard error. form: text or json. levels: see `levels_of`, on top of those of the
+    verbosity. Raises LogError."""
+    found = levels_by_verbosity(DECISIONS_FROM if verbosity is None else verbosity)
+    found |= levels_of(levels)
     root = logging.getLogger(ROOT)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())

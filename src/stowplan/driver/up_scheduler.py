@@ -123,7 +123,7 @@ async def _one(connection: Connection, deciders: Deciders, identity: str) -> Exc
     companion = Companion(deciders, LiveOptions(connection, first, engine="walk"), served)
 
     def lost(why: str) -> None:
-        companion.live.stop(f"the lease is lost: {why}")
+        companion.live.stop(f"leaderelection lost: {why}")
 
     others = [
         Leadership(connection, terms, np.random.default_rng(), _nothing, lost)

@@ -17,6 +17,8 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
+from aiohappyeyeballs import start_connection
+
 from stowplan.client.answers import Answer
 from stowplan.client.reply import BadReply, Reply
 from stowplan.client.requests import Request
@@ -25,6 +27,8 @@ CONNECT_S = 10.0
 IDLE_S = 30.0
 """A connection that nobody has used for so long may have been forgotten by those in between."""
 LOOK_S = 0.1
+HEAD_START_S = 0.25
+"""Of one address of the server before the next is tried beside it (RFC 8305)."""
 NO_LEASE = "the lease is over"
 CLOSED = "the server has closed the connection"
 
@@ -226,15 +230,18 @@ class Lines:
             self._idle.append(line)
 
     async def _connected(self, limit_s: float) -> Line:
+        loop = asyncio.get_running_loop()
         async with asyncio.timeout(limit_s):
-            _, line = await asyncio.get_running_loop().create_connection(
-                Line,
-                self._host,
-                self._port,
-                ssl=self._trust,
-                server_hostname=self._name,
-                happy_eyeballs_delay=0.25,
-            )
+            found = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+            # Not by create_connection: cancelled between two addresses it leaves a socket open.
+            made = await start_connection(found, happy_eyeballs_delay=HEAD_START_S, loop=loop)
+            try:
+                _, line = await loop.create_connection(
+                    Line, sock=made, ssl=self._trust, server_hostname=self._name
+                )
+            except BaseException:
+                hang_up(made)
+                raise
         return line
 
 
@@ -253,6 +260,13 @@ def enliven(made: Any) -> None:
         if option is not None:
             with contextlib.suppress(OSError):
                 made.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def hang_up(made: socket.socket) -> None:
+    """Have whatever transport still has a socket see its end, and close it. A transport of TLS that
+    is closed before its handshake has begun does neither by itself."""
+    with contextlib.suppress(OSError):
+        made.shutdown(socket.SHUT_RDWR)
 
 
 def said(problem: BaseException) -> str:

@@ -31,7 +31,8 @@ class Decision(msgspec.Struct):
     that refused something, empty for a placed pod. nominated_node: the node that preemption
     chose, "" clears an earlier nomination, None leaves it. victims: what preemption evicts
     there; preempted_by: the plugin that chose them. pending: plugins that answered Pending.
-    state: what the plugins of the attempt left, for those that come after.
+    state: what the plugins of the attempt left, for those that come after. score: the weighted
+    total of the node, None where nodes were not scored.
     """
 
     node_name: str = ""
@@ -45,6 +46,7 @@ class Decision(msgspec.Struct):
     victims: tuple[PodInfo, ...] = ()
     preempted_by: str = ""
     state: CycleState | None = None
+    score: int | None = None
 
     @property
     def reason(self) -> str:
@@ -116,7 +118,10 @@ class RunPlacer(Protocol):
 
 
 class Run(Protocol):
-    """Pods that are being placed."""
+    """Pods that are being placed. scores: int64 (n_pods,), of those placed the total score of their
+    node."""
+
+    scores: NDArray[np.int64]
 
     def place(self, start: int, snapshot: Snapshot) -> list[int]:
         """Choose rows for the pods from `start` on, and enter them in the table as assumed bound.

@@ -90,7 +90,7 @@ class Bindings:
         if len(context.queue.nominator):
             context.queue.nominator.drop(uid)
         state = CycleState() if decision.state is None else decision.state
-        journey = self._journeys[uid] = Journey(entry, node, framework, state)
+        journey = self._journeys[uid] = Journey(entry, node, framework, state, score=decision.score)
         try:
             if framework.goes_straight(state):
                 self._activate(state)
@@ -102,19 +102,24 @@ class Bindings:
             self._fault(uid, journey, fault)
 
     def begin_run(
-        self, entries: list[QueueEntry], classes: list[PodClass], start: int, rows: list[int]
+        self,
+        entries: list[QueueEntry],
+        classes: list[PodClass],
+        start: int,
+        rows: list[int],
+        scores: list[int],
     ) -> None:
         """As `begin`, for the pods from `start` on: the columns count them on these rows already,
-        and no plugin has anything to do with them before Bind."""
+        and no plugin has anything to do with them before Bind. scores: of those rows."""
         context = self._context
         names, journeys = context.cache.nodes.names, self._journeys
         done, bind = context.queue.in_flight.done, context.outbox.bind
         context.cache.note_assumed([entry.pod.uid for entry in entries[start : start + len(rows)]])
-        for i, row in enumerate(rows, start):
+        for i, (row, score) in enumerate(zip(rows, scores, strict=True), start):
             entry, one = entries[i], classes[i]
             pod, node, framework = entry.pod, names[row], one.framework
             uid = pod.uid
-            journeys[uid] = journey = Journey(entry, node, framework, one.state)
+            journeys[uid] = journey = Journey(entry, node, framework, one.state, score=score)
             if self.companion is not None:
                 self.companion.assumed(pod, node)
             done(uid)

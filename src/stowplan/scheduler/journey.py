@@ -43,7 +43,7 @@ class Journey(msgspec.Struct, gc=False):
     read. waits: those plugins that wait for what they have had changed (see `preparing`).
     announced: the node is in the pod's nomination, or soon will be. step: how many PreBind plugins
     have been asked. binder: the plugin that took the pod. doubt: what went wrong with the binding,
-    should it turn out not to have taken place.
+    should it turn out not to have taken place. score: of the node, see `Decision`.
     """
 
     entry: QueueEntry
@@ -57,6 +57,7 @@ class Journey(msgspec.Struct, gc=False):
     step: int = 0
     binder: str = ""
     doubt: str = ""
+    score: int | None = None
 
     @property
     def pod(self) -> Pod:

@@ -99,7 +99,8 @@ class Runs:
                 refusal = classes[start].refusal_in(now)
                 if refusal is None:
                     rows = run.place(start, now)
-                    self._bindings.begin_run(entries, classes, start, rows)
+                    scores = run.scores[start : start + len(rows)].tolist()
+                    self._bindings.begin_run(entries, classes, start, rows, scores)
                     start += len(rows)
                     if start == n_pods:
                         break

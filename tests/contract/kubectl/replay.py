@@ -20,7 +20,7 @@ PRIORITY = "scheduling.k8s.io/v1"
 STEP_S = 0.03
 QUIET_STEPS = 4
 QUIET_S_MAX = 6.0
-COMMAND_S_MAX = 45.0
+COMMAND_S_MAX = 240.0
 
 Tree = dict[str, Any]
 

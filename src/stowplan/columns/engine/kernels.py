@@ -850,13 +850,23 @@ def tree_row(
 
 
 @jit
-def run(columns, rules, grouping, scratch, heads, draws, rows, n_log):
+def highest_points(c, classes, by_group):
+    """int64: the points of the row that `tree_row` has found for a pod of class `c`."""
+    best = np.int64(NOWHERE)
+    for group in range(classes[c, at.N_GROUPS]):
+        best = max(best, by_group[at.POINTS, group])
+    return best
+
+
+@jit
+def run(columns, rules, grouping, scratch, heads, draws, rows, totals, n_log):
     """Place pods in their order until one fits nowhere, or one was placed on a row that is behind;
     how many were placed.
 
     columns, rules, grouping, scratch: see `arrays`. heads: int64 (n_heads,), classes. draws:
     uint64 (n_heads,), or (0,) for the first of ties. rows: int64 (n_heads,), written: the row of
-    each. n_log: entries in the log; the rows placed on are added to it.
+    each. totals: int64 (n_heads,), written: its total score. n_log: entries in the log; the rows
+    placed on are added to it.
     """
     allocatable, requested, nonzero, pod_count, rank = columns
     (classes, passes, points, raw, terms, counts, present, codes, masks, behind, logs,
@@ -875,6 +885,7 @@ def run(columns, rules, grouping, scratch, heads, draws, rows, n_log):
             c, classes, allocatable, requested, nonzero, pod_count, passes, points, even, leaves
         ):
             row = flat_row(has_draw, draw, rank, leaves)
+            total = np.int64(leaves[max(row, 0)])
         else:
             catch_up(
                 c, n_log, classes, allocatable, requested, nonzero, pod_count, passes, points, raw,
@@ -885,9 +896,10 @@ def run(columns, rules, grouping, scratch, heads, draws, rows, n_log):
                 counts, present, groups, values, places, rows_of, rank, trees, by_group, by_term,
                 weights, stamps, logs, stack,
             )  # fmt: skip
+            total = highest_points(c, classes, by_group)
         if row < 0:
             return i
-        rows[i] = row
+        rows[i], totals[i] = row, total
         place(
             c, row, classes, requested, nonzero, pod_count, terms, counts, codes, masks,
             first_effect, effects,

@@ -26,7 +26,8 @@ NO_DRAWS: NDArray[np.uint64] = np.zeros(0, dtype=np.uint64)
 
 
 class PodRun:
-    """Pods that are being placed. heads: the number of each pod's class, as of an epoch."""
+    """Pods that are being placed. heads: the number of each pod's class, as of an epoch. scores:
+    see `Run`."""
 
     def __init__(
         self,
@@ -39,6 +40,7 @@ class PodRun:
         self.pods = pods
         self.classes = classes
         self.draws = draws
+        self.scores: NDArray[np.int64] = np.zeros(len(pods), dtype=np.int64)
         self.epoch = -1
         self.heads: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 
@@ -150,8 +152,14 @@ class Engine:
         sheets, nodes, end = self._sheets, snapshot.nodes, start + n_fast
         self._catch_up(run.classes[start:end], nodes)
         rows = np.empty(n_fast, dtype=np.int64)
+        totals = run.scores[start:end]
         n_placed = self._kernels.run(
-            *sheets.arguments(), run.heads[start:end], run.draws[start:end], rows, sheets.n_log
+            *sheets.arguments(),
+            run.heads[start:end],
+            run.draws[start:end],
+            rows,
+            totals,
+            sheets.n_log,
         )
         sheets.n_log += n_placed
         placed: list[int] = rows[:n_placed].tolist()

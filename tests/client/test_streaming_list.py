@@ -1,0 +1,187 @@
+"""A streaming list that is refused, in any words, is followed by a paged list, for good."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from stowplan.client.answers import Answer
+from stowplan.client.backoff import SECOND
+from stowplan.client.informer import Informer
+from stowplan.client.requests import Request
+from stowplan.client.resources import NODES, PODS, RESOURCES, Resource
+
+NOW = 1_000 * SECOND
+GROUPS = next(one for one in RESOURCES if one.plural == "podgroups")
+NO_PROGRESS = (
+    "a watch stream was requested by the client but the required storage feature "
+    "RequestWatchProgress is disabled"
+)
+
+
+def informer_of(resource: Resource = PODS) -> Informer:
+    return Informer(resource, np.random.default_rng(1))
+
+
+def asked(informer: Informer, now: int) -> tuple[str, int]:
+    """What is asked for next ("stream", "list", "watch") and when."""
+    request = informer.next(now)
+    while isinstance(request, int):
+        now = request
+        request = informer.next(now)
+    query = dict(request.query)
+    if "sendInitialEvents" in query:
+        return "stream", now
+    return ("watch" if request.is_watch else "list"), now
+
+
+def listing(version: str = "7") -> Answer:
+    return Answer(200, json.dumps({"metadata": {"resourceVersion": version}}).encode())
+
+
+def status(code: int, reason: str, message: str) -> bytes:
+    tree = {"kind": "Status", "reason": reason, "message": message, "code": code}
+    return json.dumps(tree).encode()
+
+
+def error_event(code: int, reason: str, message: str) -> bytes:
+    tree = json.loads(status(code, reason, message))
+    return json.dumps({"type": "ERROR", "object": tree}).encode() + b"\n"
+
+
+def relisted(informer: Informer) -> str:
+    """What is asked for when the version of a watch has expired."""
+    assert asked(informer, NOW)[0] == "watch"
+    informer.answered(Answer(410, status(410, "Expired", "too old resource version")), NOW)
+    return asked(informer, NOW)[0]
+
+
+REFUSALS = [
+    Answer(400, status(400, "BadRequest", "unknown parameter")),
+    Answer(403, status(403, "Forbidden", "sendInitialEvents is forbidden for watch")),
+    Answer(404, b"404 page not found\n"),
+    Answer(405, status(405, "MethodNotAllowed", "the server does not allow this method")),
+    Answer(406, b"only application/xml"),
+    Answer(415, b"unsupported media type"),
+    Answer(422, status(422, "Invalid", 'ListOptions.meta.k8s.io "" is invalid')),
+    Answer(422, b""),
+    Answer(500, status(500, "InternalError", NO_PROGRESS)),
+    Answer(501, b"not implemented"),
+]
+
+
+@pytest.mark.parametrize("refusal", REFUSALS, ids=lambda answer: str(answer.status))
+@pytest.mark.parametrize("resource", [PODS, GROUPS], ids=lambda resource: resource.plural)
+def test_any_definite_refusal_leads_to_a_paged_list_at_once_and_is_remembered(
+    refusal: Answer, resource: Resource
+) -> None:
+    informer = informer_of(resource)
+    assert asked(informer, NOW) == ("stream", NOW)
+    assert informer.answered(refusal, NOW) == []
+    assert asked(informer, NOW) == ("list", NOW)
+    assert informer.stream_refusal
+    informer.answered(listing(), NOW)
+    assert (informer.is_synced, informer.is_served, informer.fault) == (True, True, "")
+    assert relisted(informer) == "list"
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "message"),
+    [
+        (500, "InternalError", NO_PROGRESS),
+        (400, "BadRequest", "sendInitialEvents"),
+        (403, "Forbidden", "no streaming lists"),
+        (0, "", ""),
+    ],
+)
+def test_an_error_event_in_the_stream_is_a_refusal_too(
+    code: int, reason: str, message: str
+) -> None:
+    informer = informer_of()
+    assert asked(informer, NOW) == ("stream", NOW)
+    informer.opened(NOW)
+    informer.fed(error_event(code, reason, message), NOW)
+    assert informer.is_over
+    assert message in informer.stream_refusal
+    assert asked(informer, NOW) == ("list", NOW)
+    informer.answered(listing(), NOW)
+    assert informer.is_synced
+    assert relisted(informer) == "list"
+
+
+def test_another_resource_is_asked_for_its_own_streaming_list() -> None:
+    refused, other = informer_of(), informer_of(NODES)
+    refused.answered(REFUSALS[0], NOW)
+    assert asked(other, NOW)[0] == "stream"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        Answer(0, fault="connection refused"),
+        Answer(401, b"Unauthorized"),
+        Answer(408),
+        Answer(429, b"", 3.0),
+        Answer(502),
+        Answer(503, b"", 2.0),
+        Answer(504),
+    ],
+    ids=lambda answer: str(answer.status),
+)
+def test_an_answer_that_is_no_refusal_has_the_stream_asked_for_again(answer: Answer) -> None:
+    informer = informer_of()
+    informer.answered(answer, NOW)
+    what, when = asked(informer, NOW)
+    assert (what, informer.stream_refusal) == ("stream", "")
+    assert when > NOW
+    assert informer.fault
+
+
+def test_a_stream_that_is_told_to_wait_waits() -> None:
+    informer = informer_of()
+    informer.opened(NOW)
+    informer.fed(error_event(429, "TooManyRequests", "storage is initializing"), NOW)
+    what, when = asked(informer, NOW)
+    assert what == "stream"
+    assert when >= NOW + SECOND
+
+
+def test_who_may_not_list_is_told_so_by_the_list() -> None:
+    informer = informer_of()
+    informer.answered(Answer(403, status(403, "Forbidden", 'cannot watch "pods"')), NOW)
+    assert informer.fault == ""
+    text = 'pods is forbidden: User "u" cannot list resource "pods"'
+    informer.answered(Answer(403, status(403, "Forbidden", text)), NOW)
+    assert (informer.fault, informer.is_synced) == (text, False)
+    # One request a time while the right is missing; when it is given, streams are tried again.
+    what, when = asked(informer, NOW)
+    assert what == "list"
+    assert when > NOW
+    informer.answered(listing(), when)
+    assert informer.fault == ""
+    assert relisted(informer) == "stream"
+
+
+def test_a_resource_that_is_absent_is_looked_for_by_lists() -> None:
+    informer = informer_of(GROUPS)
+    absent = Answer(404, b"404 page not found\n")
+    informer.answered(absent, NOW)
+    informer.answered(absent, NOW)
+    assert (informer.is_synced, informer.is_served) == (True, False)
+    assert informer.stream_refusal == ""
+    what, when = asked(informer, NOW)
+    assert what == "list"
+    assert when > NOW
+
+
+def test_a_page_that_has_expired_takes_no_refusal_back() -> None:
+    informer = informer_of()
+    informer.answered(REFUSALS[0], NOW)
+    informer.answered(Answer(410, status(410, "Expired", "continue token expired")), NOW)
+    what, when = asked(informer, NOW)
+    request = informer.next(when)
+    assert isinstance(request, Request)
+    assert what == "list"
+    assert "limit" not in dict(request.query)

@@ -1,0 +1,92 @@
+"""A scheduler against servers that refuse streaming lists, or all lists, over real HTTP."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+
+import pytest
+from aiohttp import web
+
+from tests.driver.small_api import Fault, SmallApi, status
+from tests.driver.test_live import run, scheduler
+
+NO_PROGRESS = (
+    "a watch stream was requested by the client but the required storage feature "
+    "RequestWatchProgress is disabled"
+)
+NO_WATCH_LIST = "sendInitialEvents is forbidden for watch unless the WatchList gate is enabled"
+
+
+async def in_the_stream(request: web.Request) -> web.StreamResponse | None:
+    """As kube-apiserver 1.36 answers whose etcd is of 3.4."""
+    if request.query.get("sendInitialEvents") != "true":
+        return None
+    error = {"kind": "Status", "reason": "InternalError", "message": NO_PROGRESS, "code": 500}
+    line = json.dumps({"type": "ERROR", "object": error}) + "\n"
+    return web.Response(text=line, content_type="application/json")
+
+
+async def by_status(request: web.Request) -> web.StreamResponse | None:
+    """As kube-apiserver 1.31 answers."""
+    if request.query.get("sendInitialEvents") != "true":
+        return None
+    return status(422, "Invalid", NO_WATCH_LIST)
+
+
+async def without_rights(request: web.Request) -> web.StreamResponse | None:
+    """Who asks may neither list pods nor watch them."""
+    if request.path != "/api/v1/pods":
+        return None
+    verb = "watch" if request.query.get("watch") else "list"
+    text = f'pods is forbidden: User "u" cannot {verb} resource "pods"'
+    return status(403, "Forbidden", text)
+
+
+@pytest.mark.parametrize(
+    ("refuse", "words"), [(in_the_stream, NO_PROGRESS), (by_status, NO_WATCH_LIST)]
+)
+def test_pods_are_bound_where_streaming_lists_are_refused(
+    refuse: Fault, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        async with SmallApi() as api:
+            api.fault = refuse
+            api.node("n1")
+            api.pod("one")
+            async with scheduler(api):
+                await api.until(lambda: api.placed() == {"one": "n1"})
+                # The list after an expired version is not asked for as a stream again.
+                api.forget_history()
+                api.cut_watches()
+                api.pod("two")
+                await api.until(lambda: api.placed()["two"] == "n1")
+            streams = Counter(
+                path.partition("?")[0] for _, path in api.asked if "sendInitialEvents" in path
+            )
+            assert streams["/api/v1/pods"] == streams["/api/v1/nodes"] == 1
+
+    caplog.set_level(logging.INFO, "stowplan.informers")
+    run(story())
+    wanted = f"pods: streaming list refused, listing in pages: {words}"
+    assert [record.getMessage() for record in caplog.records].count(wanted) == 1
+
+
+def test_who_may_not_list_pods_reads_so_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    wanted = 'pods: pods is forbidden: User "u" cannot list resource "pods"'
+
+    def reported() -> bool:
+        return any(record.getMessage() == wanted for record in caplog.records)
+
+    async def story() -> None:
+        async with SmallApi() as api:
+            api.fault = without_rights
+            async with scheduler(api) as live:
+                await api.until(reported)
+                assert live.following is not None
+                assert any(wanted[6:] in text for text in live.following.waiting_for())
+
+    caplog.set_level(logging.INFO, "stowplan.informers")
+    run(story())
+    assert not any("refused" in record.getMessage() for record in caplog.records)
