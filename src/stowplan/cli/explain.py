@@ -10,6 +10,7 @@ import msgspec
 from stowplan.assembly.deciders import Deciders
 from stowplan.cli import live_options, options
 from stowplan.cli.explain_table import print_explanation
+from stowplan.cli.input_notes import tell_input
 from stowplan.cli.jobs_table import print_job_explanation
 from stowplan.cli.screen import screen
 from stowplan.sim.cluster import Cluster, read_cluster
@@ -21,6 +22,8 @@ from stowplan.sim.explain_job import explain_job
 @click.command(name="explain")
 @click.argument("pod", metavar="POD")
 @options.cluster
+@options.orphans
+@options.validate
 @live_options.kubeconfig
 @live_options.context
 @options.config
@@ -32,6 +35,8 @@ from stowplan.sim.explain_job import explain_job
 def command(
     pod: str,
     clusters: tuple[str, ...],
+    orphans: str,
+    validate: str | None,
     kubeconfig: str | None,
     context: str,
     config_files: tuple[str, ...],
@@ -56,7 +61,8 @@ def command(
     deciders = read_deciders(config_files, plugin_files, compat or "")
     cluster = _live(kubeconfig, context, deciders) if kubeconfig or context else None
     if cluster is None:
-        cluster = read_cluster(clusters)
+        cluster = read_cluster(clusters, orphans=orphans, validate=validate or "auto")
+        tell_input(cluster)
     else:
         profile = _profile_of(key, cluster, deciders, profile)
     scheduler = profile or found_pod(key, cluster).spec.scheduler_name

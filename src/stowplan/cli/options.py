@@ -13,6 +13,20 @@ cluster = click.option(
     multiple=True,
     help="The world: manifests, directories, dumps, OpenB CSVs, - for standard input. Repeatable.",
 )
+orphans = click.option(
+    "--orphans",
+    type=click.Choice(["pending", "ignore", "error"]),
+    default="pending",
+    show_default=True,
+    help="Pods bound to nodes that are not in the input: pending again, left out, or refused.",
+)
+validate = click.option(
+    "--validate",
+    type=click.Choice(["strict", "warn", "ignore"]),
+    default=None,
+    help="Validate objects as the API server does: refuse, note, or not at all.  [default: strict "
+    "for objects without metadata.uid and resourceVersion]",
+)
 config = click.option(
     "--config",
     "config_files",

@@ -10,6 +10,7 @@ from rich.text import Text
 from stowplan.assembly.deciders import Deciders, deciders_of
 from stowplan.assembly.deciders import Text as File
 from stowplan.cli import options
+from stowplan.cli.input_notes import tell_input
 from stowplan.cli.jobs_table import plain_table
 from stowplan.cli.screen import screen
 from stowplan.config.batch import DEFAULT_TEXT
@@ -23,12 +24,16 @@ from stowplan.sim.rounds import Rounds
 
 @click.command(name="queues")
 @options.cluster
+@options.orphans
+@options.validate
 @options.config
 @options.plugin
 @options.compat
 @options.output
 def command(
     clusters: tuple[str, ...],
+    orphans: str,
+    validate: str | None,
     config_files: tuple[str, ...],
     plugin_files: tuple[str, ...],
     compat: str | None,
@@ -43,7 +48,9 @@ def command(
         deciders = read_deciders(config_files, plugin_files, compat or "")
     else:
         deciders = by_default(plugin_files, compat or "")
-    shares = shares_of(Rounds(read_cluster(clusters), deciders))
+    cluster = read_cluster(clusters, orphans=orphans, validate=validate or "auto")
+    tell_input(cluster)
+    shares = shares_of(Rounds(cluster, deciders))
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(shares), indent=2))
     else:

@@ -12,10 +12,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from stowplan.cli import options, simulate_options
+from stowplan.cli.input_notes import strict_code, tell_ignored
 from stowplan.cli.screen import screen
 from stowplan.cli.simulate_jobs import (
     hold_sessions,
     is_for_sessions,
+    is_short,
     refuse_beside_sessions,
 )
 from stowplan.cli.simulate_table import print_run, print_seeds
@@ -32,6 +34,8 @@ N_PODS = 5000
 
 @click.command(name="simulate")
 @options.cluster
+@options.orphans
+@options.validate
 @options.config
 @options.profile
 @options.plugin
@@ -52,9 +56,16 @@ N_PODS = 5000
 @simulate_options.n_seeds
 @options.out
 @options.output
-@click.option("--strict", is_flag=True, help="Exit with 1 when a pod was not placed.")
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="Exit with 1 when a pod was not placed or not created, with 2 when kinds were ignored "
+    "that may change the answer.",
+)
 def command(
     clusters: tuple[str, ...],
+    orphans: str,
+    validate: str | None,
     config_files: tuple[str, ...],
     profile: str | None,
     plugin_files: tuple[str, ...],
@@ -81,12 +92,16 @@ def command(
     _check(clusters, pod_count, out)
     seeds = _seeds(seed, n_seeds)
     replay = simulate_options.options_of(replaying)
-    files = read_cluster(clusters) if clusters else None
+    files = None
+    if clusters:
+        files = read_cluster(clusters, orphans=orphans, validate=validate or "auto")
+    tell_ignored(files)
     deciders = read_deciders(config_files, plugin_files, compat or "")
     if is_for_sessions(deciders, files) and replay is None:
         _refuse_extenders(extender_files)
         refuse_beside_sessions(seeds, node_count, profile)
-        sys.exit(hold_sessions(files, deciders, seeds[0], out, output, strict=strict))
+        code = hold_sessions(files, deciders, seeds[0], out, output, strict=strict)
+        sys.exit(strict_code(code, files, strict=strict))
 
     how = {
         "config": config_files,
@@ -99,7 +114,7 @@ def command(
     }
     n_nodes, n_pods = node_count or N_NODES, _default(pod_count, N_PODS)
     runs = {one: _run(files or generate(n_nodes, n_pods, one), one, how) for one in seeds}
-    sys.exit(_finish(runs, out, output, strict=strict))
+    sys.exit(strict_code(_finish(runs, out, output, strict=strict), files, strict=strict))
 
 
 def _check(clusters: tuple[str, ...], pod_count: int | None, out: str | None) -> None:
@@ -121,7 +136,7 @@ def _finish(runs: dict[int, Simulation], out: str | None, output: str, *, strict
     if out is not None:
         write_files(out, files_of(runs))
     _tell(runs, output, out)
-    short = any(run.summary["placed"] < run.summary["pods"] for run in runs.values())
+    short = any(is_short(run.summary) for run in runs.values())
     return 1 if strict and short else 0
 
 
