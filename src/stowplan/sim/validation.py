@@ -32,7 +32,7 @@ NOTES_MAX = 20
 REMEMBERED_MAX = 10_000
 _OMISSIBLE = re.compile(
     r"(.*\.)?(containers|initContainers)(\[\d+\]\.(image|name))?"
-    r"|spec\.selector|spec\.template\.metadata\.labels|(.*\.)?restartPolicy|metadata\.ownerReferences\.uid"
+    r"|spec\.selector|spec\.template\.metadata\.labels|(.*\.)?restartPolicy|metadata\.ownerReferences\.(uid|apiVersion)"
 )
 """Fields that may be left out where `strict` was not asked for."""
 _STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
@@ -145,7 +145,10 @@ def _is_omitted(tree: Tree, path: str) -> bool:
         path = "spec.selector"
     value: Any = tree
     for name, index in _STEP.findall(path):
-        if name:
+        if name and isinstance(value, list):
+            # Of owner references the path says no index.
+            value = next((None for one in value if not one.get(name)), name)
+        elif name:
             value = value.get(name) if isinstance(value, dict) else None
         else:
             value = value[int(index)] if isinstance(value, list) else None

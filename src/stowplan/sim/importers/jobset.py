@@ -101,7 +101,7 @@ def expand(tree: Tree, known: Known) -> Iterator[Tree]:
         n_pods += replicas * per_job
         spec.setdefault("completionMode", "Indexed")
         spec.setdefault("completions", counts.parallelism or 1)
-        jobs += (_job(tree, one, spec, n, len(jobs) + n, group) for n in range(replicas))
+        jobs += [_job(tree, one, spec, n, len(jobs) + n, group) for n in range(replicas)]
     if not known.has_group(f"{job_set.namespace}/{group}"):
         yield pod_group(tree, group, n_pods, queue=queue)
     for job in jobs:
