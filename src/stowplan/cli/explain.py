@@ -10,10 +10,10 @@ import msgspec
 from stowplan.assembly.deciders import Deciders
 from stowplan.cli import live_options, options
 from stowplan.cli.explain_table import print_explanation
-from stowplan.cli.input_notes import tell_input
+from stowplan.cli.input_notes import read_input
 from stowplan.cli.jobs_table import print_job_explanation
 from stowplan.cli.screen import screen
-from stowplan.sim.cluster import Cluster, read_cluster
+from stowplan.sim.cluster import Cluster
 from stowplan.sim.deciders import read_deciders
 from stowplan.sim.explain import explain, found_pod
 from stowplan.sim.explain_job import explain_job
@@ -21,9 +21,7 @@ from stowplan.sim.explain_job import explain_job
 
 @click.command(name="explain")
 @click.argument("pod", metavar="POD")
-@options.cluster
-@options.orphans
-@options.validate
+@options.reading
 @live_options.kubeconfig
 @live_options.context
 @options.config
@@ -61,8 +59,7 @@ def command(
     deciders = read_deciders(config_files, plugin_files, compat or "")
     cluster = _live(kubeconfig, context, deciders) if kubeconfig or context else None
     if cluster is None:
-        cluster = read_cluster(clusters, orphans=orphans, validate=validate or "auto")
-        tell_input(cluster)
+        cluster = read_input(clusters, orphans, validate, notes=True)
     else:
         profile = _profile_of(key, cluster, deciders, profile)
     scheduler = profile or found_pod(key, cluster).spec.scheduler_name

@@ -1,27 +1,29 @@
-"""What is said on standard error of the input that a command has read."""
+"""Reading the input of a command, and what is said of it on standard error."""
 
 from __future__ import annotations
 
 import click
 
-from stowplan.sim.cluster import Cluster
+from stowplan.sim.cluster import Cluster, read_cluster
 from stowplan.sim.ignored import of_effect, told
 
 IGNORED = 2
 """Exit code with --strict where kinds were ignored that may change the answer."""
 
 
-def tell_ignored(cluster: Cluster | None) -> None:
-    """Say which kinds were ignored, and how many objects of each."""
-    for line in told(cluster.ignored) if cluster is not None else ():
+def read_input(
+    clusters: tuple[str, ...], orphans: str, validate: str | None, *, notes: bool = False
+) -> Cluster:
+    """The cluster that files describe; what was ignored is said on standard error.
+
+    notes: of the cluster as well, for commands that print them nowhere else. Raises InputError.
+    """
+    cluster = read_cluster(clusters, orphans=orphans, validate=validate or "auto")
+    for line in told(cluster.ignored):
         click.echo(f"stowplan: {line}", err=True)
-
-
-def tell_input(cluster: Cluster) -> None:
-    """Say what was ignored, and the notes, for commands that print them nowhere else."""
-    tell_ignored(cluster)
-    for note in cluster.notes:
+    for note in cluster.notes if notes else ():
         click.echo(f"stowplan: note: {note}", err=True)
+    return cluster
 
 
 def strict_code(code: int, cluster: Cluster | None, *, strict: bool) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from stowplan.batch import COMPATS
@@ -27,6 +29,13 @@ validate = click.option(
     help="Validate objects as the API server does: refuse, note, or not at all.  [default: strict "
     "for objects without metadata.uid and resourceVersion]",
 )
+
+
+def reading(command: Any) -> Any:
+    """Give a command --cluster and the options that say how files are read."""
+    return cluster(orphans(validate(command)))
+
+
 config = click.option(
     "--config",
     "config_files",

@@ -10,11 +10,10 @@ from rich.text import Text
 from stowplan.assembly.deciders import Deciders, deciders_of
 from stowplan.assembly.deciders import Text as File
 from stowplan.cli import options
-from stowplan.cli.input_notes import tell_input
+from stowplan.cli.input_notes import read_input
 from stowplan.cli.jobs_table import plain_table
 from stowplan.cli.screen import screen
 from stowplan.config.batch import DEFAULT_TEXT
-from stowplan.sim.cluster import read_cluster
 from stowplan.sim.deciders import compat_named, read_deciders
 from stowplan.sim.explain_job import bytes_text
 from stowplan.sim.plugins import plugin_classes
@@ -23,9 +22,7 @@ from stowplan.sim.rounds import Rounds
 
 
 @click.command(name="queues")
-@options.cluster
-@options.orphans
-@options.validate
+@options.reading
 @options.config
 @options.plugin
 @options.compat
@@ -48,8 +45,7 @@ def command(
         deciders = read_deciders(config_files, plugin_files, compat or "")
     else:
         deciders = by_default(plugin_files, compat or "")
-    cluster = read_cluster(clusters, orphans=orphans, validate=validate or "auto")
-    tell_input(cluster)
+    cluster = read_input(clusters, orphans, validate, notes=True)
     shares = shares_of(Rounds(cluster, deciders))
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(shares), indent=2))

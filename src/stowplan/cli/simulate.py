@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from stowplan.cli import options, simulate_options
-from stowplan.cli.input_notes import strict_code, tell_ignored
+from stowplan.cli.input_notes import read_input, strict_code
 from stowplan.cli.screen import screen
 from stowplan.cli.simulate_jobs import (
     hold_sessions,
@@ -20,48 +20,31 @@ from stowplan.cli.simulate_jobs import (
     is_short,
     refuse_beside_sessions,
 )
+from stowplan.cli.simulate_options import N_NODES, N_PODS
 from stowplan.cli.simulate_table import print_run, print_seeds
-from stowplan.sim.cluster import Cluster, read_cluster
+from stowplan.sim.cluster import Cluster
 from stowplan.sim.deciders import read_deciders
 from stowplan.sim.outputs import check_directory, write_files
 from stowplan.sim.over_seeds import files_of, over_seeds
 from stowplan.sim.simulate import Simulation, simulate
 from stowplan.sim.workload import generate
 
-N_NODES = 1000
-N_PODS = 5000
-
 
 @click.command(name="simulate")
-@options.cluster
-@options.orphans
-@options.validate
+@options.reading
 @options.config
 @options.profile
 @options.plugin
 @simulate_options.extender
 @options.compat
-@click.option(
-    "--node-count",
-    type=click.IntRange(min=1),
-    help=f"As many nodes, of the same mix.  [default of the generated workload: {N_NODES}]",
-)
-@click.option(
-    "--pod-count",
-    type=click.IntRange(min=0),
-    help=f"Pods of the generated workload.  [default: {N_PODS}]",
-)
+@simulate_options.node_count
+@simulate_options.pod_count
 @simulate_options.replaying
 @simulate_options.seeds
 @simulate_options.n_seeds
 @options.out
 @options.output
-@click.option(
-    "--strict",
-    is_flag=True,
-    help="Exit with 1 when a pod was not placed or not created, with 2 when kinds were ignored "
-    "that may change the answer.",
-)
+@simulate_options.strict
 def command(
     clusters: tuple[str, ...],
     orphans: str,
@@ -92,10 +75,7 @@ def command(
     _check(clusters, pod_count, out)
     seeds = _seeds(seed, n_seeds)
     replay = simulate_options.options_of(replaying)
-    files = None
-    if clusters:
-        files = read_cluster(clusters, orphans=orphans, validate=validate or "auto")
-    tell_ignored(files)
+    files = read_input(clusters, orphans, validate) if clusters else None
     deciders = read_deciders(config_files, plugin_files, compat or "")
     if is_for_sessions(deciders, files) and replay is None:
         _refuse_extenders(extender_files)
