@@ -8,6 +8,7 @@ import pytest
 
 from stowplan.objects.podgroup import PodGroup, Queue
 from stowplan.sim.cluster import Cluster, read_cluster
+from stowplan.sim.importers import IMPORTERS, LABELLED
 from stowplan.sim.input_error import InputError
 from stowplan.sim.simulate_jobs import simulate_jobs
 
@@ -267,3 +268,11 @@ def test_what_cannot_be_expanded_is_refused(tmp_path: Path, text: str, wanted: s
     with pytest.raises(InputError) as caught:
         read(tmp_path, text)
     assert wanted in str(caught.value)
+
+
+def test_every_importer_is_in_the_table_of_the_page() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "simulate.md").read_text()
+    for (group, kind), module in {**IMPORTERS, **LABELLED}.items():
+        row = next((line for line in page.splitlines() if line.startswith(f"| {kind} ")), "")
+        assert row, module
+        assert f"`{group}`" in page or group == "batch"

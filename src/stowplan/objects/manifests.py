@@ -339,22 +339,31 @@ def _complaint(problem: DecodeError, tree: Any) -> tuple[str, str]:
 
 
 def _resolved(path: str, tree: Any, got: str) -> tuple[str, Any]:
-    """A decoder's path, with the key that it leaves out, and the value there.
+    """A decoder's path, with the keys that it leaves out, and the value there.
 
     got: the type that the decoder met, by its name for it.
     """
-    resolved = ""
-    for step in _STEP.finditer(path):
-        if step["field"]:
-            resolved = _join(resolved, step["field"])
-            tree = tree[step["field"]]
-        elif step["index"]:
-            resolved += f"[{step['index']}]"
-            tree = tree[int(step["index"])]
-        else:
-            key = next(k for k, v in tree.items() if _TITLES.get(type(v)) == got)
-            resolved, tree = _at(resolved, key), tree[key]
-    return resolved, tree
+    steps = list(_STEP.finditer(path))
+    wanted = got if any(step["any"] for step in steps) else ""
+    return next(_places(steps, "", tree, wanted), (path.removeprefix("$."), None))
+
+
+def _places(
+    steps: list[re.Match[str]], resolved: str, tree: Any, got: str
+) -> Iterator[tuple[str, Any]]:
+    """Every place to which the steps may lead where there is a value of the type `got`; "": any."""
+    if not steps:
+        if got in ("", _TITLES.get(type(tree))):
+            yield resolved, tree
+        return
+    step, rest = steps[0], steps[1:]
+    if step["index"] and isinstance(tree, list) and int(step["index"]) < len(tree):
+        yield from _places(rest, f"{resolved}[{step['index']}]", tree[int(step["index"])], got)
+    elif not step["index"] and isinstance(tree, dict):
+        for key in [step["field"]] if step["field"] else list(tree):
+            inner = _join(resolved, key) if step["field"] else _at(resolved, key)
+            if key in tree:
+                yield from _places(rest, inner, tree[key], got)
 
 
 def _join(path: str, field: str) -> str:
