@@ -261,6 +261,10 @@ def test_mistakes_in_templates_are_found_once(tmp_path: Path) -> None:
             JOBSET.replace("replicas: 2", "replicas: two"),
             "JobSet default/js: spec.replicatedJobs[1].replicas: got 'two', wanted a whole number",
         ),
+        (
+            PYTORCH.replace("Master: {template: ", "Master: {template: 5} # "),
+            "PyTorchJob default/pt: spec.pytorchReplicaSpecs.Master.template: got 5, wanted a",
+        ),
         (VOLCANO + "---\n" + VOLCANO, "Job default/mpi: got it again, wanted it once"),
     ],
 )

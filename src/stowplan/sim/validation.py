@@ -32,7 +32,8 @@ NOTES_MAX = 20
 REMEMBERED_MAX = 10_000
 _OMISSIBLE = re.compile(
     r"(.*\.)?(containers|initContainers)(\[\d+\]\.(image|name))?"
-    r"|spec\.selector|spec\.template\.metadata\.labels|(.*\.)?restartPolicy|metadata\.ownerReferences\.(uid|apiVersion)"
+    r"|spec\.selector|spec\.template\.metadata\.labels|(.*\.)?restartPolicy"
+    r"|metadata\.ownerReferences\.(uid|apiVersion)"
 )
 """Fields that may be left out where `strict` was not asked for."""
 _STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
@@ -40,19 +41,11 @@ _STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 _encoded = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
-class Mistake(NamedTuple):
-    """One mistake: `unknown field "spec.nope"`. is_type: a value of the wrong type or form, which
-    reading the object may say better."""
-
-    text: str
-    is_type: bool = False
-
-
 class Found(NamedTuple):
-    """The mistakes of an object. title: `Pod default/web`."""
+    """The mistakes of an object, such as `unknown field "spec.nope"`. title: `Pod default/web`."""
 
     title: str
-    mistakes: tuple[Mistake, ...]
+    mistakes: tuple[str, ...]
     is_fatal: bool
 
 
@@ -90,20 +83,20 @@ class Validation:
             self._good.add(key)
         return None
 
-    def _wanted(self, tree: Tree, found: Iterable[tuple[str, str, str]]) -> Iterator[Mistake]:
-        for path, reason, text in found:
+    def _wanted(self, tree: Tree, found: Iterable[tuple[str, str]]) -> Iterator[str]:
+        for path, text in found:
             if self.mode == "strict" or not _is_omitted(tree, path):
-                yield Mistake(f"{path}: {text}" if path else text, reason == "type")
+                yield f"{path}: {text}" if path else text
 
     def report(self, place: str, found: Found | None) -> None:
         """Note what was found with an object; place: file and document."""
         if found is not None:
             for mistake in found.mistakes:
-                self._add(f"{place}: {found.title}: {mistake.text}", found.is_fatal)
+                self._add(f"{place}: {found.title}: {mistake}", found.is_fatal)
 
     def report_unreadable(self, place: str, problem: DecodeError, found: Found | None) -> None:
         """Note that an object cannot be read, and which of its fields are unknown."""
-        unknown = [m for m in found.mistakes if m.text.startswith("unknown field")] if found else []
+        unknown = [m for m in found.mistakes if m.startswith("unknown field")] if found else []
         if found is not None and unknown:
             self.report(place, found._replace(mistakes=tuple(unknown)))
         self._add(str(InputError.at(place, problem.path, problem.what)), is_fatal=True)

@@ -22,10 +22,9 @@ if TYPE_CHECKING:
     from stowplan.cluster.server import ApiServer
 
 Tree = dict[str, Any]
-Said = tuple[str, str, str]
-"""Path, machine-readable reason, text."""
+Said = tuple[str, str]
+"""Path, text; a path of "" where the text names it."""
 
-TYPE = "type"
 _DEPTH = 3
 """How deep a misplaced field is looked for."""
 _PREFIX = 'unknown field "'
@@ -58,7 +57,7 @@ class Rules:
         yield from said
         if made is not None:
             for cause in self._causes(resource, made):
-                yield cause.field, cause.reason, cause.message
+                yield cause.field, cause.message
 
     def _causes(self, resource: Resource, obj: Tree) -> list[Cause]:
         meta = obj.setdefault("metadata", {})
@@ -106,11 +105,10 @@ def _decoded(struct: Struct, tree: Tree) -> tuple[Tree | None, list[Said]]:
     try:
         made: Tree = struct.decode(tree, None, sink)
     except WrongType as problem:
-        said = [("", "unknown", text) for text in sink.texts]
-        return None, [*said, ("", TYPE, str(problem))]
+        return None, [("", text) for text in (*sink.texts, str(problem))]
     except RecursionError:
         return None, []
-    return made, [("", "unknown", text) for text in sink.texts]
+    return made, [("", text) for text in sink.texts]
 
 
 class _Fields(Sink):
