@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from stowplan.objects.meta import OwnerReference
+from stowplan.objects.pod import PodStatus
 from stowplan.sim.cluster import Cluster
 from stowplan.sim.resize import resized, shares
+from stowplan.sim.simulate import simulate
 from stowplan.testing import node, pod
 from stowplan.testing.make import HOSTNAME
 
@@ -51,3 +55,57 @@ def test_pods_of_nodes_that_are_left_out_wait_again() -> None:
     small = resized(start, 3)
     assert [(one.name, one.node_name) for one in small.pods] == [("stays", "s0"), ("moves", "")]
     assert "3 nodes in place of 9, of the same mix" in small.notes
+
+
+def test_pods_of_daemon_sets_go_with_their_nodes_before_they_are_bound(tmp_path: Path) -> None:
+    text = """\
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent}
+spec: {template: {metadata: {labels: {a: b}}, spec: {containers: [{name: main}]}}}
+"""
+    for n in range(10):
+        text += f"---\napiVersion: v1\nkind: Node\nmetadata: {{name: n{n}}}\n"
+        text += "status: {allocatable: {cpu: 4, pods: 10}}\n"
+    path = tmp_path / "a.yaml"
+    path.write_text(text)
+    for n_nodes in (4, 10, 13):
+        run = simulate(path, node_count=n_nodes)
+        assert (run.summary["pods"], run.summary["placed"]) == (n_nodes, n_nodes), n_nodes
+        assert len({one.node for one in run.placements}) == n_nodes
+    assert (
+        "6 pods gone with removed nodes: of DaemonSets, static, or being deleted"
+        in (simulate(path, node_count=4).summary["notes"])
+    )
+
+
+def test_new_nodes_get_daemons_beside_those_that_run(tmp_path: Path) -> None:
+    owner = "{apiVersion: apps/v1, kind: DaemonSet, name: agent, uid: d, controller: true}"
+    path = tmp_path / "a.yaml"
+    path.write_text(f"""\
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {{name: agent, uid: d}}
+spec: {{template: {{metadata: {{labels: {{a: b}}}}, spec: {{containers: [{{name: main}}]}}}}}}
+---
+apiVersion: v1
+kind: Node
+metadata: {{name: n0}}
+status: {{allocatable: {{cpu: 4, pods: 10}}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: agent-x, uid: p, ownerReferences: [{owner}]}}
+spec: {{nodeName: n0, containers: [{{name: main}}]}}
+""")
+    run = simulate(path, node_count=3)
+    assert sorted(one.node for one in run.placements) == ["n0-2", "n0-3"]
+
+
+def test_what_waits_again_and_what_has_gone_is_said() -> None:
+    start = cluster()
+    start.pods = [pod("moves", on="s5"), pod("done", on="s5")]
+    start.pods[1] = replace(start.pods[1], status=PodStatus(phase="Succeeded"))
+    small = resized(start, 3)
+    assert "1 pod of removed nodes pending again" in small.notes
+    assert [one.status.phase for one in small.pods] == ["Pending", "Succeeded"]

@@ -11,8 +11,7 @@ from stowplan.cli import live_options, options
 
 @click.command(name="explain")
 @click.argument("pod", metavar="POD")
-@options.files
-@options.cluster
+@options.reading
 @live_options.kubeconfig
 @live_options.context
 @options.config
@@ -33,6 +32,8 @@ def command(
     pod: str,
     files: tuple[str, ...],
     clusters: tuple[str, ...],
+    orphans: str,
+    validate: str | None,
     kubeconfig: str | None,
     context: str,
     config_files: tuple[str, ...],
@@ -59,14 +60,13 @@ def command(
     """
     from stowplan.cli.configuration_warnings import warned
     from stowplan.cli.explain_run import Asked, explained
+    from stowplan.cli.reading import Source
     from stowplan.sim.deciders import read_deciders
 
     deciders = warned(read_deciders(config_files, plugin_files, compat or ""))
     asked = Asked(
         pod,
-        (*clusters, *files),
-        kubeconfig,
-        context,
+        Source((*clusters, *files), kubeconfig, context, orphans, validate),
         profile,
         None if all_namespaces else namespace,
         after_simulation,

@@ -13,7 +13,7 @@ from stowplan.cli.explain_table import print_explanation
 from stowplan.cli.jobs_table import print_job_explanation
 from stowplan.cli.pod_argument import DEFAULT_NAMESPACE, pod_named
 from stowplan.cli.queues import by_default
-from stowplan.cli.reading import cluster_of, is_live
+from stowplan.cli.reading import Source, cluster_of, is_live
 from stowplan.cli.screen import screen
 from stowplan.objects.pod import Pod
 from stowplan.sim.explain import explain
@@ -24,9 +24,7 @@ class Asked(NamedTuple):
     """What the command line says. namespace: None for any."""
 
     pod: str
-    paths: tuple[str, ...]
-    kubeconfig: str | None
-    context: str
+    source: Source
     profile: str | None
     namespace: str | None
     after_simulation: bool
@@ -40,13 +38,13 @@ def explained(asked: Asked, deciders: Deciders, output: str) -> int:
     if deciders.batch is None and names_a_group(asked.pod):
         # What is listed of a live cluster is what these read.
         reads = by_default(asked.plugin_files, asked.compat)
-    cluster = cluster_of(asked.paths, asked.kubeconfig, asked.context, reads)
+    cluster = cluster_of(asked.source, reads, notes=True)
     group = group_key(asked.pod, asked.namespace or DEFAULT_NAMESPACE, cluster)
     if group:
         return explain_group(group, cluster, deciders, output, asked.plugin_files, asked.compat)
     pod = pod_named(asked.pod, asked.namespace, cluster)
     profile = asked.profile
-    if is_live(asked.paths, asked.kubeconfig, asked.context):
+    if is_live(asked.source):
         profile = _profile_of(pod, deciders, profile)
     if _is_for_sessions(deciders, profile or pod.spec.scheduler_name):
         if asked.after_simulation:

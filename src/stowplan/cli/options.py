@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 COMPAT_NAMES = ("kube-batch-0.5",)
@@ -25,6 +27,27 @@ namespace = click.option(
 all_namespaces = click.option(
     "-A", "--all-namespaces", is_flag=True, help="All namespaces; counts more than -n."
 )
+orphans = click.option(
+    "--orphans",
+    type=click.Choice(["pending", "ignore", "error"]),
+    default="pending",
+    show_default=True,
+    help="Pods bound to nodes that are not in the input: pending again, left out, or refused.",
+)
+validate = click.option(
+    "--validate",
+    type=click.Choice(["strict", "warn", "ignore"]),
+    default=None,
+    help="Validate objects as the API server does: refuse, note, or not at all.  [default: strict "
+    "for objects without metadata.uid and resourceVersion]",
+)
+
+
+def reading(command: Any) -> Any:
+    """Give a command FILE, --cluster and the options that say how files are read."""
+    return files(cluster(orphans(validate(command))))
+
+
 config = click.option(
     "--config",
     "config_files",

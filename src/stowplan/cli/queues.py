@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command(name="queues")
-@options.files
-@options.cluster
+@options.reading
 @live_options.kubeconfig
 @live_options.context
 @options.config
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
 def command(
     files: tuple[str, ...],
     clusters: tuple[str, ...],
+    orphans: str,
+    validate: str | None,
     kubeconfig: str | None,
     context: str,
     config_files: tuple[str, ...],
@@ -43,7 +44,7 @@ def command(
     import msgspec
 
     from stowplan.cli.configuration_warnings import warned
-    from stowplan.cli.reading import cluster_of
+    from stowplan.cli.reading import Source, cluster_of
     from stowplan.cli.screen import screen
     from stowplan.sim.deciders import read_deciders
     from stowplan.sim.queue_shares import shares_of
@@ -53,9 +54,8 @@ def command(
         deciders = warned(read_deciders(config_files, plugin_files, compat or ""))
     else:
         deciders = by_default(plugin_files, compat or "")
-    shares = shares_of(
-        Rounds(cluster_of((*clusters, *files), kubeconfig, context, deciders), deciders)
-    )
+    source = Source((*clusters, *files), kubeconfig, context, orphans, validate)
+    shares = shares_of(Rounds(cluster_of(source, deciders, notes=True), deciders))
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(shares), indent=2))
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -12,31 +12,44 @@ if TYPE_CHECKING:
     from stowplan.sim.cluster import Cluster
 
 
-def is_live(paths: tuple[str, ...], kubeconfig: str | None, context: str) -> bool:
+class Source(NamedTuple):
+    """Where a command's cluster comes from.
+
+    paths: files and directories. kubeconfig, context: of a live cluster. orphans, validate: how
+    files are read, see `read_cluster`; validate None: "auto".
+    """
+
+    paths: tuple[str, ...]
+    kubeconfig: str | None
+    context: str
+    orphans: str = "pending"
+    validate: str | None = None
+
+
+def is_live(source: Source) -> bool:
     """True where a live cluster is meant; raises a usage error where files are given as well."""
-    live = bool(kubeconfig or context)
-    if paths and live:
+    live = bool(source.kubeconfig or source.context)
+    if source.paths and live:
         raise click.UsageError("--kubeconfig and --context cannot stand beside files: one of them.")
     return live
 
 
-def cluster_of(
-    paths: tuple[str, ...], kubeconfig: str | None, context: str, deciders: Deciders
-) -> Cluster:
+def cluster_of(source: Source, deciders: Deciders, *, notes: bool = False) -> Cluster:
     """The cluster of the files, or of a kubeconfig: what the rules read of it, listed once.
 
-    Raises InputError and usage errors; ends with exit code 2 where no server answers.
+    notes: print those of the cluster, for commands that print them nowhere else. Raises InputError
+    and usage errors; ends with exit code 2 where no server answers.
     """
-    if is_live(paths, kubeconfig, context):
-        return _live(kubeconfig, context, deciders)
-    if not paths:
+    if is_live(source):
+        return _live(source.kubeconfig, source.context, deciders)
+    if not source.paths:
         raise click.UsageError(
             "No cluster: name files (FILE, -f FILE, - for standard input), or a live one "
             "(--kubeconfig FILE, --context NAME)."
         )
-    from stowplan.sim.cluster import read_cluster
+    from stowplan.cli.input_notes import read_input
 
-    return read_cluster(paths)
+    return read_input(source.paths, source.orphans, source.validate, notes=notes)
 
 
 def _live(kubeconfig: str | None, context: str, deciders: Deciders) -> Cluster:

@@ -9,14 +9,11 @@ import click
 
 from stowplan.cli import live_options, options, simulate_options
 
-N_NODES = 1000
-N_PODS = 5000
 OUTPUTS = ("table", "wide", "json", "yaml", "csv")
 
 
 @click.command(name="simulate")
-@options.files
-@options.cluster
+@options.reading
 @live_options.kubeconfig
 @live_options.context
 @options.config
@@ -24,16 +21,8 @@ OUTPUTS = ("table", "wide", "json", "yaml", "csv")
 @options.plugin
 @simulate_options.extender
 @options.compat
-@click.option(
-    "--node-count",
-    type=click.IntRange(min=1),
-    help=f"As many nodes, of the same mix.  [default of the generated workload: {N_NODES}]",
-)
-@click.option(
-    "--pod-count",
-    type=click.IntRange(min=0),
-    help=f"Pods of the generated workload.  [default: {N_PODS}]",
-)
+@simulate_options.node_count
+@simulate_options.pod_count
 @simulate_options.replaying
 @simulate_options.seeds
 @simulate_options.n_seeds
@@ -49,7 +38,7 @@ OUTPUTS = ("table", "wide", "json", "yaml", "csv")
     show_default=True,
     help="wide: every pod without a node. json, yaml: figures and placements. csv: placements.",
 )
-@click.option("--strict", is_flag=True, help="Exit with 1 when a pod was not placed.")
+@simulate_options.strict
 def command(**given: Any) -> None:
     """Let a scheduler place the pending pods of a cluster.
 

@@ -72,8 +72,12 @@ def hold_sessions(
             print_placement_list(run.placements, screen())
         if out is not None:
             screen().print(Text(f"Written: {', '.join(f'{out}/{name}' for name in run.files())}"))
-    short = run.summary["placed"] < run.summary["pods"]
-    return 1 if strict and short else 0
+    return 1 if strict and is_short(run.summary) else 0
+
+
+def is_short(summary: dict[str, Any]) -> bool:
+    """True where a pod was not placed or not created."""
+    return summary["placed"] < summary["pods"] or bool(summary["not_created"])
 
 
 def _print(run: JobSimulation, paper: Console) -> None:

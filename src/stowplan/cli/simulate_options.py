@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 BIND_S, START_S = 0.01, 1.0
 """The defaults of `stowplan.sim.world.Pace`, which imports too much for a help text."""
 
+N_NODES = 1000
+N_PODS = 5000
+
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
 _SPAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd]?)")
 _SPAN_MAX = 10**10
@@ -144,6 +147,22 @@ sample_every = click.option(
     metavar="SPAN",
     callback=as_positive_span,
     help="How often series.csv has a row.  [default: 1000 times over the arrivals]",
+)
+node_count = click.option(
+    "--node-count",
+    type=click.IntRange(min=1),
+    help=f"As many nodes, of the same mix.  [default of the generated workload: {N_NODES}]",
+)
+pod_count = click.option(
+    "--pod-count",
+    type=click.IntRange(min=0),
+    help=f"Pods of the generated workload.  [default: {N_PODS}]",
+)
+strict = click.option(
+    "--strict",
+    is_flag=True,
+    help="Exit with 1 when a pod was not placed or not created, with 2 when kinds were ignored "
+    "that may change the answer.",
 )
 REPLAYING = (
     replay,

@@ -8,16 +8,17 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from stowplan.assembly.deciders import Deciders
 from stowplan.cli.configuration_warnings import warned
+from stowplan.cli.input_notes import strict_code
 from stowplan.cli.pod_argument import DEFAULT_NAMESPACE, pod_named
-from stowplan.cli.reading import cluster_of, is_live
-from stowplan.cli.simulate import N_NODES, N_PODS
+from stowplan.cli.reading import Source, cluster_of, is_live
 from stowplan.cli.simulate_jobs import (
     hold_sessions,
     is_for_sessions,
+    is_short,
     refuse_beside_sessions,
 )
+from stowplan.cli.simulate_options import N_NODES, N_PODS
 from stowplan.cli.simulate_print import Wanted, show
 from stowplan.sim.cluster import Cluster
 from stowplan.sim.deciders import read_deciders
@@ -33,6 +34,8 @@ class Asked(NamedTuple):
 
     files: tuple[str, ...]
     clusters: tuple[str, ...]
+    orphans: str
+    validate: str | None
     kubeconfig: str | None
     context: str
     config_files: tuple[str, ...]
@@ -52,9 +55,10 @@ class Asked(NamedTuple):
     strict: bool
 
     @property
-    def paths(self) -> tuple[str, ...]:
-        """The files of the cluster."""
-        return (*self.clusters, *self.files)
+    def source(self) -> Source:
+        """Where the cluster comes from."""
+        paths = (*self.clusters, *self.files)
+        return Source(paths, self.kubeconfig, self.context, self.orphans, self.validate)
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -72,11 +76,12 @@ def simulated(asked: Asked, replay: ReplayOptions | None) -> int:
     wanted = Wanted(asked.out, asked.output, namespace)
     given = _check(asked, wanted)
     deciders = warned(read_deciders(asked.config_files, asked.plugin_files, asked.compat or ""))
-    cluster = _read(asked, deciders) if given else None
+    cluster = cluster_of(asked.source, deciders) if given else None
     if is_for_sessions(deciders, cluster) and replay is None:
         _refuse_beside_sessions(asked)
         seed, strict = asked.seeds[0], asked.strict
-        return hold_sessions(cluster, deciders, seed, wanted.out, wanted.output, strict=strict)
+        code = hold_sessions(cluster, deciders, seed, wanted.out, wanted.output, strict=strict)
+        return strict_code(code, cluster, strict=strict)
     how = {
         "config": asked.config_files,
         "plugins": asked.plugin_files,
@@ -96,13 +101,13 @@ def simulated(asked: Asked, replay: ReplayOptions | None) -> int:
     if wanted.out is not None:
         write_files(wanted.out, files_of(runs))
     show(runs, wanted)
-    short = any(run.summary["placed"] < run.summary["pods"] for run in runs.values())
-    return 1 if asked.strict and short else 0
+    short = any(is_short(run.summary) for run in runs.values())
+    return strict_code(1 if asked.strict and short else 0, cluster, strict=asked.strict)
 
 
 def _check(asked: Asked, wanted: Wanted) -> bool:
     """Refuse what cannot be used before anything is read; True where a cluster is given."""
-    given = is_live(asked.paths, asked.kubeconfig, asked.context) or bool(asked.paths)
+    given = is_live(asked.source) or bool(asked.source.paths)
     if given and asked.pod_count is not None:
         raise click.UsageError("--pod-count sizes the generated workload only.")
     if asked.explain and len(asked.seeds) > 1:
@@ -112,10 +117,6 @@ def _check(asked: Asked, wanted: Wanted) -> bool:
     if wanted.out is not None:
         check_directory(wanted.out)
     return given
-
-
-def _read(asked: Asked, deciders: Deciders) -> Cluster:
-    return cluster_of(asked.paths, asked.kubeconfig, asked.context, deciders)
 
 
 def _explained(text: str, namespace: str | None, cluster: Cluster) -> str:

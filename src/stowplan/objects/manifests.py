@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from stowplan.objects.codec import DecodeError, convert
 from stowplan.objects.defaults import spec_with_defaults, with_defaults
 from stowplan.objects.device import DeviceClass, ResourceClaim, ResourceSlice
+from stowplan.objects.limits import LIMIT_FIELDS, LimitRange, ResourceQuota
 from stowplan.objects.meta import NamespacedObject, Object, Value
 from stowplan.objects.node import Node
 from stowplan.objects.pod import ContainerStatus, Pod, PodCondition, PodSpec
@@ -123,6 +124,8 @@ KINDS: Mapping[str, Kind] = {
     "ResourceSlice": Kind(_DEVICES, ResourceSlice),
     "DeviceClass": Kind(_DEVICES, DeviceClass),
     "PriorityClass": Kind(("scheduling.k8s.io",), PriorityClass),
+    "LimitRange": Kind(("",), LimitRange),
+    "ResourceQuota": Kind(("",), ResourceQuota),
     "Scv": Kind(("core.run-linux.com",), Scv),
     "PodGroup": Kind(_GANGS, PodGroup),
     "Queue": Kind(_GANGS, Queue),
@@ -152,14 +155,18 @@ class Inventory:
 
         place: file and document, for the error of somebody who brings an object again.
         """
-        for item, path in _items(tree):
-            kind = KINDS.get(item["kind"])
-            if kind is None or _group(item, path) not in kind.groups:
-                self.ignored[_full_kind(item, path)] += 1
-                continue
-            found = _typed(item, kind.value, path)
-            rest = None if kind.rest is None else _typed(item, kind.rest, path)
-            self.add(self._finished(found, rest), place, rest)
+        for item, path in items(tree):
+            self.add_item(item, path, place)
+
+    def add_item(self, item: dict[str, Any], path: str, place: str) -> None:
+        """Take in one object of a document, as `items` gives it; raises DecodeError."""
+        kind = KINDS.get(item["kind"])
+        if kind is None or group_of(item, path) not in kind.groups:
+            self.ignored[full_kind(item, path)] += 1
+            return
+        found = typed(item, kind.value, path)
+        rest = None if kind.rest is None else typed(item, kind.rest, path)
+        self.add(self._finished(found, rest), place, rest)
 
     def add(self, found: Object, place: str, rest: Value | None = None) -> None:
         """Take in an object; raises DecodeError when there is one of its kind and name."""
@@ -228,10 +235,12 @@ def _key(found: Object) -> str:
 # Documents.
 
 
-def _items(tree: Any, path: str = "", listed: Mapping[str, str] | None = None) -> Iterator[Any]:
+def items(
+    tree: Any, path: str = "", listed: Mapping[str, str] | None = None
+) -> Iterator[tuple[dict[str, Any], str]]:
     """(object, path) of every object of a document, those of lists one by one.
 
-    listed: kind and apiVersion for an object of a typed list that does not say.
+    listed: kind and apiVersion for an object of a typed list that does not say. Raises DecodeError.
     """
     if not isinstance(tree, dict):
         raise DecodeError(f"got {shown(tree)}, wanted an object with apiVersion and kind", path)
@@ -241,18 +250,19 @@ def _items(tree: Any, path: str = "", listed: Mapping[str, str] | None = None) -
         got = shown(kind) if kind else "nothing"
         raise DecodeError(f"got {got}, wanted a kind such as Pod", _join(path, "kind"))
     if kind not in KINDS and kind.endswith("List") and "items" in tree:
-        items = tree["items"]
-        if not isinstance(items, list):
-            raise DecodeError(f"got {shown(items)}, wanted a list", _join(path, "items"))
+        listing = tree["items"]
+        if not isinstance(listing, list):
+            raise DecodeError(f"got {shown(listing)}, wanted a list", _join(path, "items"))
         version = tree.get("apiVersion", "")
         inner = {"kind": kind.removesuffix("List"), "apiVersion": version} if kind != "List" else {}
-        for index, item in enumerate(items):
-            yield from _items(item, _join(path, f"items[{index}]"), inner)
+        for index, item in enumerate(listing):
+            yield from items(item, _join(path, f"items[{index}]"), inner)
     elif kind != "List":
         yield tree, path
 
 
-def _group(tree: Mapping[str, Any], path: str) -> str:
+def group_of(tree: Mapping[str, Any], path: str) -> str:
+    """The API group of an object, "" for the core group; raises DecodeError without a version."""
     version = tree.get("apiVersion", "")
     if not isinstance(version, str) or not version:
         got = shown(version) if version else "nothing"
@@ -260,13 +270,17 @@ def _group(tree: Mapping[str, Any], path: str) -> str:
     return version.rpartition("/")[0]
 
 
-def _full_kind(tree: Mapping[str, Any], path: str) -> str:
-    group = _group(tree, path)
+def full_kind(tree: Mapping[str, Any], path: str) -> str:
+    """`Job.batch`, or the kind alone in the core group; raises DecodeError without a version."""
+    group = group_of(tree, path)
     return f"{tree['kind']}.{group}" if group else str(tree["kind"])
 
 
-def _typed(tree: Mapping[str, Any], kind: type[Any], path: str) -> Any:
-    """`codec.convert` with an error that names the object and shows what it holds."""
+def typed(tree: Mapping[str, Any], kind: type[Any], path: str) -> Any:
+    """An object as `kind`; raises DecodeError naming the object, the path in it and what is there.
+
+    path: where the object stands in its document.
+    """
     try:
         return msgspec.convert(tree, kind)
     except msgspec.ValidationError:
@@ -276,10 +290,10 @@ def _typed(tree: Mapping[str, Any], kind: type[Any], path: str) -> Any:
         return convert(tree, kind)
     except DecodeError as problem:
         inner, what = _complaint(problem, tree)
-        raise DecodeError(what, f"{_untyped_title(tree, path)}: {inner}") from None
+        raise DecodeError(what, f"{untyped_title(tree, path)}: {inner}") from None
 
 
-def _untyped_title(tree: Mapping[str, Any], path: str) -> str:
+def untyped_title(tree: Mapping[str, Any], path: str) -> str:
     """`title` of an object that could not be read, as far as its name can be."""
     kind, meta = str(tree["kind"]), tree.get("metadata")
     name, namespace = (
@@ -287,7 +301,8 @@ def _untyped_title(tree: Mapping[str, Any], path: str) -> str:
     )
     if not isinstance(name, str) or not name:
         return _join(path, kind)
-    if not issubclass(KINDS[kind].value, NamespacedObject):
+    known = KINDS.get(kind)
+    if known is not None and not issubclass(known.value, NamespacedObject):
         return f"{kind} {name}"
     return f"{kind} {namespace if isinstance(namespace, str) and namespace else 'default'}/{name}"
 
@@ -324,22 +339,31 @@ def _complaint(problem: DecodeError, tree: Any) -> tuple[str, str]:
 
 
 def _resolved(path: str, tree: Any, got: str) -> tuple[str, Any]:
-    """A decoder's path, with the key that it leaves out, and the value there.
+    """A decoder's path, with the keys that it leaves out, and the value there.
 
     got: the type that the decoder met, by its name for it.
     """
-    resolved = ""
-    for step in _STEP.finditer(path):
-        if step["field"]:
-            resolved = _join(resolved, step["field"])
-            tree = tree[step["field"]]
-        elif step["index"]:
-            resolved += f"[{step['index']}]"
-            tree = tree[int(step["index"])]
-        else:
-            key = next(k for k, v in tree.items() if _TITLES.get(type(v)) == got)
-            resolved, tree = _at(resolved, key), tree[key]
-    return resolved, tree
+    steps = list(_STEP.finditer(path))
+    wanted = got if any(step["any"] for step in steps) else ""
+    return next(_places(steps, "", tree, wanted), (path.removeprefix("$."), None))
+
+
+def _places(
+    steps: list[re.Match[str]], resolved: str, tree: Any, got: str
+) -> Iterator[tuple[str, Any]]:
+    """Every place to which the steps may lead where there is a value of the type `got`; "": any."""
+    if not steps:
+        if got in ("", _TITLES.get(type(tree))):
+            yield resolved, tree
+        return
+    step, rest = steps[0], steps[1:]
+    if step["index"] and isinstance(tree, list) and int(step["index"]) < len(tree):
+        yield from _places(rest, f"{resolved}[{step['index']}]", tree[int(step["index"])], got)
+    elif not step["index"] and isinstance(tree, dict):
+        for key in [step["field"]] if step["field"] else list(tree):
+            inner = _join(resolved, key) if step["field"] else _at(resolved, key)
+            if key in tree:
+                yield from _places(rest, inner, tree[key], got)
 
 
 def _join(path: str, field: str) -> str:
@@ -386,6 +410,13 @@ def _quantities(found: Object) -> Iterator[Named]:
             yield from _each("", {name: q for name, q in sizes.items() if q is not None})
         case Queue():
             yield from _each("spec.capability", found.spec.capability)
+        case ResourceQuota():
+            yield from _each("spec.hard", found.spec.hard)
+        case LimitRange():
+            for index, item in enumerate(found.spec.limits):
+                for name in LIMIT_FIELDS:
+                    amounts = getattr(item, name)
+                    yield from _each(f"spec.limits[{index}].{LIMIT_FIELDS[name]}", amounts)
 
 
 def _each(path: str, amounts: Mapping[str, Quantity]) -> Iterator[Named]:

@@ -25,6 +25,7 @@ from stowplan.objects.claims import Claims
 from stowplan.objects.codec import DecodeError
 from stowplan.objects.daemons import daemon_spec, is_for, pinned, target
 from stowplan.objects.defaults import labelled
+from stowplan.objects.limits import LimitRange, ResourceQuota
 from stowplan.objects.manifests import (
     Entry,
     Inventory,
@@ -123,7 +124,7 @@ class _Controllers:
                 pods += made
             if isinstance(found, PersistentVolumeClaim):
                 found = self.claims.classified(found)
-            if not isinstance(found, Node):
+            if not isinstance(found, Node | LimitRange | ResourceQuota):
                 others.append(found)
         for pod in pods:
             self._claim_ephemeral(pod)

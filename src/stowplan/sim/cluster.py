@@ -8,21 +8,30 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from stowplan.columns.nodetable import NodeTable
 from stowplan.framework import World
 from stowplan.objects.codec import DecodeError
-from stowplan.objects.manifests import Inventory
+from stowplan.objects.limits import LimitRange, ResourceQuota
+from stowplan.objects.manifests import Inventory, items
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.population import populate
+from stowplan.sim.admitted import Admitted
 from stowplan.sim.documents import Document, decoded, documents
 from stowplan.sim.files import File, files_at
-from stowplan.sim.input_error import InputError
+from stowplan.sim.importers import Imports
+from stowplan.sim.input_error import InputError, check_word
 from stowplan.sim.openb import NOTE, OpenB
+from stowplan.sim.orphans import MODES as ORPHAN_MODES
+from stowplan.sim.orphans import settled
+from stowplan.sim.validation import Validation
+
+Tree = dict[str, Any]
 
 CSV = ".csv"
 _LATEST = datetime.max.replace(tzinfo=UTC)
@@ -34,7 +43,8 @@ class Cluster(msgspec.Struct):
     pods: bound, pending and finished, in the order of their files. objects: the other kinds.
     ignored: kind -> how many objects of it were passed over, as scheduling does not read it.
     notes: what a user should know about the model. inputs: file -> SHA-256 of its content,
-    unpacked.
+    unpacked. orphans: pod -> the node that it was bound to and that is not in the input.
+    not_created: pod -> why the API server would refuse to create it (LimitRange, ResourceQuota).
     """
 
     nodes: list[Node]
@@ -43,6 +53,8 @@ class Cluster(msgspec.Struct):
     ignored: dict[str, int] = {}
     notes: list[str] = []
     inputs: dict[str, str] = {}
+    orphans: dict[str, str] = {}
+    not_created: dict[str, str] = {}
 
     def __repr__(self) -> str:
         pods = f"{len(self.pods):,} pods, {len(self.pending()):,} of them pending"
@@ -80,19 +92,27 @@ class Cluster(msgspec.Struct):
         return sorted(waiting, key=lambda pod: pod.metadata.creation_timestamp or _LATEST)
 
 
-def read_cluster(paths: str | Path | Iterable[str | Path]) -> Cluster:
+def read_cluster(
+    paths: str | Path | Iterable[str | Path],
+    *,
+    orphans: str = "pending",
+    validate: str = "auto",
+) -> Cluster:
     """The cluster that files describe: manifests, dumps, OpenB CSVs, directories of them.
 
-    `-` is standard input. Raises InputError.
+    `-` is standard input. orphans: what becomes of pods bound to nodes that are not in the input:
+    `pending`, `ignore` or `error`. validate: `strict`, `warn` or `ignore` for every object; `auto`:
+    strict for those that no API server has stored. Raises InputError.
     """
     named = [paths] if isinstance(paths, str | Path) else list(paths)
     if not named:
         raise InputError("cluster", "", "no path", "at least one")
-    reading = _Reading()
+    check_word("orphans", orphans, ORPHAN_MODES)
+    reading = _Reading(Validation(validate))
     with _collector_paused():
         for file in files_at(named):
             reading.take(file)
-        return reading.cluster(", ".join(map(str, named)))
+        return reading.cluster(", ".join(map(str, named)), orphans)
 
 
 @contextmanager
@@ -110,8 +130,10 @@ def _collector_paused() -> Iterator[None]:
 class _Reading:
     """What has been read so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, validation: Validation) -> None:
         self.inventory = Inventory()
+        self.validation = validation
+        self.imports = Imports(validation)
         self.trace = OpenB()
         self.notes: list[str] = []
         self.inputs: dict[str, str] = {}
@@ -128,12 +150,26 @@ class _Reading:
     def _take_document(self, document: Document) -> None:
         place = f"{document.source}: {document.place}"
         try:
-            self.inventory.add_document(document.tree, place)
+            for item, path in items(document.tree):
+                self._take_item(item, path, place)
         except DecodeError as problem:
             raise InputError.at(place, problem.path, problem.what) from None
         except RecursionError:
             wanted = "nesting that objects have"
             raise InputError(document.source, document.place, "deeper nesting", wanted) from None
+
+    def _take_item(self, item: Tree, path: str, place: str) -> None:
+        """Take in an object; what is wrong with it is collected, as far as reading can go on."""
+        found = self.validation.of(item, path)
+        try:
+            if self.imports.takes(item, path):
+                self.imports.add(item, path, place, len(self.inventory.entries))
+            else:
+                self.inventory.add_item(item, path, place)
+        except DecodeError as problem:
+            self.validation.report_unreadable(place, problem, found)
+        else:
+            self.validation.report(place, found)
 
     def _take_csv(self, file: File) -> None:
         if NOTE not in self.notes:
@@ -145,9 +181,11 @@ class _Reading:
                 where = f"{place}: {problem.path}"
                 raise InputError.at(file.source, where, problem.what) from None
 
-    def cluster(self, named: str) -> Cluster:
-        """The cluster that has been read; raises InputError when it has no nodes."""
+    def cluster(self, named: str, orphans: str) -> Cluster:
+        """The cluster that has been read; raises InputError when it is wrong or has no nodes."""
         try:
+            self.imports.expand(self.inventory)
+            self.validation.finish()
             population = populate(self.inventory)
         except DecodeError as problem:
             raise InputError.at("", "", problem) from None
@@ -155,14 +193,28 @@ class _Reading:
         if not nodes:
             got = f"no nodes ({len(population.pods)} pods)"
             raise InputError(named, "", got, "a cluster with at least one node")
+        admitted = self._admitted(population.pods)
+        found = settled(admitted.pods, {node.name for node in nodes}, orphans)
+        said = (self.validation.notes, self.imports.notes(), admitted.notes, found.notes)
         return Cluster(
             nodes=nodes,
-            pods=population.pods,
+            pods=found.pods,
             objects=population.objects,
             ignored=dict(sorted(self.inventory.ignored.items())),
-            notes=self.notes,
+            notes=[*self.notes, *(note for notes in said for note in notes)],
             inputs=self.inputs,
+            orphans=found.orphans,
+            not_created=admitted.refused,
         )
+
+    def _admitted(self, pods: list[Pod]) -> Admitted:
+        """The pods that the API server would create."""
+        if not any(next(self.inventory.all(kind), None) for kind in (LimitRange, ResourceQuota)):
+            return Admitted(pods)
+        # Imported here: the tables of the API server take longer to load than most inputs to read.
+        from stowplan.sim.admission import admit
+
+        return admit(pods, self.inventory)
 
 
 def _is_csv(file: File) -> bool:

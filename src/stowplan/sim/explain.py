@@ -106,6 +106,8 @@ def _simulated(found: Pod, world: Cluster, deciders: Deciders, profile: str | No
 def found_pod(key: str, cluster: Cluster) -> Pod:
     """The pod of a cluster by key; raises InputError."""
     pod = next((p for p in cluster.pods if p.key == key), None)
+    if pod is None and key in cluster.not_created:
+        raise InputError.at(f"pod {key}", "not created", cluster.not_created[key])
     if pod is None:
         hint = did_you_mean(key, (p.key for p in cluster.pods))
         wanted = f"one of the cluster's {len(cluster.pods)} pods"

@@ -7,9 +7,14 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from stowplan.objects.daemons import target
+from stowplan.objects.manifests import Inventory
 from stowplan.objects.node import HOSTNAME_LABEL, Node
 from stowplan.objects.pod import Pod
+from stowplan.objects.population import populate
+from stowplan.objects.workload import DaemonSet, PriorityClass
 from stowplan.sim.cluster import Cluster
+from stowplan.sim.orphans import counted, released
 
 Shape = tuple[object, ...]
 
@@ -19,7 +24,8 @@ def resized(cluster: Cluster, n_nodes: int) -> Cluster:
 
     Nodes are of a kind that are alike but for name, images and the labels that name a single node.
     Kinds keep their shares as well as whole nodes allow. Pods on nodes that are left out wait
-    again, save those of DaemonSets, which go.
+    again, save those that belong to the node (of DaemonSets, static), which go with it, be they
+    bound or not. New nodes get a pod of every DaemonSet that is meant for them.
     """
     kinds: dict[Shape, list[Node]] = {}
     for node in cluster.nodes:
@@ -32,9 +38,19 @@ def resized(cluster: Cluster, n_nodes: int) -> Cluster:
     place = {node.name: index for index, node in enumerate(cluster.nodes)}
     chosen.sort(key=lambda node: place.get(node.name, len(place)))
     left = {node.name for node in cluster.nodes} - {node.name for node in chosen}
+    found = released(cluster.pods, left, set())
+    pods = [pod for pod in found.pods if not (_is_daemon(pod) and target(pod) in left)]
     note = f"{n_nodes} nodes in place of {len(cluster.nodes)}, of the same mix"
-    pods = [kept for pod in cluster.pods for kept in _without(left, pod)]
-    return replace(cluster, nodes=chosen, pods=pods, notes=[*cluster.notes, note])
+    notes = [*cluster.notes, note]
+    n_gone = len(cluster.pods) - len(pods)
+    if found.pending:
+        notes.append(f"{counted(len(found.pending), 'pod')} of removed nodes pending again")
+    if n_gone:
+        what = "gone with removed nodes: of DaemonSets, static, or being deleted"
+        notes.append(f"{counted(n_gone, 'pod')} {what}")
+    new = [node for node in chosen if node.name not in place]
+    pods += _daemon_pods(cluster, new, pods) if new else ()
+    return replace(cluster, nodes=chosen, pods=pods, notes=notes)
 
 
 def shares(counts: list[int], total: int) -> list[int]:
@@ -68,8 +84,20 @@ def _more(nodes: list[Node], count: int, taken: set[str]) -> Iterator[Node]:
         yield replace(model, metadata=replace(model.metadata, name=name, uid=name, labels=labels))
 
 
-def _without(left: set[str], pod: Pod) -> Iterator[Pod]:
-    if pod.node_name not in left:
-        yield pod
-    elif pod.controller is None or pod.controller.kind != "DaemonSet":
-        yield replace(pod, spec=replace(pod.spec, node_name=""))
+def _is_daemon(pod: Pod) -> bool:
+    return pod.controller is not None and pod.controller.kind == "DaemonSet"
+
+
+def _daemon_pods(cluster: Cluster, new: list[Node], pods: list[Pod]) -> list[Pod]:
+    """The pods that the DaemonSets of a cluster make for new nodes."""
+    inventory = Inventory()
+    for value in cluster.objects:
+        if isinstance(value, DaemonSet | PriorityClass):
+            inventory.add(value, "cluster")
+    for node in new:
+        inventory.add(node, "cluster")
+    there = [pod for pod in pods if _is_daemon(pod)]
+    for pod in there:
+        inventory.add(pod, "cluster")
+    known = {pod.key for pod in there}
+    return [pod for pod in populate(inventory).pods if pod.key not in known]

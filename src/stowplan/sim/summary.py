@@ -34,8 +34,9 @@ def summarised(
 
     failed: reason -> pods, the commonest first. bound: pods that had a node before. utilisation:
     resource -> what is requested and offered after the run, base units (milli-CPU, bytes, counts),
-    and the share. ignored: kind -> objects of the files that were passed over. inputs: file ->
-    SHA-256 of what was read.
+    and the share. ignored: kind -> objects of the files that were passed over. orphans: pod -> the
+    node that it was bound to and that is not there. not_created: pod -> why the API server would
+    refuse it. inputs: file -> SHA-256 of what was read.
     """
     failed = Counter(p.reason for p in placements if not p.node)
     return {
@@ -55,6 +56,8 @@ def summarised(
         "failed": dict(sorted(failed.items(), key=lambda item: (-item[1], item[0]))),
         "utilisation": _utilisation(table),
         "ignored": cluster.ignored,
+        "orphans": cluster.orphans,
+        "not_created": cluster.not_created,
         "notes": list(cluster.notes),
     }
 

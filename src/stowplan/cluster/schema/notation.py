@@ -121,6 +121,13 @@ class Tables:
                 body = []
                 self._lines[f"{package}.{name.strip()}"] = (about.strip(), body)
 
+    def extended(self) -> Tables:
+        """Tables with these types and room for others, which do not appear here."""
+        made = Tables()
+        made._lines, made._aliases = dict(self._lines), dict(self._aliases)
+        made._structs, made._hooks = dict(self._structs), dict(self._hooks)
+        return made
+
     def hook(self, full_name: str, hook: Any) -> None:
         """Let `hook` set those defaults of a type that depend on other fields."""
         if full_name not in self._lines:

@@ -1,0 +1,31 @@
+"""Reading the input of a command, and what is said of it on standard error."""
+
+from __future__ import annotations
+
+import click
+
+from stowplan.sim.cluster import Cluster, read_cluster
+from stowplan.sim.ignored import of_effect, told
+
+IGNORED = 2
+"""Exit code with --strict where kinds were ignored that may change the answer."""
+
+
+def read_input(
+    clusters: tuple[str, ...], orphans: str, validate: str | None, *, notes: bool = False
+) -> Cluster:
+    """The cluster that files describe; what was ignored is said on standard error.
+
+    notes: of the cluster as well, for commands that print them nowhere else. Raises InputError.
+    """
+    cluster = read_cluster(clusters, orphans=orphans, validate=validate or "auto")
+    for line in told(cluster.ignored):
+        click.echo(f"stowplan: {line}", err=True)
+    for note in cluster.notes if notes else ():
+        click.echo(f"stowplan: note: {note}", err=True)
+    return cluster
+
+
+def strict_code(code: int, cluster: Cluster | None, *, strict: bool) -> int:
+    """The exit code: with --strict `IGNORED` where kinds were ignored that may matter."""
+    return IGNORED if strict and cluster is not None and of_effect(cluster.ignored) else code

@@ -1,0 +1,32 @@
+"""Jobs labelled for Kueue: gangs in the queue that their LocalQueue leads to.
+
+Kueue admits a Job as a whole once its ClusterQueue has quota; here it counts as admitted.
+
+Source: sigs.k8s.io/kueue v0.14, pkg/controller/jobs/job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stowplan.objects.manifests import typed
+from stowplan.objects.workload import Job
+from stowplan.sim.importers.importing import Known, Tree, in_group, mapping, pod_group
+from stowplan.sim.importers.jobset import Counts
+
+UNMODELLED: tuple[str, ...] = ()
+
+
+def expand(tree: Tree, known: Known) -> Iterator[Tree]:
+    """The Job, admitted, and its PodGroup."""
+    job: Job = typed(tree, Job, "")
+    queue, made = known.queue(tree["metadata"], job.namespace)
+    yield from made
+    counts = Counts(job.spec.parallelism, job.spec.completions)
+    group = known.group_of("Job", job.key) or job.name
+    if not known.has_group(f"{job.namespace}/{group}"):
+        yield pod_group(tree, group, counts.pods(tree, "spec"), queue=queue)
+    spec = mapping(tree, "spec")
+    template = mapping(spec, "template")
+    inner = {**template, "metadata": in_group(mapping(template, "metadata"), group)}
+    yield {**tree, "spec": {**spec, "suspend": False, "template": inner}}
