@@ -10,7 +10,7 @@ import pytest
 import stowplan
 from stowplan.framework import ContractError, NodeInfo, score
 from stowplan.objects.meta import OwnerReference
-from stowplan.objects.pod import Pod
+from stowplan.objects.pod import Pod, PodStatus
 from stowplan.sim.cluster import Cluster
 from stowplan.sim.failures import failures_of
 from stowplan.sim.input_error import InputError
@@ -104,8 +104,11 @@ def test_another_pods_fault_does_not_hide_an_explanation() -> None:
 
 
 def test_bound_and_unknown_pods_have_no_turn() -> None:
-    world = Cluster(NODES, [pod("there", cpu="1", on="n1"), pod("gone", cpu="1")])
+    over = pod("over", cpu="1")
+    over = msgspec.structs.replace(over, status=PodStatus(phase="Failed"))
+    world = Cluster(NODES, [pod("there", cpu="1", on="n1"), over])
     assert stowplan.explain("default/there", world).simulation is None
+    assert stowplan.explain("default/over", world).simulation is None
     for how in (
         lambda: stowplan.explain("default/there", world, after_simulation=True),
         lambda: stowplan.simulate(world, explain="default/there"),

@@ -85,8 +85,8 @@ def _compared(explanation: Explanation, outcome: SimulationOutcome) -> str:
         )
     before = f"{outcome.placed_before:,} of {outcome.tried_before:,} pods before it placed"
     if outcome.node:
-        also = "it fits" if not explanation.node else "it goes"
-        return f"In `stowplan simulate` {also} on {outcome.node} ({before})"
+        but = "But " if not explanation.node else ""
+        return f"{but}`stowplan simulate` places it on {outcome.node} ({before})"
     if explanation.node:
         more = "--after-simulation explains it"
         return f"But `stowplan simulate` refuses it ({before}; {more}): {outcome.message}"

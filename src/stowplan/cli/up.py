@@ -111,7 +111,7 @@ def command(
     if not bind:
         raise click.BadParameter("got nothing, wanted an address", param_hint="--bind")
     if no_scheduler and (config_files or plugin_files):
-        raise click.UsageError("--no-scheduler: --config and --plugin would be read by nobody.")
+        raise click.UsageError("--no-scheduler cannot be combined with --config or --plugin.")
     from stowplan.cli.up_run import started
     from stowplan.driver.local_cluster import Settings
 

@@ -59,7 +59,7 @@ def explain(
     if after_simulation:
         return _simulated(found, world, deciders, profile)
     explanation = _as_given(found, world, deciders, profile)
-    if explanation.state != "pending" or found.metadata.deletion_timestamp is not None:
+    if explanation.state != "pending" or not any(pod is found for pod in world.pending()):
         return explanation
     outcome = _compared(found, world, deciders, profile, compare_max)
     return replace(explanation, simulation=outcome)
