@@ -70,8 +70,11 @@ def test_a_plugin_that_asks_for_what_is_not_on_offer(tmp_path: Path) -> None:
 def test_a_plugin_that_scores_out_of_range(tmp_path: Path) -> None:
     code = "class Mine:\n    name = 'Mine'\n    def score(self, node): return 140\n"
     path = given(tmp_path, code, "mine.py")
-    ran = run("simulate", "--plugin", path, "--node-count", "3", "--pod-count", "2")
-    check_one_line(ran, "'Mine' scores 140 on node", "wanted 0..100")
+    ran = run("simulate", "--plugin", path, "--node-count", "3", "--pod-count", "2", "--strict")
+    # Each pod fails by it, as it would in a cluster.
+    assert ran.code == 1
+    assert "0 of 2 pods placed" in ran.out
+    assert "'Mine' scores 140 on node 'small-0000'; wanted 0..100 (mine.py:3)" in ran.out
 
 
 def test_a_file_where_a_directory_is_wanted(tmp_path: Path) -> None:

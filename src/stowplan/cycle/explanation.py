@@ -225,8 +225,8 @@ def _nodes(attempt: Attempt) -> list[NodeExplanation]:
     nodes, verdicts = attempt.snapshot.nodes, attempt.verdicts
     absent = attempt.diagnosis.absent
     if verdicts is None:
-        whole = _refusal(absent) if attempt.failure is None else NOT_JUDGED
-        return [NodeExplanation(nodes.names[row], False, whole) for row in nodes.order.tolist()]
+        refused = _refusal(absent) if attempt.failure is None else NOT_JUDGED
+        return [NodeExplanation(nodes.names[row], False, refused) for row in nodes.order.tolist()]
     apart = filters_alone(attempt)
     place_of = {row: place for place, row in enumerate(verdicts.rows.tolist())}
     result = []
