@@ -6,6 +6,7 @@ available` with the same reasons are one. Each kind of line has a rate limit; wh
 counted and logged.
 
 Messages are kube-scheduler's where it has them.
+Differs: the original logs an attempt each time, at verbosities from 2 on, and no score.
 
 Source: kube-scheduler v1.36, schedule_one.go, framework/preemption.
 """

@@ -17,12 +17,15 @@ from stowplan.client.requests import Request
 from stowplan.client.resources import Resource
 from stowplan.driver.api import ApiClient
 from stowplan.driver.clocks import steady
+from stowplan.driver.logs import log_keys
 from stowplan.messages.events import Event
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.templates import Templates
 
 log = logging.getLogger("stowplan.informers")
+
+FALLBACK = "Streaming list refused; falling back to paged lists"
 
 Tell = Callable[[list[Event]], None]
 
@@ -116,8 +119,8 @@ class Following:
             if informer.stream_refusal != refusal and informer.is_synced:
                 refusal = informer.stream_refusal
                 if refusal:
-                    title = informer.resource.title
-                    log.info("%s: streaming list refused, listing in pages: %s", title, refusal)
+                    keys = {"resource": informer.resource.title, "err": refusal}
+                    log_keys(log, logging.INFO, FALLBACK, **keys)
             if informer.fault != fault:
                 fault = informer.fault
                 self._log(informer, fault)
