@@ -174,7 +174,10 @@ class ExtenderService:
             raise
         # Amounts are read where rules need them: what they raise then is the question's fault.
         except (ValueError, ArithmeticError, ContractError, RecursionError) as problem:
-            raise Unreadable(f"cannot be judged: {str(problem)[:_TEXT_MAX]}") from None
+            text = str(problem)[:_TEXT_MAX]
+            # It may be a rule's fault after all, and nobody else would be told.
+            log.warning("Extender call cannot be judged: verb=%s err=%s", verb, text)
+            raise Unreadable(f"cannot be judged: {text}") from None
 
     async def _bind(self, question: Any) -> str:
         """What went wrong, "" for nothing."""

@@ -21,6 +21,7 @@ DIFFERENT: dict[int, str] = {
     61: "it shows events that an earlier recording left in another namespace",
     99: "the steps of the rollout depend on how quickly pods become ready",
     102: "no endpoints are made, and discovery.k8s.io is not served",
+    138: "it warns that quotas are not enforced yet",
     139: "no quota controller counts what is used",
     141: "the server holds no lease of its own",
     143: "managedFields are not kept before server-side apply is there",
