@@ -84,6 +84,14 @@ def test_what_is_not_held_cannot(server: ApiServer) -> None:
     assert refused(server, "ClusterRole", "r", aggregationRule=selectors).code == 403
 
 
+def test_rules_of_too_many_permissions_are_not_compared(server: ApiServer) -> None:
+    names = [f"x{n}" for n in range(2000)]
+    wide = {"verbs": names, "apiGroups": names, "resources": names, "resourceNames": names}
+    error = refused(server, "ClusterRole", "r", rules=[wide])
+    assert error.code == 403
+    assert "the rules come to more than 10000 permissions" in error.message
+
+
 @pytest.mark.parametrize("verb", ["escalate", "bind"])
 def test_the_verbs_that_allow_it(server: ApiServer, verb: str) -> None:
     rules = [rule(f"{verb} | {GROUP} | clusterroles | r edit")]

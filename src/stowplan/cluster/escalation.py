@@ -22,6 +22,8 @@ from stowplan.cluster.wire import User
 
 _ROLES = ("Role", "ClusterRole")
 _BINDINGS = ("RoleBinding", "ClusterRoleBinding")
+PARTS_MAX = 10_000
+"""Permissions in the rules of one write. Differs: no limit there; a short rule makes billions."""
 _EVERYTHING = (
     Rule(verbs=("*",), groups=("*",), resources=("*",)),
     Rule(verbs=("*",), urls=("*",)),
@@ -80,6 +82,10 @@ def _may(rbac: Rbac, call: Call, verb: str, plural: str, name: str) -> bool:
 
 
 def _confirm(call: Call, rbac: Rbac, name: str, rules: Iterable[Rule]) -> None:
+    rules = list(rules)
+    if sum(map(_count, rules)) > PARTS_MAX:
+        text = f"the rules come to more than {PARTS_MAX} permissions, which are not compared"
+        raise forbidden(GROUP, call.resource.plural, name, text)
     held = [grant.rule for grant in rbac.grants(call.user, call.namespace, [])]
     missing = [
         part
@@ -99,6 +105,12 @@ def _confirm(call: Call, rbac: Rbac, name: str, rules: Iterable[Rule]) -> None:
 def _user(user: User) -> str:
     groups = " ".join(json.dumps(group) for group in user.groups)
     return f"user {json.dumps(user.name)} (groups=[{groups}])"
+
+
+def _count(rule: Rule) -> int:
+    """How many `parts` a rule has."""
+    resources = len(rule.groups) * len(rule.resources) * max(1, len(rule.names))
+    return len(rule.verbs) * (len(rule.urls) + resources)
 
 
 def parts(rule: Rule) -> Iterator[Rule]:
