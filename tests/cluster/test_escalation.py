@@ -89,6 +89,15 @@ def test_what_is_not_held_cannot(server: ApiServer) -> None:
     assert refused(server, "ClusterRole", "r", aggregationRule=selectors).code == 403
 
 
+def test_the_refusal_of_a_rule_of_many_permissions_is_bounded(server: ApiServer) -> None:
+    names = [f"x{n}" for n in range(2000)]
+    wide = {"verbs": names, "apiGroups": names, "resources": names, "resourceNames": names}
+    error = refused(server, "ClusterRole", "r", rules=[wide])
+    assert error.code == 403
+    assert "RBAC permissions not currently held" in error.message
+    assert len(error.message) < 100_000
+
+
 @pytest.mark.parametrize("verb", ["escalate", "bind"])
 def test_the_verbs_that_allow_it(server: ApiServer, verb: str) -> None:
     allow(server, f"{verb} | {GROUP} | clusterroles | r edit")

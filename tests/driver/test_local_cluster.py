@@ -5,6 +5,7 @@ import json
 import logging
 import socket
 import sqlite3
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,13 +16,14 @@ import pytest
 from click.testing import CliRunner
 
 from stowplan.cli.up import command
+from stowplan.cluster.later import Later, Pending
 from stowplan.cluster.wire import Request, Response
 from stowplan.driver import pump as pumping
 from stowplan.driver import sqlite_store
 from stowplan.driver.local_cluster import Running, Settings, UpError, running
 from stowplan.driver.pump import Pump
 from stowplan.driver.sqlite_store import COMMITTED, FILE
-from tests.driver.stub_face import JSON, StubFace
+from tests.driver.stub_face import JSON, Client, StubFace, served
 
 
 @pytest.fixture(autouse=True)
@@ -338,6 +340,61 @@ class Breaking(StubFace):
     def read(self, stream: int, now: float) -> Any:
         self._break("read")
         return super().read(stream, now)
+
+
+class Reading(StubFace):
+    """A POST is read for as long as no GET has been answered."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda _: Response(200, JSON, b"{}"))
+        self.answered = threading.Event()
+        self.threads: list[str] = []
+
+    def begin(self, request: Request, now: float) -> Any:
+        if request.method == "GET":
+            self.answered.set()
+            return self.handle(request, now)
+        return Pending(Later(self._read), lambda now: self.handle(request, now))
+
+    def _read(self) -> None:
+        self.threads.append(threading.current_thread().name)
+        if not self.answered.wait(20):
+            raise TimeoutError("nobody was answered meanwhile")
+
+
+@pytest.mark.parametrize("short", [True, False])
+def test_others_are_answered_while_a_long_request_is_read(short: bool) -> None:
+    async def scene() -> None:
+        face = Reading()
+        async with served(face) as (_, port):
+            long, other = await Client.to(port), await Client.to(port)
+            # A body in one piece takes the short way, one that comes later the general one.
+            long.get("/x", method="POST", body=b"{}" if short else b"{}" * 50_000)
+            while not face.threads:
+                await asyncio.sleep(0.01)
+            other.get("/y")
+            assert (await other.whole())[0] == 200
+            assert (await long.whole())[0] == 200
+        assert face.threads == ["long-requests_0"]
+        await Client.close_all()
+
+    asyncio.run(asyncio.wait_for(scene(), 30))
+
+
+def test_a_fault_while_a_long_request_is_read_is_of_that_request(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scene() -> None:
+        face = Reading()
+        face._read = lambda: 1 / 0  # type: ignore[method-assign, assignment, return-value]
+        pump = Pump(face)
+        answer = await pump.ask(Request("POST", "/x"))
+        assert isinstance(answer, Response)
+        assert (answer.status, b"ZeroDivisionError" in answer.body) == (500, True)
+        await pump.stop()
+
+    asyncio.run(asyncio.wait_for(scene(), 30))
+    assert "ZeroDivisionError" in caplog.text
 
 
 def pumped(face: Breaking, seconds: float, caplog: pytest.LogCaptureFixture) -> list[str]:

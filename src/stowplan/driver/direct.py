@@ -20,6 +20,7 @@ _HEAD = re.compile(
     rb"[^\x00-\x08\x0a-\x1f\x7f]*\r\n){1,64})\r\n"
 )
 _REFUSED = frozenset({"transfer-encoding", "expect", "upgrade", "connection", "content-encoding"})
+_LENGTH = re.compile(r"[0-9]{1,9}")
 _HEAD_BYTES_MAX = 8 << 10
 _BODY_BYTES_MAX = 64 << 10
 
@@ -51,7 +52,7 @@ def plain(data: bytes) -> Plain | None:
         if name in _REFUSED:
             return None
         if name == "content-length":
-            if length >= 0 or not value.isascii() or not value.isdigit():
+            if length >= 0 or _LENGTH.fullmatch(value) is None:
                 return None
             length = int(value)
         headers.append((name, value))

@@ -13,7 +13,14 @@ from typing import Any
 from stowplan.cluster import times
 from stowplan.cluster.canonical import decode, encode, version_in
 from stowplan.cluster.crd.paths import Path, printed
-from stowplan.cluster.crd.structural import drop_nulls, pruned, set_defaults
+from stowplan.cluster.crd.structural import (
+    STEPS_MAX,
+    Steps,
+    TooManyDefaults,
+    drop_nulls,
+    pruned,
+    set_defaults,
+)
 from stowplan.cluster.crd.values import Checker, list_causes
 from stowplan.cluster.errors import Cause, DecodeError, forbidden, invalid
 from stowplan.cluster.kinds.basics import keep
@@ -65,7 +72,10 @@ class CustomSchema:
                 )
             except WrongType as error:
                 raise DecodeError(str(error)) from None
-        set_defaults(made, self.structure)
+        try:
+            set_defaults(made, self.structure, Steps(STEPS_MAX))
+        except TooManyDefaults as error:
+            raise DecodeError(str(error)) from None
         drop_nulls(made, self.structure)
         texts = [*sink.texts, *(f'unknown field "{path}"' for path in sorted(unknown))]
         return made, texts if mode != "Ignore" else []
@@ -94,7 +104,8 @@ class Rereading:
             return value
         tree = decode(value)
         made = pruned(tree, self._structure, True, [])
-        set_defaults(made, self._structure)
+        # What is stored has to be read, however long it takes.
+        set_defaults(made, self._structure, Steps(math.inf))
         drop_nulls(made, self._structure)
         return value if made == tree else encode(made)
 

@@ -86,25 +86,60 @@ def _kept(value: Any, node: Tree | None, path: str, unknown: list[str], whole: b
     return value
 
 
-def set_defaults(value: Any, node: Tree | None) -> None:
-    """Put in the defaults where nothing was given (or null where that may not be)."""
+class TooManyDefaults(ValueError):
+    """The defaults of a schema come to more than an object may hold."""
+
+
+class Steps:
+    """How much may still be looked at and put in. Many small items may each get large defaults."""
+
+    def __init__(self, left: float) -> None:
+        self.left = left
+
+    def spend(self, count: int) -> None:
+        """Raises TooManyDefaults when nothing is left."""
+        self.left -= count
+        if self.left < 0:
+            raise TooManyDefaults("the defaults of the schema come to too many values")
+
+    def copied(self, value: Any) -> Any:
+        """A copy of a default, of which each value counts."""
+        self.spend(_COPY_STEPS)
+        if isinstance(value, dict):
+            return {key: self.copied(one) for key, one in value.items()}
+        if isinstance(value, list):
+            return [self.copied(one) for one in value]
+        return value
+
+
+STEPS_MAX = 1_000_000
+_COPY_STEPS = 10
+
+
+def set_defaults(value: Any, node: Tree | None, steps: Steps) -> None:
+    """Put in the defaults where nothing was given (or null where that may not be).
+
+    Raises TooManyDefaults.
+    """
     if node is None:
         return
     if isinstance(value, dict):
-        for key, below in (node.get("properties") or NOTHING).items():
+        properties = node.get("properties") or NOTHING
+        steps.spend(len(properties))
+        for key, below in properties.items():
             if "default" in below and (key not in value or _wrong_null(value[key], below)):
-                value[key] = copy.deepcopy(below["default"])
+                value[key] = steps.copied(below["default"])
         for key, one in value.items():
             _, below = sub_schema(node, key)
             if below is not None and "default" in below and _wrong_null(one, below):
-                value[key] = one = copy.deepcopy(below["default"])
-            set_defaults(one, below)
+                value[key] = one = steps.copied(below["default"])
+            set_defaults(one, below, steps)
     elif isinstance(value, list):
         items = node.get("items")
         for at, one in enumerate(value):
             if items is not None and "default" in items and _wrong_null(one, items):
-                value[at] = copy.deepcopy(items["default"])
-            set_defaults(value[at], items)
+                value[at] = steps.copied(items["default"])
+            set_defaults(value[at], items, steps)
 
 
 def drop_nulls(value: Any, node: Tree | None) -> None:

@@ -16,6 +16,7 @@ from stowplan.cluster.crd import formats
 from stowplan.cluster.crd.expressions import BadExpression, expression
 from stowplan.cluster.crd.structural import EMBEDDED
 from stowplan.cluster.errors import (
+    TOO_MANY,
     TYPE_INVALID,
     Cause,
     duplicate,
@@ -43,16 +44,35 @@ class _Absent:
 ABSENT = _Absent()
 
 
+STEPS_MAX = 300_000
+"""Values looked at in one check; each alternative of a schema looks at them again."""
+_TOO_LONG = "Too many: the check against the schema takes too many steps"
+
+
+class _TooManySteps(Exception):
+    """A check has used up its steps."""
+
+
 class Checker:
     """One check of a value. prefix: the path of the value in its object, "" for the object."""
 
     def __init__(self, prefix: str = "") -> None:
         self.prefix = prefix
+        self._left = STEPS_MAX
+        self._words: dict[int, frozenset[str]] = {}
 
     def check(self, value: Any, schema: Tree, old: Any = ABSENT) -> list[Cause]:
         """What is wrong. old: what stood there before; what did not change is not checked."""
-        causes, _ = self._check(value, schema, "", old)
+        try:
+            causes, _ = self._check(value, schema, "", old)
+        except _TooManySteps:
+            return [Cause(self._path(""), TOO_MANY, _TOO_LONG)]
         return causes
+
+    def _spend(self, count: int) -> None:
+        self._left -= count
+        if self._left < 0:
+            raise _TooManySteps
 
     def _path(self, name: str) -> str:
         bare = name.removeprefix(".")
@@ -72,6 +92,7 @@ class Checker:
 
     def _check(self, value: Any, schema: Tree, name: str, old: Any) -> tuple[list[Cause], int]:
         """What is wrong, and how many checks applied (the best of failed alternatives is told)."""
+        self._spend(1)
         if not isinstance(old, _Absent) and value == old and type(value) is type(old):
             return [], 1
         causes = list(self._type(value, schema, name))
@@ -192,9 +213,20 @@ class Checker:
 
     def _enum(self, value: Any, schema: Tree, name: str) -> Iterator[Cause]:
         allowed = schema.get("enum")
-        if allowed and not any(one == value and type(one) is type(value) for one in allowed):
+        if not allowed or (isinstance(value, str) and value in self._words_of(schema)):
+            return
+        self._spend(len(allowed))
+        if not any(one == value and type(one) is type(value) for one in allowed):
             texts = [one if isinstance(one, str) else json.dumps(one) for one in allowed]
             yield not_supported(self._path(name), value, texts)
+
+    def _words_of(self, schema: Tree) -> frozenset[str]:
+        """The texts that a schema lists."""
+        known = self._words.get(id(schema))
+        if known is None:
+            known = frozenset(one for one in schema["enum"] if isinstance(one, str))
+            self._words[id(schema)] = known
+        return known
 
     def _object(self, value: Tree, schema: Tree, name: str, old: Any) -> Iterator[Cause]:
         least, most = schema.get("minProperties"), schema.get("maxProperties")
@@ -214,7 +246,9 @@ class Checker:
                 here = f"{name}.{key}" if name else key
             if below is not None:
                 yield from self._check(one, below, here, before.get(key, ABSENT))[0]
-        for key in schema.get("required") or ():
+        needed = schema.get("required") or ()
+        self._spend(len(needed))
+        for key in needed:
             if key not in value:
                 yield required(self._path(f"{name}.{key}"))
 

@@ -36,6 +36,7 @@ thousandth of the time there."""
 PATH_MAX = 4096
 """Length of the longest path in one: many values under a long key would each repeat it."""
 _COMPLAINT_MAX = 256 << 10
+_LONG_COMPLAINT = "invalid character in a long text"
 
 
 class NotJson(ValueError):
@@ -109,6 +110,8 @@ def _parse_slowly(raw: bytes, error: Exception) -> Any:
     """What Go would still take: text that is not UTF-8; else raises NotJson."""
     if isinstance(error, RecursionError):
         raise NotJson("exceeded max depth") from None
+    if len(raw) > _COMPLAINT_MAX and "malformed" in str(error) and "surrogate" not in str(error):
+        raise NotJson(_LONG_COMPLAINT) from None
     return _parse_safely(raw)
 
 
@@ -207,7 +210,7 @@ def complaint(text: str) -> str:
     """What Go's scanner says of text that is not JSON."""
     if len(text) > _COMPLAINT_MAX:
         # To say it in Go's words the whole text is read again, letter by letter.
-        return "invalid character in a long text"
+        return _LONG_COMPLAINT
     try:
         at = _Scanner(text).first_error()
     except RecursionError:
