@@ -7,11 +7,10 @@ import sys
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from stowplan.cli import options, simulate_options
+from stowplan.cli.progress import progress
 from stowplan.cli.screen import screen
 from stowplan.cli.simulate_jobs import (
     hold_sessions,
@@ -19,6 +18,7 @@ from stowplan.cli.simulate_jobs import (
     refuse_beside_sessions,
 )
 from stowplan.cli.simulate_table import print_run, print_seeds
+from stowplan.sim import kernel_cache
 from stowplan.sim.cluster import Cluster, read_cluster
 from stowplan.sim.deciders import read_deciders
 from stowplan.sim.outputs import check_directory, write_files
@@ -81,6 +81,7 @@ def command(
     _check(clusters, pod_count, out)
     seeds = _seeds(seed, n_seeds)
     replay = simulate_options.options_of(replaying)
+    kernel_cache.BESIDE.begin()
     files = read_cluster(clusters) if clusters else None
     deciders = read_deciders(config_files, plugin_files, compat or "")
     if is_for_sessions(deciders, files) and replay is None:
@@ -155,33 +156,6 @@ def _tell(runs: dict[int, Simulation], output: str, out: str | None) -> None:
 
 
 def _run(cluster: Cluster, seed: int, how: dict[str, Any]) -> Simulation:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("pods"),
-        TimeElapsedColumn(),
-    )
-    # The bar is for whoever watches: on standard error, and only where that is a terminal.
-    console = Console(stderr=True)
-    still = not console.is_terminal
-    total = len(cluster.pending())
-    with Progress(*columns, console=console, transient=True, disable=still) as progress:
-        task = progress.add_task("placing" if how["replay"] is None else "replaying", total=total)
-
-        def show(done: int, _: int) -> None:
-            progress.update(task, completed=done, total=max(total, done))
-
-        def tick(done: int, waiting: int, now_s: float) -> None:
-            text = f"replaying, {clock(now_s)}, {waiting} waiting"
-            progress.update(task, description=text, completed=done, total=max(total, done))
-
-        return simulate(cluster, seed=seed, on_progress=show, on_tick=tick, **how)
-
-
-def clock(seconds: float) -> str:
-    """Virtual time for people: days where there are any."""
-    whole = int(seconds)
-    days, rest = divmod(whole, 86_400)
-    text = f"{rest // 3600:02}:{rest % 3600 // 60:02}:{rest % 60:02}"
-    return f"day {days} {text}" if days else text
+    what = "placing" if how["replay"] is None else "replaying"
+    with progress(what, len(cluster.pending())) as told:
+        return simulate(cluster, seed=seed, on_progress=told.show, on_tick=told.tick, **how)

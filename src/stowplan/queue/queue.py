@@ -56,7 +56,7 @@ from stowplan.queue.hints import Hints, Worth
 from stowplan.queue.inflight import InFlight
 from stowplan.queue.nominator import Listed, Nominator
 from stowplan.queue.options import QueueOptions, in_ns
-from stowplan.queue.order import rank_of
+from stowplan.queue.order import by_arrival, rank_of
 from stowplan.queue.parked import Parked
 
 CROSS_NODE_PLUGIN = "PodTopologySpread"
@@ -136,7 +136,8 @@ class SchedulingQueue:
         """
         for framework in frameworks.values():
             framework.shared.world = framework.shared.world if world is None else world
-        rank = rank_of(next(iter(frameworks.values())))
+        arrives = options is not None and options.by_arrival
+        rank = by_arrival if arrives else rank_of(next(iter(frameworks.values())))
         hints = Hints.of(frameworks, others)
         return cls(rank, Gates.of(frameworks), hints, listed, world, options)
 

@@ -26,6 +26,7 @@ from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.objects.extender import Extender
+from stowplan.objects.pod import Pod
 from stowplan.queue import QueueEntry
 from stowplan.queue.options import in_ns
 from stowplan.scheduler import audit
@@ -83,6 +84,8 @@ class Machine:
         self._runs = Runs(
             self._context, self.bindings, self._attempt_and_react, self._refused_again
         )
+        # Called with every pod that an attempt refuses, before anything follows from it.
+        self.on_refused: Callable[[Pod, Decision], None] = _nothing
         self._dice = dice
         self._decider = decider
         self._more_heads = False
@@ -138,6 +141,11 @@ class Machine:
         """Pods that wait for a node, in the queue and for sessions."""
         waiting = 0 if self.sessions is None else self.sessions.decider.n_waiting
         return len(self.queue) + waiting
+
+    @property
+    def has_extenders(self) -> bool:
+        """True when the configuration names extenders."""
+        return len(self._context.extenders) > 0
 
     def work(self, effect: int) -> Work | None:
         """What the plugin of a Prepare is to be told; None when nobody waits for it any more."""
@@ -360,6 +368,7 @@ class Machine:
 
     def _refused(self, entry: QueueEntry, decision: Decision) -> None:
         pod, node = entry.pod, decision.nominated_node
+        self.on_refused(pod, decision)
         if node and decision.victims:
             self.evictions.start(pod, node, decision.victims, decision.preempted_by)
         assert decision.refusal is not None
@@ -393,6 +402,10 @@ class Machine:
         audit.check_waiting(self._context, self.bindings, self.extending)
         if self.sessions is not None:
             audit.check_sessions(self._context, self.bindings, self.sessions)
+
+
+def _nothing(pod: Pod, decision: Decision) -> None:
+    """A refusal concerns nobody but the machine."""
 
 
 def _broken(fault: ContractError) -> Decision:

@@ -20,9 +20,13 @@ from stowplan.assembly.build import machine_for
 from stowplan.assembly.deciders import Deciders
 from stowplan.assembly.extenders import extenders_of
 from stowplan.config import Configuration
+from stowplan.cycle.engine.start import Mode
 from stowplan.framework import Registry
 from stowplan.framework.problems import did_you_mean
 from stowplan.objects.pod import Pod, PodSpec
+from stowplan.queue import QueueOptions
+from stowplan.scheduler import MachineOptions
+from stowplan.sim import kernel_cache
 from stowplan.sim.agenda import SECOND, in_seconds
 from stowplan.sim.cluster import Cluster, read_cluster
 from stowplan.sim.deciders import ConfigSource, read_deciders
@@ -52,8 +56,10 @@ from stowplan.sim.world import RUN_ANNOTATION
 PLACEMENTS = "placements.jsonl"
 SUMMARY = "summary.json"
 SERIES = "series.csv"
-WORTH_PODS = 2000
-"""With more pods a replay has compiled kernels decide from the first one on."""
+WORTH_LOADING = 1000
+"""With so many pods it pays to load compiled kernels from disk."""
+WORTH_COMPILING = 2000
+"""With more pods a replay pays for having them compiled."""
 SAMPLES = 1000
 """How often the state is written down while pods arrive, where nobody says."""
 
@@ -163,7 +169,9 @@ def _filled(
 ) -> Simulation:
     # Nobody leaves, so preemption is left out: nobody would go.
     configuration = without_post_filter(configuration)
-    machine = machine_for(configuration, registry, dice=dice)
+    options = MachineOptions(queue=QueueOptions(by_arrival=True))
+    engine = _engine(cluster, replays=False)
+    machine = machine_for(configuration, registry, dice=dice, options=options, engine=engine)
     fill = Fill(cluster, machine)
     answering = voices.of(fill.instance)
     placements = fill.place_all(cluster.pending(), on_progress)
@@ -185,8 +193,7 @@ def _replayed(
     seed: int,
     on_tick: Tick | None,
 ) -> Simulation:
-    engine = "compiled" if len(cluster.pending()) > WORTH_PODS else "auto"
-    machine = deciders.machine(dice=dice, engine=engine)
+    machine = deciders.machine(dice=dice, engine=_engine(cluster, replays=True))
     run = Replay(cluster, machine, options, seed)
     answering = voices.of(run.instance)
     series = Series(Sizes(cluster.pending()))
@@ -205,6 +212,15 @@ def _replayed(
     if run.volumes.has_served:
         summary["notes"].append(VOLUMES_NOTE)
     return Simulation(list(placements), summary, series.csv())
+
+
+def _engine(cluster: Cluster, *, replays: bool) -> str:
+    """Compiled kernels from the first pod on where they are at hand and pay, or will; else the walk
+    decides until they do, or until they have been compiled beside it."""
+    n_pods = len(cluster.pending())
+    waits = replays and n_pods > WORTH_COMPILING and not kernel_cache.BESIDE.is_under_way
+    waits = waits or (n_pods >= WORTH_LOADING and kernel_cache.at_hand())
+    return Mode.COMPILED.value if waits else Mode.AUTO.value
 
 
 def _sample_every(cluster: Cluster, options: ReplayOptions) -> int:
