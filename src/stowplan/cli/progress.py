@@ -14,7 +14,8 @@ from rich.progress import Progress as Bar
 from stowplan.sim import kernel_cache
 
 FIRST_S, EVERY_S = 5.0, 10.0
-"""Seconds until the first line, and between two."""
+"""Seconds of processor time until the first line, and between two: what a run writes should not
+depend on what else the machine does."""
 
 
 class Progress:
@@ -27,7 +28,7 @@ class Progress:
         self._bar = bar
         self._task = None if bar is None else bar.add_task(what, total=n_pods)
         self._began = time.monotonic()
-        self._due = self._began + FIRST_S
+        self._due = time.process_time() + FIRST_S
 
     def show(self, done: int, n_pods: int) -> None:
         """Of a fill: so many pods have been tried."""
@@ -43,10 +44,11 @@ class Progress:
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, description=text, completed=done, total=total)
             return
-        now = time.monotonic()
-        if now >= self._due:
-            self._due = now + EVERY_S
-            print(self._line(text, done, total, unit, now - self._began), file=sys.stderr)
+        worked = time.process_time()
+        if worked >= self._due:
+            self._due = worked + EVERY_S
+            elapsed_s = time.monotonic() - self._began
+            print(self._line(text, done, total, unit, elapsed_s), file=sys.stderr)
 
     def _line(self, text: str, done: int, total: int, unit: str, elapsed_s: float) -> str:
         line = f"{text}: {done:,} of {total:,} {unit}, {elapsed_s:.0f} s"

@@ -39,6 +39,7 @@ from stowplan.scheduler.failures import SCHEDULER_ERROR, UNSCHEDULABLE, Failures
 from stowplan.scheduler.options import MachineOptions
 from stowplan.scheduler.runs import Runs, draw_of
 from stowplan.scheduler.sessions import Sessions
+from stowplan.scheduler.standing import Standing
 from stowplan.scheduler.watching import Watching
 from stowplan.scheduler.works import Work, Works
 
@@ -88,6 +89,11 @@ class Machine:
         self.on_refused: Callable[[Pod, Decision], None] = _nothing
         self._dice = dice
         self._decider = decider
+        self.standing: Standing | None = None
+        if self.options.counts_repeats and self.queue.options.pops_early:
+            self.standing = Standing(
+                self._context, decider, self._attempt_and_react, lambda e: draw_of(e, dice)
+            )
         self._more_heads = False
         self._backoff_period = in_ns(self.options.queue.flush_backoff_s)
         self._leftover_period = in_ns(self.options.queue.flush_leftover_s)
@@ -302,6 +308,8 @@ class Machine:
             self._go_on(waiting.entry, waiting.consultation)
             if self._context.shared.is_stirred:
                 self._react()
+        if self.standing is not None:
+            self.standing.run(self.cache.snapshot)
         queue, left = self.queue, heads_max
         while left > 0:
             if self.extending.is_full:

@@ -193,7 +193,13 @@ def _replayed(
     seed: int,
     on_tick: Tick | None,
 ) -> Simulation:
-    machine = deciders.machine(dice=dice, engine=_engine(cluster, replays=True))
+    # Where a replay is cut short, what was said to each pod last is read off the pod.
+    counts = options.until_s is None and deciders.batch is None
+    machine = deciders.machine(
+        dice=dice,
+        options=MachineOptions(counts_repeats=counts),
+        engine=_engine(cluster, replays=True),
+    )
     run = Replay(cluster, machine, options, seed)
     answering = voices.of(run.instance)
     series = Series(Sizes(cluster.pending()))
