@@ -93,11 +93,13 @@ def judged_late(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_wrong_fill_is_caught(
     wrong: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster = workload(8, 260, 3)
-    expected = walked(cluster, 3)
-    assert batched(cluster, 3) == expected
+    # The second pod takes memory that the first, which lacks cpu only, would have needed too.
+    pods = [make.pod("a", cpu="5", memory="4Gi"), make.pod("b", cpu="1", memory="6Gi")]
+    clusters = [workload(8, 260, 3), Cluster([make.node("n", cpu="4", memory="8Gi")], pods)]
+    expected = [walked(cluster, 3) for cluster in clusters]
+    assert [batched(cluster, 3) for cluster in clusters] == expected
     wrong(monkeypatch)
-    assert batched(cluster, 3) != expected
+    assert [batched(cluster, 3) for cluster in clusters] != expected
 
 
 def test_pods_of_a_template_are_placed_by_one_call(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from stowplan.cycle.attempt import Attempt
 from stowplan.cycle.engine.classes import CLASSES_MAX, PodClass
+from stowplan.cycle.engine.rooms import setting_of
 from stowplan.framework import Snapshot
 from stowplan.framework.decider import Decision
 from stowplan.framework.member import Member
@@ -38,11 +39,12 @@ class Refusal:
         self._is_planned = is_planned
         # When it was last found to hold no longer.
         self._over: tuple[int, ...] = ()
+        self._setting = setting_of(attempt.snapshot)
         self._asked = _asked_again(attempt)
         planned = is_planned(attempt.snapshot)
-        self.for_room: frozenset[str] | None = None
+        self._for_room: frozenset[str] | None = None
         if planned and self._asked is not None and _is_room_alone(attempt, self._asked):
-            self.for_room = frozenset(decision.plugins)
+            self._for_room = frozenset(decision.plugins)
         if self._asked is None or not planned:
             self.forget_verdicts()
 
@@ -60,7 +62,12 @@ class Refusal:
                 self._over = now
                 return None
             self._state = now
+            self._setting = setting_of(snapshot)
         return self._decision
+
+    def for_room(self, snapshot: Snapshot) -> frozenset[str] | None:
+        """See `StandingRefusal`."""
+        return self._for_room if self._setting == setting_of(snapshot) else None
 
     def _is_the_same(self, attempt: Attempt, snapshot: Snapshot) -> bool:
         nodes, pod = snapshot.nodes, attempt.pod

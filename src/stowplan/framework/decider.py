@@ -100,8 +100,7 @@ class PodClass(Protocol):
     framework: Framework
     state: CycleState
 
-    @property
-    def lacks_room_by(self) -> frozenset[str] | None:
+    def lacks_room_by(self, snapshot: Snapshot) -> frozenset[str] | None:
         """The plugins that have refused it last, where what it lacks is room on the rows that it
         may go to, and nothing else; None where it is not so."""
 

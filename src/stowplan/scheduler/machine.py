@@ -271,6 +271,8 @@ class Machine:
             self.queue.flush_leftover(now, self._swept * self._leftover_period)
         if now // self._idle_period > self._tidied:
             self._tidied = now // self._idle_period
+            if self.standing is not None:
+                self.standing.keep()
             self._decider.forget_idle()
         self.bindings.serve_due()
         self._calls.serve_due()

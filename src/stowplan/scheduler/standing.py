@@ -32,9 +32,9 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 GROUP, ADDED, SEQ, REFUSALS, REPEATS, DUE = range(6)
-"""Rows of the ledger: the pod's group; when it was refused last; its place in the order of refusals;
-how often it was refused; how often of these it was counted only; by which event it is to be tried
-now, 0 for none."""
+"""Rows of the ledger: the pod's group; when it was refused last; its place in the order of
+refusals; how often it was refused; how often of these it was counted only; by which event it is to
+be tried now, 0 for none."""
 
 SPAN_MAX = 2**40
 DOUBLINGS = 63
@@ -83,6 +83,13 @@ class Standing:
         self._begin_anew()
         self._queue.standing = self
         self._queue.parked.watcher = self
+
+    def keep(self) -> None:
+        """Let the classes of these pods not be forgotten."""
+        engine = self._decider.engine()
+        if engine is not None:
+            for group in self._groups:
+                engine.class_of(group.entry.pod, group.one.framework)
 
     def _begin_anew(self) -> None:
         self._entries: list[QueueEntry | None] = []
@@ -187,7 +194,9 @@ class Standing:
         if framework is None:
             return None
         one = engine.class_of(pod, framework)
-        return one if one is not None and one.lacks_room_by == entry.refused_by else None
+        if one is None or one.lacks_room_by(context.cache.snapshot()) != entry.refused_by:
+            return None
+        return one
 
     def _take_over(self, entry: QueueEntry, one: PodClass, seq: int) -> None:
         slot = len(self._entries)
@@ -260,7 +269,8 @@ class Standing:
             self._serve(slots[self._order(slots)], may_fit, snapshot)
 
     def _due(self, slots: Ints) -> Ints:
-        return slots[self._ledger[DUE, slots] > 0]
+        due: Ints = slots[self._ledger[DUE, slots] > 0]
+        return due
 
     def _serve(self, slots: Ints, may_fit: Bools, snapshot: Callable[[], Snapshot]) -> None:
         """Try pods in this order, those of a class that has no room without an attempt."""

@@ -85,13 +85,9 @@ class Engine:
 
     def rooms(self, classes: Sequence[PodClass], snapshot: Snapshot) -> ClassRooms | None:
         """See `RunPlacer.rooms`."""
-        if self._sheets is None:
-            return None
-
-        def is_planned(one: PodClass, snapshot: Snapshot) -> bool:
-            return self.is_planned(one, self._epoch, snapshot)
-
-        return rooms_of(classes, self._sheets, snapshot, is_planned)
+        self.heads(classes, snapshot)
+        assert self._sheets is not None
+        return rooms_of(classes, self._sheets, snapshot)
 
     def classes(self) -> Iterator[PodClass]:
         """The classes that are known."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.columns import NodeTable
 from stowplan.columns.engine import arrays as at
+from stowplan.columns.podterms import HeldTerms
 from stowplan.cycle.engine.classes import PodClass
 from stowplan.cycle.engine.sheets import Sheets
 from stowplan.framework import Snapshot
@@ -24,11 +24,10 @@ class ClassRooms:
         self,
         classes: Sequence[PodClass],
         sheets: Sheets,
-        nodes: NodeTable,
-        is_planned: Callable[[PodClass, Snapshot], bool],
+        snapshot: Snapshot,
     ) -> None:
-        self._nodes = nodes
-        self._is_planned = is_planned
+        self._nodes = snapshot.nodes
+        self._setting = setting_of(snapshot)
         # Whom evictions could help most: all others are helped by fewer.
         self._first = max(classes, key=lambda one: one.pod.priority)
         params = sheets.classes[[one.number for one in classes]]
@@ -51,7 +50,7 @@ class ClassRooms:
     def hold(self, snapshot: Snapshot) -> bool:
         """See `Rooms.hold`."""
         one = self._first
-        if snapshot.nodes is not self._nodes or not self._is_planned(one, snapshot):
+        if setting_of(snapshot) != self._setting:
             return False
         members = one.framework.at("postFilter")
         return not any(m.may_help is None or m.may_help(one.pod, snapshot) for m in members)
@@ -63,7 +62,8 @@ class ClassRooms:
         allocatable, requested, _, pod_count = nodes.amounts
         cells = np.ix_(self._items, those)
         free = allocatable[cells] - requested[cells]
-        fits: NDArray[np.bool_] = (self._wanted[:, :, None] <= free).all(axis=1, keepdims=False)
+        enough: NDArray[np.bool_] = self._wanted[:, :, None] <= free
+        fits = np.logical_and.reduce(enough, axis=1)
         fits &= self._passes[:, those]
         fits &= pod_count[those] < allocatable[self._pods_item, those]
         found: NDArray[np.bool_] = fits.any(axis=1)
@@ -74,12 +74,17 @@ def rooms_of(
     classes: Sequence[PodClass],
     sheets: Sheets,
     snapshot: Snapshot,
-    is_planned: Callable[[PodClass, Snapshot], bool],
 ) -> ClassRooms | None:
     """What these classes need; None where one of them has no plan that says so."""
-    if not all(is_planned(one, snapshot) for one in classes):
+    if not classes or not all(one.is_fast and not one.terms for one in classes):
         return None
-    numbers = [one.number for one in classes]
-    if not classes or not sheets.classes[numbers, at.HAS_ROOM].all():
+    if not sheets.classes[[one.number for one in classes], at.HAS_ROOM].all():
         return None
-    return ClassRooms(classes, sheets, snapshot.nodes, is_planned)
+    return ClassRooms(classes, sheets, snapshot)
+
+
+def setting_of(snapshot: Snapshot) -> tuple[int, ...]:
+    """Another one after any change but to the pods on nodes, as long as those bring no new terms,
+    and to amounts."""
+    nodes = snapshot.nodes
+    return id(nodes), nodes.shape, snapshot.world.version, HeldTerms.of(nodes).n_entered
