@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from stowplan.cli.configuration_warnings import warned
 from stowplan.cli.input_notes import strict_code
 from stowplan.cli.pod_argument import DEFAULT_NAMESPACE, pod_named
+from stowplan.cli.progress import progress
 from stowplan.cli.reading import Source, cluster_of, is_live
 from stowplan.cli.simulate_jobs import (
     hold_sessions,
@@ -20,6 +19,7 @@ from stowplan.cli.simulate_jobs import (
 )
 from stowplan.cli.simulate_options import N_NODES, N_PODS
 from stowplan.cli.simulate_print import Wanted, show
+from stowplan.sim import kernel_cache
 from stowplan.sim.cluster import Cluster
 from stowplan.sim.deciders import read_deciders
 from stowplan.sim.outputs import check_directory, write_files
@@ -75,6 +75,7 @@ def simulated(asked: Asked, replay: ReplayOptions | None) -> int:
     namespace = None if asked.all_namespaces else asked.namespace
     wanted = Wanted(asked.out, asked.output, namespace)
     given = _check(asked, wanted)
+    kernel_cache.BESIDE.begin()
     deciders = warned(read_deciders(asked.config_files, asked.plugin_files, asked.compat or ""))
     cluster = cluster_of(asked.source, deciders) if given else None
     if is_for_sessions(deciders, cluster) and replay is None:
@@ -134,33 +135,6 @@ def _refuse_beside_sessions(asked: Asked) -> None:
 
 
 def _run(cluster: Cluster, seed: int, how: dict[str, Any]) -> Simulation:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("pods"),
-        TimeElapsedColumn(),
-    )
-    # The bar is for whoever watches: on standard error, and only where that is a terminal.
-    console = Console(stderr=True)
-    still = not console.is_terminal
-    total = len(cluster.pending())
-    with Progress(*columns, console=console, transient=True, disable=still) as progress:
-        task = progress.add_task("placing" if how["replay"] is None else "replaying", total=total)
-
-        def shown(done: int, _: int) -> None:
-            progress.update(task, completed=done, total=max(total, done))
-
-        def tick(done: int, waiting: int, now_s: float) -> None:
-            text = f"replaying, {clock(now_s)}, {waiting} waiting"
-            progress.update(task, description=text, completed=done, total=max(total, done))
-
-        return simulate(cluster, seed=seed, on_progress=shown, on_tick=tick, **how)
-
-
-def clock(seconds: float) -> str:
-    """Virtual time for people: days where there are any."""
-    whole = int(seconds)
-    days, rest = divmod(whole, 86_400)
-    text = f"{rest // 3600:02}:{rest % 3600 // 60:02}:{rest % 60:02}"
-    return f"day {days} {text}" if days else text
+    what = "placing" if how["replay"] is None else "replaying"
+    with progress(what, len(cluster.pending())) as shown:
+        return simulate(cluster, seed=seed, on_progress=shown.show, on_tick=shown.tick, **how)

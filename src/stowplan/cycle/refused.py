@@ -14,6 +14,7 @@ import numpy as np
 
 from stowplan.cycle.attempt import Attempt
 from stowplan.cycle.engine.classes import CLASSES_MAX, PodClass
+from stowplan.cycle.engine.rooms import setting_of
 from stowplan.framework import Snapshot
 from stowplan.framework.decider import Decision
 from stowplan.framework.member import Member
@@ -38,8 +39,13 @@ class Refusal:
         self._is_planned = is_planned
         # When it was last found to hold no longer.
         self._over: tuple[int, ...] = ()
+        self._setting = setting_of(attempt.snapshot)
         self._asked = _asked_again(attempt)
-        if self._asked is None or not is_planned(attempt.snapshot):
+        planned = is_planned(attempt.snapshot)
+        self._for_room: frozenset[str] | None = None
+        if planned and self._asked is not None and _is_room_alone(attempt, self._asked):
+            self._for_room = frozenset(decision.plugins)
+        if self._asked is None or not planned:
             self.forget_verdicts()
 
     def forget_verdicts(self) -> None:
@@ -56,7 +62,12 @@ class Refusal:
                 self._over = now
                 return None
             self._state = now
+            self._setting = setting_of(snapshot)
         return self._decision
+
+    def for_room(self, snapshot: Snapshot) -> frozenset[str] | None:
+        """See `StandingRefusal`."""
+        return self._for_room if self._setting == setting_of(snapshot) else None
 
     def _is_the_same(self, attempt: Attempt, snapshot: Snapshot) -> bool:
         nodes, pod = snapshot.nodes, attempt.pod
@@ -89,6 +100,16 @@ def _asked_again(attempt: Attempt) -> list[tuple[int, Member]] | None:
         return None
     asked = [(place, member) for place, member in enumerate(members) if not member.node_only]
     return asked if all(member.says_the_same_by_code for _, member in asked) else None
+
+
+def _is_room_alone(attempt: Attempt, asked: list[tuple[int, Member]]) -> bool:
+    """True where the last filter, which goes by amounts, is the only one that reads more of a row
+    than its node."""
+    members = attempt.framework.filters_by_row(attempt.state) or []
+    if len(asked) != 1 or asked[0][0] != len(members) - 1:
+        return False
+    by_amounts = bool(getattr(asked[0][1].plugin, "by_amounts", False))
+    return by_amounts and all(member.in_tree for member in members)
 
 
 def _somebody_helps(attempt: Attempt, snapshot: Snapshot) -> bool:

@@ -102,6 +102,10 @@ class PodClass(Protocol):
     framework: Framework
     state: CycleState
 
+    def lacks_room_by(self, snapshot: Snapshot) -> frozenset[str] | None:
+        """The plugins that have refused it last, where what it lacks is room on the rows that it
+        may go to, and nothing else; None where it is not so."""
+
     def refusal_in(self, snapshot: Snapshot) -> Decision | None:
         """The refusal that the next attempt would end in as well; None where it has to be made."""
 
@@ -115,6 +119,20 @@ class RunPlacer(Protocol):
     def run(self, pods: Sequence[Pod], classes: Sequence[Any], draws: NDArray[np.uint64]) -> Run:
         """Pods with their classes, to be placed in this order. draws: uint64 (n_pods,), to break
         ties, or (0,) for the first row."""
+
+    def rooms(self, classes: Sequence[Any], snapshot: Snapshot) -> Rooms | None:
+        """What these classes need, to be compared with what there is; None where that does not
+        decide."""
+
+
+class Rooms(Protocol):
+    """What classes need."""
+
+    def hold(self, snapshot: Snapshot) -> bool:
+        """True while nothing has changed for them but pods, and amounts of nodes."""
+
+    def may_fit(self, rows: Sequence[int] | None) -> NDArray[np.bool_]:
+        """bool (n_classes,): which of them may be placed on one of these rows; None: on any."""
 
 
 class Run(Protocol):

@@ -83,7 +83,8 @@ class Term(msgspec.Struct, frozen=True):
     """A rule about the pods in each domain of a topology key.
 
     counts: gives int64 (n_nodes,), what the pods on each row count now. adds: what a pod would
-    count once it is placed. included: bool (n_nodes,), the rows that count; None for all of them.
+    count once it is placed; anchors: labels one of which every pod has that counts, none where that
+    cannot be said. included: bool (n_nodes,), the rows that count; None for all of them.
     skew_max, domains_min: of the spread kinds. matches: 1 when the pod itself is counted, so that
     it adds to its own skew, or may be the first of its company.
     """
@@ -96,6 +97,7 @@ class Term(msgspec.Struct, frozen=True):
     skew_max: int = 0
     domains_min: int = 0
     matches: int = 0
+    anchors: tuple[tuple[str, str], ...] = ()
 
 
 class Terms(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.columns.podcounts import MatchingPods, PodSelection
+from stowplan.columns.podcounts import MatchingPods, PodSelection, anchor
 from stowplan.columns.podterms import HeldTerms, Role, WeightedTerm, terms_of
 from stowplan.framework import NodeTable
 from stowplan.framework.parts import Kind, Peers, Term
@@ -64,7 +64,8 @@ def own_terms(
     """A term per (topology key, pods that it is about) of the pod's own."""
     for key, selection in wanted:
         counting = _counting(sides.nodes, selection)
-        yield Term(kind, key, counting, _taking(selection), matches=matches)
+        anchors = anchor(selection.requirements)
+        yield Term(kind, key, counting, _taking(selection), matches=matches, anchors=anchors)
 
 
 def terms_of_others(sides: Sides) -> Iterator[Term]:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns.labels import ABSENT, LabelColumn
-from stowplan.columns.podcounts import sums_by_value
+from stowplan.columns.podcounts import anchor, sums_by_value
 from stowplan.framework import (
     OK,
     SCORE_MAX,
@@ -449,6 +449,7 @@ class PodTopologySpread:
             constraint.max_skew,
             constraint.min_domains,
             int(constraint.matches(pod.labels)),
+            () if selection is None else anchor(selection.requirements),
         )
 
     def events_to_register(self) -> tuple[EventWithHint, ...]:

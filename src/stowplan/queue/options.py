@@ -23,6 +23,7 @@ class QueueOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Backoff then ends on whole seconds, so that among pods of the same second priority decides.
     None is as hints.
     hints: False decides as releases before 1.26 did: see `SchedulingQueue`.
+    by_arrival: pods are tried in the order in which they came, whatever QueueSort says.
     """
 
     initial_backoff_s: float | None = None
@@ -32,6 +33,7 @@ class QueueOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     flush_leftover_s: float = 30
     pop_from_backoff: bool | None = None
     hints: bool = True
+    by_arrival: bool = False
 
     @property
     def initial_s(self) -> float:

@@ -42,6 +42,11 @@ def rank_by(less: Less) -> Rank:
     return lambda entry: ByLess(less, entry)
 
 
+def by_arrival(entry: QueueEntry) -> int:
+    """One rank for all: entries of equal rank leave in the order in which they came."""
+    return 0
+
+
 def rank_of(framework: Framework) -> Rank:
     """The rank by the QueueSort of a profile; by its key, where it gives one."""
     key: Callable[[QueuedPod], Any] | None = framework.sort_key()

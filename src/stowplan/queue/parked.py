@@ -9,23 +9,36 @@ Source: kube-scheduler v1.36, backend/queue/unschedulable_pods.go.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Protocol
 
 from stowplan.queue.entry import QueueEntry
+
+
+class Watcher(Protocol):
+    """Who is told of entries that come and go."""
+
+    def entered(self, entry: QueueEntry) -> None:
+        """An entry has been added."""
+
+    def left(self, entry: QueueEntry) -> None:
+        """An entry has been removed."""
 
 
 class Parked:
     """Entries in order of arrival.
 
     The plugins of an entry must not change while it is in here. entries: by key, to read. since:
-    no entry arrived or failed before this moment; None while none ever did.
+    no entry arrived or failed before this moment; None while none ever did. watcher: told of all
+    that come and go.
     """
 
-    __slots__ = ("_by_plugin", "entries", "since")
+    __slots__ = ("_by_plugin", "entries", "since", "watcher")
 
     def __init__(self) -> None:
         self.entries: dict[str, QueueEntry] = {}
         self._by_plugin: dict[str, dict[str, QueueEntry]] = {}
         self.since: int | None = None
+        self.watcher: Watcher | None = None
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -44,6 +57,8 @@ class Parked:
             self.since = int(entry.added_at)
         for plugin in entry.refusers:
             self._by_plugin.setdefault(plugin, {})[entry.key] = entry
+        if self.watcher is not None:
+            self.watcher.entered(entry)
 
     def get(self, key: str) -> QueueEntry | None:
         """The entry of a key."""
@@ -55,7 +70,21 @@ class Parked:
         if entry is not None:
             for plugin in entry.refusers:
                 del self._by_plugin[plugin][key]
+            if self.watcher is not None:
+                self.watcher.left(entry)
         return entry
+
+    def reorder(self, keys: Iterable[str]) -> None:
+        """Let all entries, which these are the keys of, have arrived in this order."""
+        self.entries = {key: self.entries[key] for key in keys}
+        self._by_plugin = {}
+        for key, entry in self.entries.items():
+            for plugin in entry.refusers:
+                self._by_plugin.setdefault(plugin, {})[key] = entry
+
+    def has_any(self, plugins: Iterable[str]) -> bool:
+        """True where any of `plugins` has refused an entry."""
+        return any(self._by_plugin.get(plugin) for plugin in plugins)
 
     def refused_by(self, plugins: Iterable[str]) -> list[QueueEntry]:
         """The entries that any of `plugins` has refused, each once."""

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol
 
 from stowplan.columns.podterms import terms_of
 from stowplan.framework.clusterevents import (
@@ -56,7 +56,7 @@ from stowplan.queue.hints import Hints, Worth
 from stowplan.queue.inflight import InFlight
 from stowplan.queue.nominator import Listed, Nominator
 from stowplan.queue.options import QueueOptions, in_ns
-from stowplan.queue.order import rank_of
+from stowplan.queue.order import by_arrival, rank_of
 from stowplan.queue.parked import Parked
 
 CROSS_NODE_PLUGIN = "PodTopologySpread"
@@ -77,6 +77,22 @@ class Place(Enum):
     BACKOFF = "backoff"
     PARKED = "parked"
     GATED = "gated"
+
+
+class Standing(Protocol):
+    """Who keeps unschedulable pods in the queue's place, as long as it can."""
+
+    def move(self, event: ClusterEvent, old: Any, new: Any, now: int) -> bool:
+        """As `SchedulingQueue.move`; False where the queue has to, and has them all again."""
+
+    def flush(self, moment: int) -> bool:
+        """The same, of pods that have waited since before a moment."""
+
+    def release(self, entry: QueueEntry) -> None:
+        """An entry is the queue's again."""
+
+    def settle(self) -> None:
+        """All entries are the queue's again."""
 
 
 _COUNTED = (Place.ACTIVE, Place.BACKOFF, Place.PARKED)
@@ -113,6 +129,7 @@ class SchedulingQueue:
         self.cycle = 0
         self.move_cycle = -1
         self.discarded: list[QueueEntry] = []
+        self.standing: Standing | None = None
         self._cause: Cause = ""
         self._arrivals: dict[Cause, list[int]] = {}
         self._counts = [0] * len(_COUNTED)
@@ -136,7 +153,8 @@ class SchedulingQueue:
         """
         for framework in frameworks.values():
             framework.shared.world = framework.shared.world if world is None else world
-        rank = rank_of(next(iter(frameworks.values())))
+        arrives = options is not None and options.by_arrival
+        rank = by_arrival if arrives else rank_of(next(iter(frameworks.values())))
         hints = Hints.of(frameworks, others)
         return cls(rank, Gates.of(frameworks), hints, listed, world, options)
 
@@ -215,6 +233,8 @@ class SchedulingQueue:
             return events
         entry = self.parked.get(new.key)
         if entry is not None:
+            if self.standing is not None:
+                self.standing.release(entry)
             entry.pod = new
             self.nominator.follow(old, new)
             self._update_parked(entry, old, events, now)
@@ -247,6 +267,20 @@ class SchedulingQueue:
             entry.cycle = self.cycle
             return entry
         return None
+
+    def pop_parked(self, entry: QueueEntry) -> None:
+        """Pop an unschedulable pod whose turn it is: as by way of the active ones."""
+        self.parked.take(entry.key)
+        entry.attempts += 1
+        if self._tracks:
+            self.in_flight.start(entry.pod.metadata.uid or entry.key)
+        self.cycle += 1
+        entry.cycle = self.cycle
+
+    def try_again(self, entry: QueueEntry, now: int) -> None:
+        """Let an unschedulable pod go where one goes that an event may help."""
+        self.parked.take(entry.key)
+        self._requeue(entry, Worth.AFTER_BACKOFF, now)
 
     def _pop_early(self) -> QueueEntry | None:
         entry = self.backoff.pop_early()
@@ -329,6 +363,12 @@ class SchedulingQueue:
         """
         if self._tracks and not self.hints.concern(event):
             return
+        if self.standing is not None:
+            if only is not None:
+                self.standing.settle()
+            elif self.standing.move(event, old, new, now):
+                self.move_cycle = self.cycle
+                return
         entries = self._candidates(event)
         if only is not None:
             entries = [entry for entry in entries if only(entry.pod)]
@@ -379,6 +419,8 @@ class SchedulingQueue:
         moment = (now if at is None else at) - self._max_parked
         since = self.parked.since
         if since is None or since >= moment:
+            return
+        if self.standing is not None and self.standing.flush(moment):
             return
         entries = self.parked.older_than(moment)
         for entry in entries:

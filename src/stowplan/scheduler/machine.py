@@ -26,6 +26,7 @@ from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.objects.extender import Extender
+from stowplan.objects.pod import Pod
 from stowplan.queue import QueueEntry
 from stowplan.queue.options import in_ns
 from stowplan.scheduler import audit
@@ -38,6 +39,7 @@ from stowplan.scheduler.failures import SCHEDULER_ERROR, UNSCHEDULABLE, Failures
 from stowplan.scheduler.options import MachineOptions
 from stowplan.scheduler.runs import Runs, draw_of
 from stowplan.scheduler.sessions import Sessions
+from stowplan.scheduler.standing import Standing
 from stowplan.scheduler.watching import Watching
 from stowplan.scheduler.works import Work, Works
 
@@ -83,8 +85,15 @@ class Machine:
         self._runs = Runs(
             self._context, self.bindings, self._attempt_and_react, self._refused_again
         )
+        # Called with every pod that an attempt refuses, before anything follows from it.
+        self.on_refused: Callable[[Pod, Decision], None] = _nothing
         self._dice = dice
         self._decider = decider
+        self.standing: Standing | None = None
+        if self.options.counts_repeats and self.queue.options.pops_early:
+            self.standing = Standing(
+                self._context, decider, self._attempt_and_react, lambda e: draw_of(e, dice)
+            )
         self._more_heads = False
         self._backoff_period = in_ns(self.options.queue.flush_backoff_s)
         self._leftover_period = in_ns(self.options.queue.flush_leftover_s)
@@ -138,6 +147,11 @@ class Machine:
         """Pods that wait for a node, in the queue and for sessions."""
         waiting = 0 if self.sessions is None else self.sessions.decider.n_waiting
         return len(self.queue) + waiting
+
+    @property
+    def has_extenders(self) -> bool:
+        """True when the configuration names extenders."""
+        return len(self._context.extenders) > 0
 
     def work(self, effect: int) -> Work | None:
         """What the plugin of a Prepare is to be told; None when nobody waits for it any more."""
@@ -257,6 +271,8 @@ class Machine:
             self.queue.flush_leftover(now, self._swept * self._leftover_period)
         if now // self._idle_period > self._tidied:
             self._tidied = now // self._idle_period
+            if self.standing is not None:
+                self.standing.keep()
             self._decider.forget_idle()
         self.bindings.serve_due()
         self._calls.serve_due()
@@ -294,6 +310,8 @@ class Machine:
             self._go_on(waiting.entry, waiting.consultation)
             if self._context.shared.is_stirred:
                 self._react()
+        if self.standing is not None:
+            self.standing.run(self.cache.snapshot)
         queue, left = self.queue, heads_max
         while left > 0:
             if self.extending.is_full:
@@ -360,6 +378,7 @@ class Machine:
 
     def _refused(self, entry: QueueEntry, decision: Decision) -> None:
         pod, node = entry.pod, decision.nominated_node
+        self.on_refused(pod, decision)
         if node and decision.victims:
             self.evictions.start(pod, node, decision.victims, decision.preempted_by)
         assert decision.refusal is not None
@@ -393,6 +412,10 @@ class Machine:
         audit.check_waiting(self._context, self.bindings, self.extending)
         if self.sessions is not None:
             audit.check_sessions(self._context, self.bindings, self.sessions)
+
+
+def _nothing(pod: Pod, decision: Decision) -> None:
+    """A refusal concerns nobody but the machine."""
 
 
 def _broken(fault: ContractError) -> Decision:

@@ -19,8 +19,9 @@ class MachineOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unanswered before it is asked for again. work_timeout_s: how long a plugin may work outside that
     does not say (`perform_timeout_s`). heads_max: how many pods one call decides at most, where the
     caller does not say. extender_waits_max: how many attempts may wait for extenders at a time; 1
-    keeps the original's order of decisions. leads: whether it decides from the start, else
-    LeaderElected makes it. term: of leadership, at the start.
+    keeps the original's order of decisions. counts_repeats: see `scheduler.standing`. leads:
+    whether it decides from the start, else LeaderElected makes it. term: of leadership, at the
+    start.
 
     Of sessions. synced: whether all there is has been shown from the start, else Synced says so.
     resync_s: how long after a binding or an eviction was refused the pod is read; each time in a
@@ -33,6 +34,7 @@ class MachineOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     work_timeout_s: float = 600
     heads_max: int = 1000
     extender_waits_max: int = 1
+    counts_repeats: bool = False
     leads: bool = True
     term: int = 1
     synced: bool = False

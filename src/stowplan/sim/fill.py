@@ -1,7 +1,11 @@
-"""Fill: pods come one after the other, each is tried once, and nobody leaves.
+"""Fill: pods come in the order of their arrival, each is tried once, and nobody leaves.
 
 The machine decides them; a pod that it refuses is taken away again, so that what it said of it
 holds for the cluster as the pod found it.
+
+Pods that go straight from their attempt to the binding come in batches, which compiled kernels
+place as runs. A placement does not depend on that: the machine counts a pod on its node before it
+chooses for the next one. Every other pod comes alone, and is seen to until it is bound or refused.
 
 Differs: the original's queue sorts by priority first, tries refused pods again and preempts.
 """
@@ -12,17 +16,19 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from stowplan.framework import Framework
+from stowplan.framework.decider import Decision
 from stowplan.messages import effects as to_do
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
-from stowplan.objects.pod import Pod
+from stowplan.objects.pod import Pod, PodSpec
 from stowplan.objects.storage import PersistentVolumeClaim
-from stowplan.queue.queue import Place
+from stowplan.queue import Place
 from stowplan.scheduler.machine import Machine
 from stowplan.sim.agenda import Agenda
 from stowplan.sim.cluster import Cluster
 from stowplan.sim.instance import Instance
-from stowplan.sim.placement import FAILED, Placement, frameworks_of, refusal_of
+from stowplan.sim.placement import FAILED, Placement, frameworks_of, refusal_of, refused_by
 from stowplan.sim.volume_controller import VolumeController
 from stowplan.sim.watch import Stream, everything
 from stowplan.sim.world import World
@@ -30,7 +36,11 @@ from stowplan.sim.world import World
 Progress = Callable[[int, int], None]
 """Called with (pods done, pods in all)."""
 
-PROGRESS_EVERY = 50
+BATCH_MAX = 500
+"""Pods that are handed over at once, at most: so often a run says how far it is."""
+
+IN_TREE_ONLY = ("preEnqueue", "reserve", "permit", "preBind", "bind", "postBind")
+"""Extension points at which a plugin of others may notice that pods come in batches."""
 
 
 class Fill:
@@ -43,24 +53,65 @@ class Fill:
         self.world.run_of = lambda pod: None
         self.volumes = VolumeController(self.world)
         self._failed = ""
+        # Of the batch under way: what was refused, by key.
+        self._refused: dict[str, Placement] = {}
+        self._is_batch = False
+        self._straight = Straight(machine)
         self.instance = Instance(
             "scheduler", self.world, machine, [Stream(self.world, everything)], self._observe
         )
         self.instance.heads_max = 1
+        machine.on_refused = self._note_refusal
         furnish(self.world, cluster)
         self.instance.follow()
         self.world.agenda.run(0)
 
     def place_all(self, pods: list[Pod], on_progress: Progress | None) -> list[Placement]:
         """What becomes of pods, in their order."""
-        placements = []
-        for done, pod in enumerate(pods):
-            if on_progress is not None and done % PROGRESS_EVERY == 0:
-                on_progress(done, len(pods))
-            placements.append(self.place(pod))
+        placements: list[Placement] = []
+        while len(placements) < len(pods):
+            if on_progress is not None:
+                on_progress(len(placements), len(pods))
+            batch = self._next_batch(pods, len(placements))
+            if len(batch) > 1:
+                placements += self.place_batch(batch)
+            else:
+                placements.append(self.place(pods[len(placements)]))
         if on_progress is not None:
             on_progress(len(pods), len(pods))
         return placements
+
+    def _next_batch(self, pods: list[Pod], start: int) -> list[Pod]:
+        """The pods from `start` on that may be handed over at once; none for one to come alone."""
+        batch: list[Pod] = []
+        keys: set[str] = set()
+        for pod in pods[start : start + BATCH_MAX]:
+            key = pod.key
+            if key in keys or key in self.world.pods or not self._straight.goes(pod):
+                break
+            keys.add(key)
+            batch.append(pod)
+        return batch
+
+    def place_batch(self, pods: list[Pod]) -> list[Placement]:
+        """Let pods come at once, and take away those that are refused."""
+        world, agenda, instance = self.world, self.world.agenda, self.instance
+        refused = self._refused = {}
+        self._is_batch = True
+        # Each is tried once: nobody is left in the queue who could take another's turn.
+        instance.heads_max = len(pods)
+        for pod in pods:
+            world.put_pod(pod)
+        while len(agenda) and (instance.is_due or len(self.machine.bindings)):
+            agenda.step()
+        instance.heads_max = 1
+        self._is_batch = False
+        world.compact(instance.streams[0].version)
+        placed = world.pods
+        return [
+            refused[key] if key in refused else Placement(key, placed[key].node_name)
+            for key in (pod.key for pod in pods)
+        ]
 
     def place(self, pod: Pod) -> Placement:
         """Let a pod come, and take it away if it is refused."""
@@ -89,10 +140,58 @@ class Fill:
             return pod.uid not in self.machine.bindings
         return self.machine.queue.place_of(pod.key) is Place.GATED
 
+    def _note_refusal(self, pod: Pod, decision: Decision) -> None:
+        # Now, as the cluster is as the pod has found it.
+        if self._is_batch:
+            self._refused[pod.key] = refused_by(decision, pod, self.machine)
+
     def _observe(self, instance: Instance, events: list[Event], effects: list[Effect]) -> None:
+        if self._is_batch:
+            # Before any binding is shown, which might have them tried again.
+            for key in self._refused:
+                if key in self.world.pods:
+                    self.world.drop_pod(key, "not placed")
+            return
         for effect in effects:
             if isinstance(effect, to_do.RecordEvent) and effect.reason == FAILED:
                 self._failed = effect.note or FAILED
+
+
+class Straight:
+    """Which pods go straight from their attempt to the binding: nothing but their own decision, and
+    the amounts that it takes, can bear on what becomes of the next one."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._frameworks = frameworks_of(machine)
+        self._has_extenders = machine.has_extenders
+        self._is_plain = {name: _is_plain(one) for name, one in self._frameworks.items()}
+        # A spec is kept with its answer, so that no other object can get its identity.
+        self._known: dict[int, tuple[PodSpec, bool]] = {}
+
+    def goes(self, pod: Pod) -> bool:
+        """True for a pod that may come in a batch."""
+        if self._has_extenders or pod.status.nominated_node_name:
+            return False
+        known = self._known.get(id(pod.spec))
+        if known is None:
+            known = self._known[id(pod.spec)] = pod.spec, self._is_free(pod)
+        if not known[1]:
+            return False
+        framework = self._frameworks[pod.spec.scheduler_name]
+        return framework.run_pre_enqueue(pod).is_success
+
+    def _is_free(self, pod: Pod) -> bool:
+        """True where no plugin has anything to do with pods of a spec after the choice."""
+        framework = self._frameworks.get(pod.spec.scheduler_name)
+        if framework is None or not self._is_plain[pod.spec.scheduler_name]:
+            return False
+        between = (m for point in ("reserve", "permit", "preBind") for m in framework.at(point))
+        return not any(m.calls["concerns"] is None or m.call("concerns", pod) for m in between)
+
+
+def _is_plain(framework: Framework) -> bool:
+    members = (member for point in IN_TREE_ONLY for member in framework.at(point))
+    return bool(framework.sure_binder) and all(member.in_tree for member in members)
 
 
 def furnish(world: World, cluster: Cluster) -> None:

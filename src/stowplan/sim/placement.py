@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from stowplan.cycle.attempt import filter_pod, score_pod
 from stowplan.framework import Framework
+from stowplan.framework.decider import Decision
 from stowplan.framework.diagnosis import NO_NODES
 from stowplan.framework.problems import ContractError
 from stowplan.objects.frames import frame
-from stowplan.objects.pod import Pod
+from stowplan.objects.pod import Pod, PodCondition
 from stowplan.scheduler.machine import Machine
 
 FAILED = "FailedScheduling"
@@ -54,6 +56,16 @@ def nowhere(pod: Pod, reason: str, message: str = "") -> Placement:
 def frameworks_of(machine: Machine) -> Mapping[str, Framework]:
     """The frameworks by which a machine decides."""
     return machine._context.frameworks
+
+
+def refused_by(decision: Decision, pod: Pod, machine: Machine) -> Placement:
+    """What `refusal_of` says of a pod at the moment at which an attempt refuses it."""
+    message, refusal = decision.message, decision.refusal
+    if refusal is None or not refusal.is_rejected or not message:
+        said = PodCondition("PodScheduled", "False", decision.reason, message)
+        status = replace(pod.status, conditions=(said,))
+        return refusal_of(replace(pod, status=status), message or FAILED, machine)
+    return nowhere(pod, "; ".join(decision.near_misses or tuple(decision.reasons)), message)
 
 
 def refusal_of(pod: Pod, note: str, machine: Machine) -> Placement:

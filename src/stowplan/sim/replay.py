@@ -19,7 +19,9 @@ from stowplan.messages import effects as to_do
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.objects.pod import Pod, PodStatus
+from stowplan.queue import QueueEntry
 from stowplan.scheduler.machine import Machine
+from stowplan.scheduler.outbox import shortened
 from stowplan.sim.agenda import SECOND, Agenda
 from stowplan.sim.churn import Absences, Churn
 from stowplan.sim.cluster import Cluster
@@ -116,6 +118,8 @@ class Replay:
         self.world.on_started = self._started
         self.world.on_ended = self._ended
         self.instance.desk.on_taken = self._taken
+        if machine.standing is not None:
+            machine.standing.on_repeats = self._repeated
         self.instance.follow()
         for pod in cluster.bound():
             self.world.run(self.world.pods[pod.key])
@@ -208,6 +212,23 @@ class Replay:
                 self.fault = self.fault or effect.text
         self.world.compact(instance.streams[0].version)
 
+    def _repeated(self, entry: QueueEntry, n_repeats: int) -> None:
+        """A pod has been refused so many times more, of which no effect says anything."""
+        self.refusals += n_repeats
+        stay = self.stays.get(entry.key)
+        if stay is not None:
+            stay.refusals += n_repeats
+
+    def _take_over_repeats(self) -> None:
+        """Write down what was said last to pods whose refusals were counted only."""
+        standing = self.machine.standing
+        if standing is None:
+            return
+        for entry, decision in standing.latest(self.machine.cache.snapshot()):
+            self.stays[entry.key].note = shortened(decision.message)
+            self.world.say_unscheduled(entry.key, decision.reason, decision.message)
+        standing.settle()
+
     def _taken(self, effect: Effect, code: int) -> None:
         if isinstance(effect, to_do.Evict) and code == OK:
             self.evicted += 1
@@ -237,6 +258,7 @@ class Replay:
         if limit is not None and not (self.fault or self._is_over()):
             agenda.run(limit)
         on_sample(agenda.now)
+        self._take_over_repeats()
         if self.fault:
             raise ContractError(self.fault)
 

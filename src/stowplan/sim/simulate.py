@@ -20,11 +20,15 @@ from stowplan.assembly.build import machine_for
 from stowplan.assembly.deciders import Deciders
 from stowplan.assembly.extenders import extenders_of
 from stowplan.config import Configuration
+from stowplan.cycle.engine.start import Mode
 from stowplan.cycle.explanation import Explanation
 from stowplan.framework import Registry
 from stowplan.framework.problems import did_you_mean
 from stowplan.objects.pod import Pod, PodSpec
+from stowplan.queue import QueueOptions
+from stowplan.scheduler import MachineOptions
 from stowplan.scheduler.machine import Machine
+from stowplan.sim import kernel_cache
 from stowplan.sim.agenda import SECOND, in_seconds
 from stowplan.sim.cluster import Cluster, read_cluster
 from stowplan.sim.deciders import ConfigSource, read_deciders
@@ -57,8 +61,10 @@ from stowplan.sim.world import RUN_ANNOTATION
 PLACEMENTS = "placements.jsonl"
 SUMMARY = "summary.json"
 SERIES = "series.csv"
-WORTH_PODS = 2000
-"""With more pods a replay has compiled kernels decide from the first one on."""
+WORTH_LOADING = 1000
+"""With so many pods it pays to load compiled kernels from disk."""
+WORTH_COMPILING = 2000
+"""With more pods a replay pays for having them compiled."""
 SAMPLES = 1000
 """How often the state is written down while pods arrive, where nobody says."""
 
@@ -214,7 +220,11 @@ def fill_of(
 ) -> Fill:
     """A fill of a cluster, nothing placed yet."""
     # Nobody leaves, so preemption is left out: nobody would go.
-    return Fill(cluster, machine_for(without_post_filter(configuration), registry, dice=dice))
+    configuration = without_post_filter(configuration)
+    options = MachineOptions(queue=QueueOptions(by_arrival=True))
+    engine = _engine(cluster, replays=False)
+    machine = machine_for(configuration, registry, dice=dice, options=options, engine=engine)
+    return Fill(cluster, machine)
 
 
 def _replayed(
@@ -229,8 +239,13 @@ def _replayed(
 ) -> Simulation:
     if explain:
         place_of(explain, cluster.pending())
-    engine = "compiled" if len(cluster.pending()) > WORTH_PODS else "auto"
-    machine = deciders.machine(dice=dice, engine=engine)
+    # Where a replay is cut short, what was said to each pod last is read off the pod.
+    counts = options.until_s is None and deciders.batch is None and not explain
+    machine = deciders.machine(
+        dice=dice,
+        options=MachineOptions(counts_repeats=counts),
+        engine=_engine(cluster, replays=True),
+    )
     warnings = _warnings_of(machine)
     run = Replay(cluster, machine, options, seed)
     answering = voices.of(run.instance)
@@ -269,6 +284,15 @@ def _warnings_of(machine: Machine) -> list[str]:
 def _found(warnings: list[str], answering: Extenders) -> dict[str, Any]:
     every = [*warnings, *answering.warnings]
     return {"warnings": every} if every else {}
+
+
+def _engine(cluster: Cluster, *, replays: bool) -> str:
+    """Compiled kernels from the first pod on where they are at hand and pay, or will; else the walk
+    decides until they do, or until they have been compiled beside it."""
+    n_pods = len(cluster.pending())
+    waits = replays and n_pods > WORTH_COMPILING and not kernel_cache.BESIDE.is_under_way
+    waits = waits or (n_pods >= WORTH_LOADING and kernel_cache.at_hand())
+    return Mode.COMPILED.value if waits else Mode.AUTO.value
 
 
 def _sample_every(cluster: Cluster, options: ReplayOptions) -> int:

@@ -22,7 +22,7 @@ from stowplan.messages.effects import PatchGroup, PatchStatus
 from stowplan.messages.events import Event
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
-from stowplan.objects.pod import Pod, PodCondition
+from stowplan.objects.pod import Pod, PodCondition, PodStatus
 from stowplan.objects.podgroup import PodGroup
 from stowplan.sim.agenda import SECOND, Agenda
 from stowplan.sim.input_error import InputError
@@ -209,14 +209,17 @@ class World:
             return NOT_FOUND
         status = pod.status
         if asked.reason:
-            said = PodCondition("PodScheduled", "False", asked.reason, asked.message)
-            others = tuple(c for c in status.conditions if c.type != "PodScheduled")
-            status = replace(status, conditions=(*others, said))
+            status = _unscheduled(status, asked.reason, asked.message)
         if asked.nominated_node is not None and not pod.node_name:
             status = replace(status, nominated_node_name=asked.nominated_node)
         if status != pod.status:
             self.put_pod(replace(pod, status=status))
         return OK
+
+    def say_unscheduled(self, key: str, reason: str, message: str) -> None:
+        """Set the condition of a pod, of which nobody is told."""
+        pod = self.pods[key]
+        self.pods[key] = replace(pod, status=_unscheduled(pod.status, reason, message))
 
     def patch_group(self, asked: PatchGroup) -> int:
         """Set the status of a pod group."""
@@ -283,6 +286,12 @@ def run_of(pod: Pod) -> int | None:
         place = f"metadata.annotations[{RUN_ANNOTATION}]"
         raise InputError(f"pod {pod.key}", place, repr(said), f"seconds from 0 to {RUN_MAX}")
     return round(seconds * SECOND)
+
+
+def _unscheduled(status: PodStatus, reason: str, message: str) -> PodStatus:
+    said = PodCondition("PodScheduled", "False", reason, message)
+    others = tuple(c for c in status.conditions if c.type != "PodScheduled")
+    return replace(status, conditions=(*others, said))
 
 
 def _nothing(pod: Pod) -> None:

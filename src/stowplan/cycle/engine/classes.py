@@ -27,6 +27,9 @@ SPECS_MAX = 65_536
 class StandingRefusal(Protocol):
     """What an attempt came to, as long as the next one would come to the same."""
 
+    def for_room(self, snapshot: Snapshot) -> frozenset[str] | None:
+        """The plugins that refused, where the pod lacks nothing but room; else None."""
+
     def in_force(self, snapshot: Snapshot) -> Decision | None:
         """The decision, None where the next attempt may come to another."""
 
@@ -76,6 +79,10 @@ class PodClass:
     def refusal_in(self, snapshot: Snapshot) -> Decision | None:
         """The refusal that the next attempt would end in as well; None where it has to be made."""
         return None if self.refused is None else self.refused.in_force(snapshot)
+
+    def lacks_room_by(self, snapshot: Snapshot) -> frozenset[str] | None:
+        """See the protocol."""
+        return None if self.refused is None else self.refused.for_room(snapshot)
 
     def holds(self, pod: Pod) -> bool:
         """True for a pod of the same spec that is of this class."""

@@ -17,6 +17,7 @@ from stowplan.columns import NodeTable, PodInfo
 from stowplan.columns.podterms import HeldTerms, terms_of
 from stowplan.cycle.engine.classes import CLASSES_MAX, ClassIndex, PodClass
 from stowplan.cycle.engine.plans import NoPlan, Planner, Uses, uses_of
+from stowplan.cycle.engine.rooms import ClassRooms, rooms_of
 from stowplan.cycle.engine.sheets import Sheets
 from stowplan.framework import ContractError, Framework, Snapshot
 from stowplan.objects.meta import Object
@@ -83,6 +84,12 @@ class Engine:
             and HeldTerms.of(snapshot.nodes).n_entered == self._n_entered
             and self._state(snapshot) == self._made_for
         )
+
+    def rooms(self, classes: Sequence[PodClass], snapshot: Snapshot) -> ClassRooms | None:
+        """See `RunPlacer.rooms`."""
+        self.heads(classes, snapshot)
+        assert self._sheets is not None
+        return rooms_of(classes, self._sheets, snapshot)
 
     def classes(self) -> Iterator[PodClass]:
         """The classes that are known."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns.engine import arrays as at
-from stowplan.columns.podcounts import sums_by_value
+from stowplan.columns.podcounts import LabelIndex, sums_by_value
 from stowplan.cycle.engine.classes import PodClass
 from stowplan.cycle.engine.layouts import GROUPS_MAX, is_host_like
 from stowplan.cycle.engine.sheets import Sheets
@@ -146,6 +146,9 @@ class Planner:
         # By number: the term itself, and the class that it is of.
         self._terms: list[Term] = []
         self._planned: list[PodClass] = []
+        # Which terms may count pods of a class, and the other way round.
+        self._by_anchor: LabelIndex[int] = LabelIndex()
+        self._by_label: LabelIndex[PodClass] = LabelIndex()
 
     def plan(self, one: PodClass, uses: Sequence[Uses]) -> None:
         """Give a class its number and its place on the sheets. Raises NoPlan."""
@@ -338,11 +341,16 @@ class Planner:
         near = [term.matches for term, _ in placed if term.kind is Kind.NEAR]
         params[at.MATCHES_ITSELF] = bool(near) and all(near)
         one.terms = tuple(range(first, first + len(placed)))
-        if one.terms:
-            for other in self._planned:
-                self._add_effects(other, one.terms)
+        for t in one.terms:
+            anchors = self._terms[t].anchors
+            self._by_anchor.add(t, anchors)
+            for other in self._by_label.found_by(anchors) if anchors else tuple(self._planned):
+                self._add_effects(other, (t,))
         self._planned.append(one)
-        self._add_effects(one, range(len(self._terms)))
+        labels = one.labels.items()
+        if labels:
+            self._by_label.add(one, labels)
+        self._add_effects(one, sorted(set(self._by_anchor.found_by(labels))))
 
     def _add_effects(self, one: PodClass, terms: Iterable[int]) -> None:
         """What placing a pod of a class adds to these terms."""

@@ -93,6 +93,10 @@ class Sheets:
 
     # What many classes share.
 
+    def passes(self, statics: at.Ints) -> NDArray[np.bool_]:
+        """bool (n, n_nodes): the rows that pass all rules about nodes. statics: int64 (n,)."""
+        return np.array([self._passes[number] for number in statics.tolist()], dtype=np.bool_)
+
     def add_static(self, passes: NDArray[np.bool_], points: at.Ints, raw: Sequence[at.Ints]) -> int:
         """What rules about nodes say; returns its number."""
         number = len(self._passes)
