@@ -54,7 +54,7 @@ def placed(here: Path, *bound: str) -> list[str]:
     text += "".join(replica(f"p{i}") for i in range(6))
     (here / "cluster.yaml").write_text(
         text + "---\nkind: Service\napiVersion: v1\n"
-        "metadata: {name: web}\nspec: {selector: {app: web}}\n"
+        "metadata: {name: web}\nspec: {selector: {app: web}, ports: [{port: 80}]}\n"
     )
     (here / "packed.py").write_text(BLOCKS[0])
     files = ("--cluster", str(here / "cluster.yaml"), "--plugin", str(here / "packed.py"))

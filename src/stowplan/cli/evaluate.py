@@ -9,7 +9,7 @@ import click
 
 from stowplan.cli import options
 
-FORMATS = ("attempt", "legacy", "queue", "sequence", "session")
+FORMATS = ("attempt", "legacy", "order", "queue", "sequence", "session")
 """The keys of `stowplan.sim.evaluate.FORMATS`, which imports all that decides."""
 
 INVALID_SHOWN = 10
