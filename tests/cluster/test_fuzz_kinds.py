@@ -20,7 +20,7 @@ from stowplan.cluster.wire import Request, Response, Stream
 from tests.cluster.fuzzing import Target, targets
 from tests.cluster.test_fuzz import KNOWN_500, NODE, POD
 from tests.contract.apiserver.world import World
-from tests.soak import examples, factor
+from tests.soak import factor
 
 NOW = 1_790_000_000.0
 ADMIN = {"authorization": "Bearer admin-token"}
@@ -178,12 +178,16 @@ class Attacker:
 
     def grows_too_fast(self, target: Target, alike: bool) -> bool:
         """True if time grows faster than length; what looks so is measured again, and longer."""
-        for length, times in ((SHORT_BYTES, 1), (SHORT_BYTES, 3)):
+        for length, times in ((SHORT_BYTES, 1), (2 * SHORT_BYTES, 3)):
             before = self.seconds(target, length, alike, times)
             after = self.seconds(target, length * STEP, alike, times)
             if after < NOTICED_S or after < RATIO_MAX * before:
                 return False
         return True
+
+
+LENGTHS = pytest.mark.parametrize("length", [1, pytest.param(factor(), marks=pytest.mark.soak)])
+"""A sample in `make test`, and as much more in `make soak` as STOWPLAN_SOAK says."""
 
 
 @pytest.fixture(scope="module")
@@ -192,14 +196,17 @@ def attacker() -> Attacker:
     return Attacker(1)
 
 
-def test_no_request_is_answered_by_a_fault(attacker: Attacker) -> None:
-    for _ in range(examples(400)):
+@LENGTHS
+def test_no_request_is_answered_by_a_fault(attacker: Attacker, length: int) -> None:
+    for _ in range(400 * length):
         attacker.ask(attacker.request())
 
 
-def test_time_grows_with_the_list_and_no_faster(attacker: Attacker) -> None:
+@pytest.mark.slow
+@LENGTHS
+def test_time_grows_with_the_list_and_no_faster(attacker: Attacker, length: int) -> None:
     tried = [(target, alike) for target in attacker.lists for alike in (False, True)]
-    tried = attacker.dice.sample(tried, min(len(tried), examples(20)))
+    tried = attacker.dice.sample(tried, min(len(tried), 20 * length))
     named = [one for one in attacker.lists if one.path.endswith(SLOW_ONCE)]
     assert len(named) >= len(SLOW_ONCE)
     tried += [(target, False) for target in named]
@@ -216,6 +223,7 @@ SLOW_ONCE = (
 )
 
 
+@pytest.mark.slow
 def test_a_check_of_each_with_each_is_caught(
     attacker: Attacker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,11 +250,12 @@ def test_no_request_takes_a_second(attacker: Attacker) -> None:
     assert slow == []
 
 
-def test_memory_stays(attacker: Attacker) -> None:
-    for _ in range(examples(150)):
+@LENGTHS
+def test_memory_stays(attacker: Attacker, length: int) -> None:
+    for _ in range(150 * length):
         attacker.ask(attacker.request())
     before = _resident()
-    for _ in range(examples(150)):
+    for _ in range(150 * length):
         attacker.ask(attacker.request())
     gc.collect()
     assert _resident() - before < GROWTH_MAX
