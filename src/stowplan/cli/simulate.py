@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -18,7 +21,6 @@ from stowplan.cli.simulate_jobs import (
     refuse_beside_sessions,
 )
 from stowplan.cli.simulate_table import print_run, print_seeds
-from stowplan.sim import kernel_cache
 from stowplan.sim.cluster import Cluster, read_cluster
 from stowplan.sim.deciders import read_deciders
 from stowplan.sim.outputs import check_directory, write_files
@@ -81,7 +83,6 @@ def command(
     _check(clusters, pod_count, out)
     seeds = _seeds(seed, n_seeds)
     replay = simulate_options.options_of(replaying)
-    kernel_cache.BESIDE.begin()
     files = read_cluster(clusters) if clusters else None
     deciders = read_deciders(config_files, plugin_files, compat or "")
     if is_for_sessions(deciders, files) and replay is None:
@@ -155,7 +156,18 @@ def _tell(runs: dict[int, Simulation], output: str, out: str | None) -> None:
         paper.print(Text(f"Written: {names}{more}"), soft_wrap=True)
 
 
+@contextmanager
+def collected_rarely() -> Iterator[None]:
+    """Garbage in cycles is looked for less often: a run makes many objects, and hardly any such."""
+    usual = gc.get_threshold()
+    gc.set_threshold(100_000, 50, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
+
+
 def _run(cluster: Cluster, seed: int, how: dict[str, Any]) -> Simulation:
     what = "placing" if how["replay"] is None else "replaying"
-    with progress(what, len(cluster.pending())) as told:
+    with collected_rarely(), progress(what, len(cluster.pending())) as told:
         return simulate(cluster, seed=seed, on_progress=told.show, on_tick=told.tick, **how)
