@@ -193,7 +193,9 @@ def test_what_a_running_scheduler_says_of_itself() -> None:
 
 async def page(port: int, path: str) -> str:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+    writer.write(
+        f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n".encode()
+    )
     text = (await reader.read()).decode()
     writer.close()
     return text.partition("\r\n\r\n")[2]

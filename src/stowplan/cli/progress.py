@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsed
 from rich.progress import Progress as Bar
 
 from stowplan.sim import kernel_cache
+from stowplan.sim.simulate import WORTH_LOADING
 
 FIRST_S, EVERY_S = 5.0, 10.0
 """Seconds of processor time until the first line, and between two: what a run writes should not
@@ -59,7 +60,10 @@ class Progress:
 
 @contextmanager
 def progress(what: str, n_pods: int) -> Iterator[Progress]:
-    """Tell on standard error how far something is, for as long as it goes on."""
+    """Tell on standard error how far something is, for as long as it goes on. Kernels that it would
+    use and that are not on disk are compiled beside it."""
+    if n_pods >= WORTH_LOADING:
+        kernel_cache.BESIDE.begin()
     console = Console(stderr=True)
     if not console.is_terminal:
         yield Progress(what, n_pods, None)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import click
@@ -19,7 +22,6 @@ from stowplan.cli.simulate_jobs import (
 )
 from stowplan.cli.simulate_options import N_NODES, N_PODS
 from stowplan.cli.simulate_print import Wanted, show
-from stowplan.sim import kernel_cache
 from stowplan.sim.cluster import Cluster
 from stowplan.sim.deciders import read_deciders
 from stowplan.sim.outputs import check_directory, write_files
@@ -75,7 +77,6 @@ def simulated(asked: Asked, replay: ReplayOptions | None) -> int:
     namespace = None if asked.all_namespaces else asked.namespace
     wanted = Wanted(asked.out, asked.output, namespace)
     given = _check(asked, wanted)
-    kernel_cache.BESIDE.begin()
     deciders = warned(read_deciders(asked.config_files, asked.plugin_files, asked.compat or ""))
     cluster = cluster_of(asked.source, deciders) if given else None
     if is_for_sessions(deciders, cluster) and replay is None:
@@ -134,7 +135,19 @@ def _refuse_beside_sessions(asked: Asked) -> None:
     refuse_beside_sessions(asked.seeds, asked.node_count, asked.profile)
 
 
+@contextmanager
+def collected_rarely() -> Iterator[None]:
+    """Run the collector of reference cycles less often: a run makes many objects, few of them in
+    cycles."""
+    usual = gc.get_threshold()
+    gc.set_threshold(100_000, 50, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
+
+
 def _run(cluster: Cluster, seed: int, how: dict[str, Any]) -> Simulation:
     what = "placing" if how["replay"] is None else "replaying"
-    with progress(what, len(cluster.pending())) as shown:
+    with collected_rarely(), progress(what, len(cluster.pending())) as shown:
         return simulate(cluster, seed=seed, on_progress=shown.show, on_tick=shown.tick, **how)

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any
 
 from stowplan.columns.podterms import terms_of
 from stowplan.framework.clusterevents import (
@@ -58,6 +58,7 @@ from stowplan.queue.nominator import Listed, Nominator
 from stowplan.queue.options import QueueOptions, in_ns
 from stowplan.queue.order import by_arrival, rank_of
 from stowplan.queue.parked import Parked
+from stowplan.queue.standing import Standing
 
 CROSS_NODE_PLUGIN = "PodTopologySpread"
 """A refusal of this plugin may be turned by any bound pod of the namespace."""
@@ -77,22 +78,6 @@ class Place(Enum):
     BACKOFF = "backoff"
     PARKED = "parked"
     GATED = "gated"
-
-
-class Standing(Protocol):
-    """Who keeps unschedulable pods in the queue's place, as long as it can."""
-
-    def move(self, event: ClusterEvent, old: Any, new: Any, now: int) -> bool:
-        """As `SchedulingQueue.move`; False where the queue has to, and has them all again."""
-
-    def flush(self, moment: int) -> bool:
-        """The same, of pods that have waited since before a moment."""
-
-    def release(self, entry: QueueEntry) -> None:
-        """An entry is the queue's again."""
-
-    def settle(self) -> None:
-        """All entries are the queue's again."""
 
 
 _COUNTED = (Place.ACTIVE, Place.BACKOFF, Place.PARKED)

@@ -100,6 +100,7 @@ class Machine:
         self._flushed = -1
         self._swept = -1
         self._tidied = 0
+        self._tidied_cycle = -1
         self._idle_period = in_ns(IDLE_S)
         self._alarm: int | None = None
         self._takers = self._table()
@@ -271,11 +272,19 @@ class Machine:
             self.queue.flush_leftover(now, self._swept * self._leftover_period)
         if now // self._idle_period > self._tidied:
             self._tidied = now // self._idle_period
-            if self.standing is not None:
-                self.standing.keep()
-            self._decider.forget_idle()
+            self._tidy()
         self.bindings.serve_due()
         self._calls.serve_due()
+
+    def _tidy(self) -> None:
+        """Have what nobody asks for forgotten."""
+        if self.standing is not None:
+            if self._tidied_cycle == self.queue.cycle:
+                # Nothing has been attempted since the last time.
+                return
+            self._tidied_cycle = self.queue.cycle
+            self.standing.keep()
+        self._decider.forget_idle()
 
     def _set_alarm(self) -> None:
         """Ask to be called at the next time at which something is due."""

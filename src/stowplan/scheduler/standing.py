@@ -94,6 +94,7 @@ class Standing:
     def _begin_anew(self) -> None:
         self._entries: list[QueueEntry | None] = []
         self._slots: dict[str, int] = {}
+        self._present: Ints | None = None
         self._ledger: Ints = np.zeros((6, 64), dtype=np.int64)
         self._groups: list[Group] = []
         self._group_of_key: dict[tuple[PodClass, frozenset[str]], int] = {}
@@ -112,6 +113,7 @@ class Standing:
     def left(self, entry: QueueEntry) -> None:
         """A pod has been taken from among them."""
         slot = self._slots.pop(entry.key, None)
+        self._present = None
         if slot is None:
             self._fresh.pop(entry.key, None)
         else:
@@ -120,6 +122,7 @@ class Standing:
     def release(self, entry: QueueEntry) -> None:
         """A pod is about to change where it is."""
         slot = self._slots.pop(entry.key, None)
+        self._present = None
         if slot is not None:
             self._fresh[entry.key] = int(self._ledger[SEQ, slot])
             self._write_back(slot, entry)
@@ -210,6 +213,7 @@ class Standing:
             self._rooms = self._verified = None
         self._entries.append(entry)
         self._slots[entry.key] = slot
+        self._present = None
         self._ledger[:, slot] = group, int(entry.added_at), seq, entry.refusals, 0, 0
 
     def _write_back(self, slot: int, entry: QueueEntry) -> None:
@@ -227,7 +231,10 @@ class Standing:
             self._ledger[:, : len(kept)] = self._ledger[:, kept]
             self._entries = [self._entries[slot] for slot in kept]
             self._slots = {e.key: i for i, e in enumerate(self._entries) if e is not None}
-        return np.fromiter(self._slots.values(), dtype=np.int64, count=len(self._slots))
+            self._present = None
+        if self._present is None:
+            self._present = np.fromiter(self._slots.values(), np.int64, len(self._slots))
+        return self._present
 
     def settle(self) -> None:
         """Give everything back to the queue, those that are to be tried now to where they go."""
@@ -366,6 +373,8 @@ class Standing:
     def _may_fit(self, snapshot: Snapshot) -> Bools:
         """bool (n_groups,): the groups of which a pod may fit somewhere."""
         journal = snapshot.nodes.journal
+        if self._verified == journal.generation:
+            return np.zeros(len(self._groups), dtype=np.bool_)
         rows = None if self._verified is None else journal.since(self._verified)
         assert self._rooms is not None
         found = self._rooms.may_fit(rows)
