@@ -19,9 +19,8 @@ from stowplan.batch.policies.drf import Drf
 from stowplan.batch.policies.gang import Gang
 from stowplan.batch.policies.priority import Priority
 from stowplan.batch.policies.proportion import Proportion
-from stowplan.batch.policy import Action, Policy
 from stowplan.batch.rules import Rules
-from stowplan.batch.session import SessionOptions
+from stowplan.batch.session import Action, Policy, SessionOptions
 from stowplan.batch.tiers import PolicyUse
 from stowplan.batch.working import Working
 from stowplan.config.batch import (

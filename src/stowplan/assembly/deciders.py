@@ -16,8 +16,9 @@ from stowplan.assembly.plugin_files import batch_parts
 from stowplan.assembly.rules_today import session_framework
 from stowplan.batch import Compat, SessionOptions
 from stowplan.batch.decider import BatchDecider, BatchPlan
-from stowplan.batch.policy import Action, Policy, check_part
+from stowplan.batch.policy import check_part
 from stowplan.batch.rules import Rules
+from stowplan.batch.session import Action, Policy
 from stowplan.batch.upkeep import Upkeep
 from stowplan.batch.working import Working
 from stowplan.config.batch import BatchConfiguration

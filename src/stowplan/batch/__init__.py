@@ -2,8 +2,7 @@
 
 from stowplan.batch.compat import COMPATS, KUBE_BATCH_0_5, Compat
 from stowplan.batch.inventory import Inventory
-from stowplan.batch.policy import Action, Policy
-from stowplan.batch.session import Session, SessionOptions
+from stowplan.batch.session import Action, Policy, Session, SessionOptions
 
 __all__ = [
     "COMPATS",

@@ -21,13 +21,13 @@ from stowplan.batch.choices import Choices
 from stowplan.batch.closing import Closing, GroupWrite, PodNote
 from stowplan.batch.compat import Compat
 from stowplan.batch.jobs import Job, Task, TaskStatus
-from stowplan.batch.policy import Action, Policy
 from stowplan.batch.queues import QueueInfo
 from stowplan.batch.rules import Rules
 from stowplan.batch.statement import Statement
 from stowplan.batch.tiers import Hooks, Tiers
 from stowplan.batch.working import Opened, Outside, Working
 from stowplan.framework.metrics import Metrics
+from stowplan.framework.problems import ContractError
 
 NOT_ENOUGH_TASKS = "NotEnoughTasks"
 QUEUE_CLOSED = "QueueClosed"
@@ -36,6 +36,35 @@ ACTION_LATENCY = "volcano_action_scheduling_latency_microseconds"
 POLICY_LATENCY = "volcano_plugin_scheduling_latency_microseconds"
 
 Ints = NDArray[np.int64]
+
+
+class Policy:
+    """Base of policies; a subclass overrides what it needs. name: as configurations have it."""
+
+    name = ""
+
+    def __init__(self, arguments: Mapping[str, str]) -> None:
+        self.arguments = arguments
+
+    def on_open(self, session: Session) -> None:
+        """Register. All jobs are there, also those that are about to be found invalid."""
+
+    def on_start(self, session: Session) -> None:
+        """Invalid jobs have gone to `session.invalid`; shares can be counted."""
+
+    def on_close(self, session: Session) -> None:
+        """All actions have run."""
+
+
+class Action:
+    """Base of actions: one step of a session. name: as configurations have it."""
+
+    name = ""
+
+    def run(self, session: Session) -> None:
+        """Act on the session. A job that is gone from `session.jobs` is not to be touched."""
+        where = f"class {type(self).__module__}.{type(self).__qualname__}"
+        raise ContractError(f"{where}: defines no run; wanted `def run(self, session)`")
 
 
 PolicyMaker = Callable[[Mapping[str, str]], Policy]

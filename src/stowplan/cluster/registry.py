@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stowplan.cluster.kinds.rows import Row, rows
+from stowplan.cluster.kinds.builtin import rows
+from stowplan.cluster.kinds.rows import Row
 from stowplan.cluster.resource import Resource, Subresource
 from stowplan.cluster.schema import kind_schema
 

@@ -17,10 +17,9 @@ from stowplan.batch.actions.turns import case_of
 from stowplan.batch.amounts import Amount
 from stowplan.batch.heap import Heap
 from stowplan.batch.jobs import Job, Task, TaskStatus
-from stowplan.batch.policy import Action
 from stowplan.batch.queues import QueueInfo
 from stowplan.batch.rules import Unanswerable
-from stowplan.batch.session import Session
+from stowplan.batch.session import Action, Session
 from stowplan.batch.statement import Statement
 from stowplan.batch.tiers import TaskTurns
 from stowplan.batch.unfit import complaint, finds_room

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from stowplan.batch.heap import Heap
 from stowplan.batch.jobs import Job, Task, TaskStatus
-from stowplan.batch.policy import Action
 from stowplan.batch.queues import QueueInfo
-from stowplan.batch.session import Session
+from stowplan.batch.session import Action, Session
 from stowplan.batch.unfit import complaint
 
 

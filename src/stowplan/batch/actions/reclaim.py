@@ -13,10 +13,9 @@ from stowplan.batch.actions.victims import Search, enough, held_victims, running
 from stowplan.batch.amounts import Amount
 from stowplan.batch.heap import Heap
 from stowplan.batch.jobs import Job, Task, TaskStatus
-from stowplan.batch.policy import Action
 from stowplan.batch.queues import QueueInfo
 from stowplan.batch.rules import Unanswerable
-from stowplan.batch.session import Session
+from stowplan.batch.session import Action, Session
 from stowplan.batch.statement import Statement
 from stowplan.batch.tiers import TaskTurns
 

@@ -15,9 +15,8 @@ import numpy as np
 
 from stowplan.batch.heap import Heap
 from stowplan.batch.jobs import Job, Task, TaskStatus
-from stowplan.batch.policy import Action
 from stowplan.batch.rules import Unanswerable
-from stowplan.batch.session import Session
+from stowplan.batch.session import Action, Session
 from stowplan.batch.statement import Statement
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stowplan.batch.jobs import Task
-from stowplan.batch.policy import Policy
-from stowplan.batch.session import Session
+from stowplan.batch.session import Policy, Session
 
 CRITICAL_CLASSES = frozenset({"system-cluster-critical", "system-node-critical"})
 SYSTEM_NAMESPACE = "kube-system"

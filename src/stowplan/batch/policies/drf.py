@@ -12,8 +12,7 @@ from typing import Any
 
 from stowplan.batch.amounts import Amount, share_of
 from stowplan.batch.jobs import Job, Task
-from stowplan.batch.policy import Policy
-from stowplan.batch.session import Session
+from stowplan.batch.session import Policy, Session
 from stowplan.batch.working import Handlers
 
 SHARE_DELTA = 0.000001

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from stowplan.batch.answers import Invalid
 from stowplan.batch.closing import fit_error
 from stowplan.batch.jobs import VALID, Job, Task, TaskStatus
-from stowplan.batch.policy import Policy
-from stowplan.batch.session import NOT_ENOUGH_TASKS, Session
+from stowplan.batch.session import NOT_ENOUGH_TASKS, Policy, Session
 
 NOT_ENOUGH_RESOURCES = "NotEnoughResources"
 

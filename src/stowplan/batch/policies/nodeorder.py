@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from stowplan.batch.arguments import integer
 from stowplan.batch.jobs import Task
-from stowplan.batch.policy import Policy
 from stowplan.batch.rules import Weights
-from stowplan.batch.session import Session
+from stowplan.batch.session import Policy, Session
 
 LEAST_REQUESTED = "leastrequested.weight"
 BALANCED_RESOURCE = "balancedresource.weight"

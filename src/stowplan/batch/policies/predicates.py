@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from stowplan.batch.arguments import boolean
 from stowplan.batch.jobs import Task
-from stowplan.batch.policy import Policy
 from stowplan.batch.rules import Pressures
-from stowplan.batch.session import Session
+from stowplan.batch.session import Policy, Session
 
 MEMORY_PRESSURE = "predicate.MemoryPressureEnable"
 DISK_PRESSURE = "predicate.DiskPressureEnable"

@@ -6,8 +6,7 @@ Source: kube-batch v0.5, plugins/priority.
 from __future__ import annotations
 
 from stowplan.batch.jobs import Job, Task
-from stowplan.batch.policy import Policy
-from stowplan.batch.session import Session
+from stowplan.batch.session import Policy, Session
 
 
 class Priority(Policy):

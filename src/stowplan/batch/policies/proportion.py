@@ -21,9 +21,8 @@ from stowplan.batch.capability import least_excess, limits_of
 from stowplan.batch.jobs import TAKING, Job, Task, TaskStatus
 from stowplan.batch.nodes import NodeLedger
 from stowplan.batch.policies.drf import max_share
-from stowplan.batch.policy import Policy
 from stowplan.batch.queues import QueueInfo
-from stowplan.batch.session import Session
+from stowplan.batch.session import Policy, Session
 from stowplan.batch.working import Handlers
 
 

@@ -1,11 +1,11 @@
-"""One row for each built-in kind: where it is served, its rules, its table.
+"""Row: where a built-in kind is served, its rules, its table.
 
 Source: kubernetes v1.36, pkg/registry; discovery as recorded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,11 +39,3 @@ class Row:
     twin: Twin | None = None
     deprecation: str = ""
     stored_as: str = ""
-
-
-def rows() -> Iterable[Row]:
-    """Every row; order does not matter."""
-    from stowplan.cluster.kinds import corerows, grouprows
-
-    yield from corerows.core_rows()
-    yield from grouprows.group_rows()
