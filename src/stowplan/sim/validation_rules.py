@@ -87,12 +87,8 @@ _NOBODY = User("")
 class _EmptyServer:
     """As much of a server as the rules ask for: one that stores nothing."""
 
-    rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
-
-    @property
-    def dice(self) -> np.random.Generator:
-        """For addresses and ports that are given out."""
-        return self.rng
+    # For addresses and ports that are given out.
+    dice: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
 
     def list(self, resource: Resource) -> list[Tree]:
         """No objects."""
