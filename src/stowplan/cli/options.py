@@ -43,7 +43,7 @@ validate = click.option(
 )
 
 
-def reading(command: Any) -> Any:
+def input_options(command: Any) -> Any:
     """Give a command FILE, --cluster and the options that say how files are read."""
     return files(cluster(orphans(validate(command))))
 
