@@ -135,6 +135,14 @@ def test_simulate_says_which_pods_failed(cluster: str) -> None:
     ]
 
 
+def test_queues_are_in_no_namespace(cluster: str) -> None:
+    shown = run("queues", cluster).out
+    assert run("queues", cluster, "-n", "team").out == shown
+    assert run("queues", "-A", cluster).out == shown
+    ran = run("status", "-n", "team", "-A", "--address", "127.0.0.1:1")
+    assert "No such option" not in ran.err
+
+
 def test_simulate_shows_one_namespace(cluster: str) -> None:
     ran = run("simulate", cluster, "-n", "team")
     assert "2 of 5 pods placed" in ran.out
