@@ -68,8 +68,11 @@ _WHERE = {
 }
 
 
+_IMPORTS = {"Any", "TYPE_CHECKING", "annotations"}
+
+
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__} - _IMPORTS)
 
 
 def __getattr__(name: str) -> Any:

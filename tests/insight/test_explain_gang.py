@@ -176,6 +176,13 @@ def test_a_group_is_explained_by_its_name(name: str, files: Path) -> None:
     )
 
 
+def test_the_scheduler_that_pods_of_a_gang_ask_for_is_named(tmp_path: Path) -> None:
+    pods = [pod(f"g-{number}", "g", "5", schedulerName="volcano") for number in range(2)]
+    world = cluster(tmp_path, node("n1"), queue("default"), group("g", 2), *pods)
+    assert explained(world, "g").scheduler_name == "volcano"
+    assert explain_job("default/g-0", world, config=deciders()).scheduler_name == "volcano"
+
+
 def test_a_pod_goes_before_a_group_of_the_same_name(files: Path) -> None:
     assert run("explain", "fits", *WORLD, "--config", "batch.yaml").out.startswith("default/fits (")
     ran = run("explain", "pg/fits", *WORLD, "--config", "batch.yaml")

@@ -45,6 +45,7 @@ def install(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
 
 def test_the_functions_are_listed_and_documented() -> None:
     assert set(stowplan.__all__) <= set(dir(stowplan))
+    assert not {"Any", "TYPE_CHECKING", "annotations"} & set(dir(stowplan))
     text = pydoc.render_doc(stowplan, renderer=pydoc.plaintext)
     for name in FUNCTIONS:
         assert f"\n    {name}(" in text, name

@@ -76,7 +76,7 @@ class SimulationOutcome(msgspec.Struct, frozen=True, rename="camel", omit_defaul
 
     tried_before: pending pods that come before it; placed_before: those of them that were placed.
     node: where it was placed, "" for nowhere. message: why it was refused. not_run: why there was
-    no simulation, "" when there was one.
+    no simulation, "" when there was one. profile: what decided every pod, "" for each pod's own.
     """
 
     tried_before: int
@@ -84,6 +84,7 @@ class SimulationOutcome(msgspec.Struct, frozen=True, rename="camel", omit_defaul
     node: str = ""
     message: str = ""
     not_run: str = ""
+    profile: str = ""
 
 
 GIVEN, SIMULATED = "given", "simulation"

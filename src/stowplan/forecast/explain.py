@@ -62,6 +62,8 @@ def explain(
     if explanation.state != "pending" or not any(pod is found for pod in world.pending()):
         return explanation
     outcome = _compared(found, world, deciders, profile, compare_max)
+    if outcome is not None and profile:
+        outcome = replace(outcome, profile=profile)
     return replace(explanation, simulation=outcome)
 
 

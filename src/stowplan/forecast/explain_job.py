@@ -98,7 +98,7 @@ def explain_job(
     return JobExplanation(
         SCHEMA,
         found.key,
-        look.rounds.batch.scheduler_name,
+        look.scheduler_name,
         "placed" if found.node_name else waiting,
         current_node=found.node_name,
         node=held.bound.get(found.key, ""),
@@ -139,7 +139,7 @@ def explain_pod_group(
     return JobExplanation(
         SCHEMA,
         "",
-        look.rounds.batch.scheduler_name,
+        look.scheduler_name,
         "placed" if job is not None and job.is_ready else "pending",
         pod_group=found.key,
         evicted=look.evicted,
@@ -168,13 +168,15 @@ def found_pod_group(key: str, cluster: Cluster) -> PodGroup:
 class _SessionInspection:
     """What a session shows of a job when its actions have run.
 
-    job: its uid, "" for none. evicted: pod -> why, of those that go for it.
+    job: its uid, "" for none. scheduler_name: what its pods ask for, the first that sessions decide
+    where they ask for none of those. evicted: pod -> why, of those that go for it.
     """
 
     def __init__(self, rounds: SessionRunner, pod: Pod | None = None, group: str = "") -> None:
         """pod or group: whose job it is; a group by `NAMESPACE/NAME`."""
         self.rounds = rounds
         self.job = group
+        self.scheduler_name = _ours(rounds, () if pod is None else (pod,))
         self.nodes: tuple[NodeReasons, ...] = ()
         self.nodes_of = ""
         self.evicted: dict[str, str] = {}
@@ -191,6 +193,8 @@ class _SessionInspection:
         job = session.jobs.get(self.job) or session.invalid.get(self.job)
         if job is None:
             return
+        if self._pod is None:
+            self.scheduler_name = _ours(self.rounds, (one.pod for one in job.tasks.values()))
         if task is None:
             pending = job.of(TaskStatus.PENDING).values()
             task = min(pending, key=lambda one: one.key, default=None)
@@ -208,6 +212,13 @@ class _SessionInspection:
             self.never = unstartable_reasons(session, job)
         if not self.never and job.uid in session.jobs and job.of(TaskStatus.PENDING):
             self.evictions = eviction_notes(session, job)
+
+
+def _ours(rounds: SessionRunner, pods: Iterable[Pod]) -> str:
+    """The first scheduler name of pods that sessions decide; theirs where no pod has one."""
+    names = (pod.spec.scheduler_name for pod in pods)
+    batch = rounds.batch
+    return next((name for name in names if name in batch.scheduler_names), batch.scheduler_name)
 
 
 def _job_of(rounds: SessionRunner, pod: Pod) -> str:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 @options.config
 @options.plugin
 @options.compat
+@options.no_namespace
+@options.no_all_namespaces
 @options.output
 def command(
     files: tuple[str, ...],

@@ -24,6 +24,8 @@ DEFAULT = "127.0.0.1:10259"
 @live_options.context
 @click.option("--token", metavar="TOKEN", default="", help="Who asks, elsewhere than on loopback.")
 @click.option("--ca-file", metavar="FILE", default="", help="PEM: how its certificate is trusted.")
+@options.no_namespace
+@options.no_all_namespaces
 @options.output
 def command(
     address: str, kubeconfig: str | None, context: str, token: str, ca_file: str, output: str

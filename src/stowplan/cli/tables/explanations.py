@@ -79,18 +79,18 @@ def _verdict_text(explanation: Explanation) -> str:
 
 def _simulation_comparison(explanation: Explanation, outcome: SimulationOutcome) -> str:
     """What a simulation makes of the pod, and whether that is another answer."""
+    by = f" --profile {outcome.profile}" if outcome.profile else ""
+    command = f"`stowplan simulate{by}`"
     if outcome.not_run:
-        return (
-            f"Not compared with `stowplan simulate`: {outcome.not_run} (--after-simulation does it)"
-        )
+        return f"Not compared with {command}: {outcome.not_run} (--after-simulation does it)"
     before = f"{outcome.placed_before:,} of {outcome.tried_before:,} pods before it placed"
     if outcome.node:
         but = "But " if not explanation.node else ""
-        return f"{but}`stowplan simulate` places it on {outcome.node} ({before})"
+        return f"{but}{command} places it on {outcome.node} ({before})"
     if explanation.node:
         more = "--after-simulation explains it"
-        return f"But `stowplan simulate` refuses it ({before}; {more}): {outcome.message}"
-    return f"`stowplan simulate` refuses it, too ({before})"
+        return f"But {command} refuses it ({before}; {more}): {outcome.message}"
+    return f"{command} refuses it, too ({before})"
 
 
 def _table(title: str, *columns: str) -> Table:
