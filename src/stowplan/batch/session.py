@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from stowplan._deprecated import deprecated_property
 from stowplan.batch.best_nodes import BestNodeCache
 from stowplan.batch.compat import Compat
 from stowplan.batch.hook_contracts import ValidateResult
@@ -131,6 +132,8 @@ class Session:
             policy.on_start(self)
 
     # What actions and policies read.
+
+    working = deprecated_property("working", "state")
 
     @property
     def jobs(self) -> dict[str, JobInfo]:

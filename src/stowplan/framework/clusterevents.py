@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum, IntFlag
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from stowplan._deprecated import deprecated_names
 from stowplan.columns.pods.podinfo import reports_resources
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -284,3 +285,16 @@ def _same_quantities(old: dict[str, Quantity], new: dict[str, Quantity]) -> bool
 def event_labels(events: Sequence[ClusterEvent]) -> list[str]:
     """Their labels, in the same order."""
     return [event.label for event in events]
+
+
+_OLD_NAMES = {
+    "EventWithHint": "ClusterEventWithHint",
+    "Hint": "QueueingHintFn",
+    "SKIP_POD": "QUEUE_SKIP",
+    "labels_of": "event_labels",
+    "matches": "event_matches",
+    "node_changes": "node_update_events",
+    "pod_changes": "pod_update_events",
+}
+if not TYPE_CHECKING:
+    __getattr__ = deprecated_names(__name__, _OLD_NAMES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from stowplan._deprecated import deprecated_property
 from stowplan.framework.object_store import ObjectStore
 from stowplan.framework.status import OK, Status, error, unschedulable
 from stowplan.objects.pod import Pod
@@ -125,3 +126,5 @@ class HandleState:
     def has_pending_requests(self) -> bool:
         """True when a plugin has asked for something that is to be seen to at once."""
         return bool(self.waiting.settled or self.to_activate)
+
+    world = deprecated_property("world", "object_store")

@@ -23,12 +23,13 @@ Source: kube-scheduler v1.36, framework interface and runtime.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from stowplan._deprecated import deprecated_names
 from stowplan.columns import NodeInfo, NodeTable, PodInfo, Rows
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.diagnosis import Diagnosis
@@ -397,3 +398,24 @@ class Explain(Protocol):
 
         One short text per cause, need before have: "cpu: needs 2000m, 1500m free of 4000m".
         """
+
+
+_OLD_NAMES = {
+    "Bind": "BindPlugin",
+    "EventsToRegister": "EnqueueExtensions",
+    "Filter": "FilterPlugin",
+    "NormalizeScore": "ScoreExtensions",
+    "Permit": "PermitPlugin",
+    "PostBind": "PostBindPlugin",
+    "PostFilter": "PostFilterPlugin",
+    "PreBind": "PreBindPlugin",
+    "PreEnqueue": "PreEnqueuePlugin",
+    "PreFilter": "PreFilterPlugin",
+    "PreScore": "PreScorePlugin",
+    "QueueSort": "QueueSortPlugin",
+    "Reserve": "ReservePlugin",
+    "Score": "ScorePlugin",
+    "SignPod": "SignPlugin",
+}
+if not TYPE_CHECKING:
+    __getattr__ = deprecated_names(__name__, _OLD_NAMES)

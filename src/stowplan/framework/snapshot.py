@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from stowplan._deprecated import deprecated_property
 from stowplan.columns import NodeTable, PodInfo
 from stowplan.framework.object_store import ObjectStore
 from stowplan.objects.pod import Pod
@@ -111,3 +112,5 @@ class Snapshot:
         self.nodes = nodes
         self.object_store = ObjectStore() if object_store is None else object_store
         self.nominations = Nominations() if nominations is None else nominations
+
+    world = deprecated_property("world", "object_store")

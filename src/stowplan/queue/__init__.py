@@ -1,5 +1,8 @@
 """The scheduling queue: which pod is tried next, and when one that failed is tried again."""
 
+from typing import TYPE_CHECKING
+
+from stowplan._deprecated import deprecated_names
 from stowplan.queue.entry import SECOND, QueueEntry
 from stowplan.queue.options import QueueOptions, seconds_to_ns
 from stowplan.queue.queueing_hints import QueueingHintMap, QueueingStrategy
@@ -15,3 +18,12 @@ __all__ = [
     "SubQueue",
     "seconds_to_ns",
 ]
+
+_OLD_NAMES = {
+    "Hints": "QueueingHintMap",
+    "Place": "SubQueue",
+    "Worth": "QueueingStrategy",
+    "in_ns": "seconds_to_ns",
+}
+if not TYPE_CHECKING:
+    __getattr__ = deprecated_names(__name__, _OLD_NAMES)
