@@ -93,7 +93,7 @@ class Harness:
             "active": queue.active.in_order(),
             "backoff": queue.backoff.refused.in_order(),
             "failed": queue.backoff.failed.in_order(),
-            "parked": [entry for entry in queue.unschedulable_pods if not entry.gated_by],
+            "unschedulable": [entry for entry in queue.unschedulable_pods if not entry.gated_by],
             "gated": [entry for entry in queue.unschedulable_pods if entry.gated_by],
         }
         found = {place: [e.pod.name for e in entries] for place, entries in places.items()}

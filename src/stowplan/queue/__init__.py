@@ -1,4 +1,4 @@
-"""The scheduling queue: which pod is tried next, and when one that failed is tried again."""
+"""The scheduling queue: pop order, backoff, and requeueing of unschedulable pods by events."""
 
 from typing import TYPE_CHECKING
 
