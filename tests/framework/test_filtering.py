@@ -27,7 +27,7 @@ from stowplan.framework import (
     unschedulable,
 )
 from stowplan.framework.diagnosis import Diagnosis
-from stowplan.framework.runtime.framework import PreFilterOutcome
+from stowplan.framework.runtime.outcomes import PreFilterOutcome
 from stowplan.objects.pod import Pod
 from stowplan.testing import pod
 from tests.framework.stage import POD, framework_of, plugin, snapshot

@@ -23,8 +23,8 @@ class QueueEntry(QueuedPod, gc=False):
     refused_by, pending_on: plugins of the last rejection, pending_on those that returned Pending;
     includes a plugin that once gated the pod. gated_by: PreEnqueue plugin that keeps the pod out of
     the queue, or "". flushed: requeued by the unschedulable flush since its last failure. cycle:
-    cycle of the last pop. tie_break: seed of the tie-break between nodes, the same for every
-    attempt; None before the first attempt and where ties are not broken at random.
+    cycle of the last pop. tie_break: random number that breaks ties between nodes in every attempt;
+    None before the first attempt and where ties are not broken at random.
     """
 
     key: str = ""

@@ -53,20 +53,20 @@ _REDUCE = ("scores", "pod", "nodes", "rows", _META)
 
 
 def plugin_of(value: Any) -> Any:
-    """The plugin class behind a decorated function; anything else as it is."""
+    """The plugin class behind a decorated function; any other value unchanged."""
     return getattr(value, _PLUGIN, value)
 
 
 def is_rule(value: object) -> bool:
-    """True for a function that a decorator has made a rule."""
+    """True for a function decorated as a plugin."""
     return hasattr(value, _PLUGIN)
 
 
 def score(name: str, *, weight: int = 1) -> Callable[[ScoreFunction], ScoreFunction]:
-    """Make a function a plugin that prefers nodes: 0 to 100 each, times `weight`.
+    """Make a function a plugin that scores nodes: 0 to 100, times `weight`.
 
-    Over `node` it answers a whole number, over `nodes` int64 (n_nodes,). Raises ContractError for
-    a function that asks for what is not on offer.
+    A function of `node` returns an integer, a function of `nodes` int64 (n_nodes,). Raises
+    ContractError for unknown parameters.
     """
     _check_name("score", name)
 
@@ -84,11 +84,11 @@ def score(name: str, *, weight: int = 1) -> Callable[[ScoreFunction], ScoreFunct
 def filter(
     name: str, *, reason: str = "", evicting_helps: bool = True
 ) -> Callable[[FilterFunction], FilterFunction]:
-    """Make a function a plugin that refuses nodes: where it says False.
+    """Make a function a plugin that filters nodes: those for which it returns False are rejected.
 
-    Over `node` it answers a bool, or a Status of its own; over `nodes` bool (n_nodes,). reason:
-    what users read of refused nodes. evicting_helps: False where no eviction of pods can change
-    the answer, so that preemption need not look. Raises ContractError as `score` does.
+    A function of `node` returns a bool or a Status, a function of `nodes` bool (n_nodes,). reason:
+    message of a rejection. evicting_helps: False where evicting pods cannot change the answer, so
+    that preemption skips the node. Raises ContractError as `score` does.
     """
     _check_name("filter", name)
 
@@ -110,13 +110,13 @@ def priority(
     metadata: Callable[[Pod], Any] | None = None,
     reduce: Callable[..., Ints] | None = None,
 ) -> Callable[[ScoreFunction], ScoreFunction]:
-    """Make a function a priority as schedulers had them before plugins: 0 to 10 each.
+    """Make a function a priority of Kubernetes 1.13: scores 0 to 10.
 
-    Over `node` it is a map, whose scores `reduce` may bring into range in the end; it takes
-    `scores` (int64 (n_rows,)) and whatever it names of pod, nodes, rows and meta. Over `nodes` it
-    is a whole-list function. metadata: computed once per pod, and handed to the function and to
-    `reduce` as `meta`. Its scores count ten times, so that 10 is as much as 100 of a plugin. Raises
-    ContractError as `score` does.
+    A function of `node` is a map; `reduce` may scale its scores: it takes `scores` (int64
+    (n_rows,)) and any of pod, nodes, rows and meta. A function of `nodes` scores all nodes.
+    metadata: computed once per pod and passed to the function and to `reduce` as `meta`. Scores are
+    multiplied by ten, so that 10 weighs as much as 100 of a plugin. Raises ContractError as `score`
+    does.
     """
     _check_name("priority", name)
 
@@ -133,14 +133,15 @@ def priority(
 
 
 def _check_name(kind: str, name: Any) -> None:
-    """Raises ContractError at once: what is left out before the function is lost without a word."""
+    """Raise ContractError when the decorator is used without a name: `@score` instead of
+    `@score(...)` would be ignored silently."""
     if not isinstance(name, str) or not name:
         got = f"a {type(name).__name__}" if name else "no name"
         raise ContractError(f'@{kind}: got {got}, wanted the rule\'s name: @{kind}("my-rule")')
 
 
 class _FunctionPluginBuilder:
-    """A function on its way to a plugin. call: the function with all that is on offer, in order."""
+    """Builds a plugin class from a function. call: the function with all parameters by position."""
 
     def __init__(
         self, kind: str, name: str, function: Any, weight: Any, has_meta: bool = False
@@ -166,7 +167,7 @@ class _FunctionPluginBuilder:
                 f"{self.where}: got {got}, wanted either `node`, to be asked about one node, or "
                 "`nodes`, about all of them as arrays"
             )
-        # Priorities have a fixed call, with metadata or without.
+        # Priorities are called with a fixed parameter list, with or without metadata.
         offered = _ONE if self.is_of_one else _ALL
         self.call = self._fitted(
             function,
@@ -175,14 +176,15 @@ class _FunctionPluginBuilder:
         )
 
     def reducer(self, reduce: Callable[..., Ints]) -> PriorityReduceFunction:
-        """`reduce` with everything that it may be handed."""
+        """`reduce` with all parameters by position."""
         if not self.is_of_one:
             got = "a reduce for a function of all nodes"
             raise ContractError(f"{self.where}: got {got}, wanted one of one `node`")
         return self._fitted(reduce, _REDUCE, "")
 
     def _fitted(self, function: Call, offered: tuple[str, ...], missing: str) -> Call:
-        """`function` as one of all that is offered, by place. missing: what is not there yet."""
+        """`function` with all parameters by position. missing: parameters that are not
+        available."""
         title = getattr(function, "__name__", repr(function))
         for name in parameters_of(function):
             if name == missing:
@@ -197,7 +199,7 @@ class _FunctionPluginBuilder:
         return narrow_parameters(function, offered, tuple(parameters_of(function)))
 
     def give(self, base: type[_FunctionPlugin], **attributes: Any) -> None:
-        """Put the plugin class behind the function."""
+        """Attach the plugin class to the function."""
         function = self.function
         body = {
             "name": self.name,
@@ -216,7 +218,8 @@ class _FunctionPluginBuilder:
 
 
 class _FunctionPlugin:
-    """What every rule has. _title: the function's name; _takes_rows: whether it asks for `rows`."""
+    """Base of all function plugins. _title: the function's name; _takes_rows: it has a parameter
+    `rows`."""
 
     name: ClassVar[str]
     weight: ClassVar[int]
@@ -232,7 +235,7 @@ class _FunctionPlugin:
     def _column(
         self, call: Call, kind: type[Any], pod: Pod, nodes: NodeTable, rows: Rows, *more: Any
     ) -> NDArray[Any]:
-        """`kind` (n_rows,): what the function says of `rows`; it is not asked about none."""
+        """`kind` (n_rows,): the function's result for `rows`; it is not called without rows."""
         n_rows = len(range(rows.start, rows.stop)) if isinstance(rows, slice) else len(rows)
         if n_rows == 0:
             return np.zeros(0, dtype=kind)
@@ -249,7 +252,7 @@ class _FunctionPlugin:
 
 
 class _ArrayScore(_FunctionPlugin):
-    """A score over arrays; one node is a row of them."""
+    """A score over arrays; a single node is one row."""
 
     _ask: ClassVar[Call]
 
@@ -261,7 +264,7 @@ class _ArrayScore(_FunctionPlugin):
 
 
 class _NodeFilter(_FunctionPlugin):
-    """A filter over one node."""
+    """A filter of one node."""
 
     _ask: ClassVar[Call]
     REJECTED: ClassVar[Status]
@@ -277,7 +280,7 @@ class _NodeFilter(_FunctionPlugin):
 
 
 class _ArrayFilter(_FunctionPlugin):
-    """A filter over arrays; one node is a table of its own."""
+    """A filter over arrays; a single node is a table of one row."""
 
     _ask: ClassVar[Call]
     REJECTED: ClassVar[Status]
@@ -322,7 +325,8 @@ class _PriorityPlugin(_FunctionPlugin):
         return scaled
 
     def _meta(self, pod: Pod, state: CycleState) -> Any:
-        """The pod's metadata: from PreScore, or computed now where a profile leaves that out."""
+        """The pod's metadata: from PreScore, or computed now where the profile does not run
+        PreScore."""
         if self.priority.metadata is None:
             return None
         found = state.find(self.name)
@@ -355,7 +359,7 @@ class _MapPriority(_PriorityPlugin):
 
 
 class _ListPriority(_PriorityPlugin):
-    """A priority that scores all nodes."""
+    """A priority that scores all nodes at once."""
 
     def score_column(self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
         whole_list, meta = self.priority.whole_list, self._meta(pod, state)

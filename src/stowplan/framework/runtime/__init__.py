@@ -1,4 +1,4 @@
-"""Registered plugins and the framework that calls them at the extension points."""
+"""Registered plugins, and the framework that calls them at the extension points."""
 
 from typing import TYPE_CHECKING
 
@@ -8,7 +8,7 @@ from stowplan._deprecated import deprecated_names
 _OLD_NAMES = {
     "Framework": "stowplan.framework.runtime.framework:Framework",
     "Handle": "stowplan.framework.runtime.framework:Handle",
-    "PreFilterOutcome": "stowplan.framework.runtime.framework:PreFilterOutcome",
+    "PreFilterOutcome": "stowplan.framework.runtime.outcomes:PreFilterOutcome",
     "Scores": "stowplan.framework.runtime.framework:Scores",
     "frameworks": "stowplan.framework.runtime.framework:build_frameworks",
 }

@@ -1,4 +1,4 @@
-"""The registry table: plugin name -> class, checked when a class is put in."""
+"""Registry: plugin name -> class, checked at registration."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from stowplan.framework.problems import ContractError
 
 
 class NoArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The arguments of a plugin that takes none."""
+    """Arguments of a plugin that takes none."""
 
 
 class RegistryEntry(msgspec.Struct, frozen=True):
-    """A registered plugin.
+    """A registered plugin class.
 
-    points: configuration names of what it implements. args: the Struct its arguments decode to.
-    weight: of its scores where a configuration names none. in_tree: part of Stowplan.
+    points: configuration names of the extension points that it implements. args: Struct of its
+    arguments. weight: default weight of its scores. in_tree: part of Stowplan.
     """
 
     name: str
@@ -33,7 +33,7 @@ class RegistryEntry(msgspec.Struct, frozen=True):
 
 
 class Registry(Mapping[str, RegistryEntry]):
-    """All plugins that a configuration may name."""
+    """All plugins that a configuration can name."""
 
     def __init__(self, in_tree: Iterable[type[Any]] = ()) -> None:
         self._entries: dict[str, RegistryEntry] = {}
@@ -50,15 +50,15 @@ class Registry(Mapping[str, RegistryEntry]):
         return len(self._entries)
 
     def copy(self) -> Registry:
-        """A registry with the same plugins, to register others in."""
+        """A copy in which others can be registered."""
         other = Registry()
         other._entries = dict(self._entries)
         return other
 
     def register(self, plugin: Callable[..., Any]) -> None:
-        """Add somebody else's plugin class, or decorated function.
+        """Register an out-of-tree plugin class or decorated function.
 
-        Raises ContractError when it cannot be one.
+        Raises ContractError when it is invalid.
         """
         self._enter(plugin_of(plugin), in_tree=False)
 
