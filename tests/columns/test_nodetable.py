@@ -177,7 +177,7 @@ def test_the_pods_of_a_node_that_leaves_come_back_with_it() -> None:
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        (lambda t: t.add_node(node("n1")), "node 'n1' is added twice; wanted one node of a name"),
+        (lambda t: t.add_node(node("n1")), "node 'n1' is added twice; expected one node of a name"),
         (lambda t: t.update_node(node("n9")), "node 'n9' is not known"),
         (lambda t: t.remove_node("n9"), "node 'n9' is not known"),
         (

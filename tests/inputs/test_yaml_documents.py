@@ -184,4 +184,6 @@ def test_errors_carry_what_a_face_needs() -> None:
     unprintable = refusal("é: é\nb: \x01")
     assert isinstance(unprintable, UnprintableCharacter)
     assert (unprintable.place, unprintable.position) == ("line 2", 8)
-    assert str(refusal("{", "json")).startswith("line 1, column 2: got the end of the text, wanted")
+    assert str(refusal("{", "json")).startswith(
+        "line 1, column 2: Invalid value: the end of the text: expected"
+    )

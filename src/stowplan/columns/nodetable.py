@@ -234,7 +234,7 @@ class NodeTable:
     def add_node(self, node: Node) -> int:
         """A node arrives; returns its row. Raises TableError when the name is taken."""
         if node.name in self._row_of:
-            raise TableError(f"node {node.name!r} is added twice; wanted one node of a name")
+            raise TableError(f"node {node.name!r} is added twice; expected one node of a name")
         offered = allocatable_amounts(node)
         row = self.n_nodes
         self._make_room(row + 1)

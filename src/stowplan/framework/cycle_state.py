@@ -48,7 +48,7 @@ class CycleState:
         value = self._values[key]
         if not isinstance(value, kind):
             raise TypeError(
-                f"cycle state {key!r} is a {type(value).__name__}, wanted {kind.__name__}"
+                f"cycle state {key!r} is a {type(value).__name__}; expected {kind.__name__}"
             )
         return value
 

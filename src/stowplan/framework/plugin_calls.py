@@ -70,11 +70,12 @@ def check_signatures(plugin: type[Any], where: str) -> None:
                 )
     for method, needed in {**NEEDS_SCALAR, **NEEDS_PARTNER}.items():
         if hasattr(plugin, method) and not hasattr(plugin, needed):
-            raise ContractError(f"{where}: has {method}() without {needed}(); wanted both")
+            raise ContractError(f"{where}: has {method}() without {needed}(); expected both")
     rejected = getattr(plugin, "REJECTED", None)
     if rejected is not None and not (isinstance(rejected, Status) and rejected.is_rejected):
         raise ContractError(
-            f"{where}: `REJECTED` is {rejected!r}, wanted {REJECTED_MEANS}{class_location(plugin)}"
+            f"{where}: `REJECTED` is {rejected!r}; expected "
+            f"{REJECTED_MEANS}{class_location(plugin)}"
         )
 
 
@@ -181,8 +182,8 @@ def _wrap_errors(function: Call, plugin: object, method: str, offered: tuple[str
             ) from failure
         if wanted is not None and not isinstance(answer, wanted):
             raise ContractError(
-                f"plugin {name!r}: {method}{_call_subject(offered, values)} gave {answer!r}, "
-                f"wanted a {' or '.join(kind.__name__ for kind in wanted)}"
+                f"plugin {name!r}: {method}{_call_subject(offered, values)} gave {answer!r}; "
+                f"expected a {' or '.join(kind.__name__ for kind in wanted)}"
                 f"{definition_location(plugin, method)}"
             )
         return answer

@@ -7,6 +7,9 @@ from collections.abc import Iterable
 
 import msgspec
 
+# Begin of `got` where a name is wrong and not a value: "an unknown field".
+UNKNOWN = "an unknown "
+
 
 class Problem(msgspec.Struct, frozen=True):
     """One mistake.
@@ -21,9 +24,11 @@ class Problem(msgspec.Struct, frozen=True):
     hint: str = ""
 
     def __str__(self) -> str:
-        got = f"got {self.got}, " if self.got else ""
+        got = f"Invalid value: {self.got}: " if self.got else ""
+        if self.got.startswith(UNKNOWN):
+            got = f"Unknown {self.got.removeprefix(UNKNOWN)}: "
         hint = f" ({self.hint})" if self.hint else ""
-        return f"{self.path}: {got}wanted {self.wanted}{hint}"
+        return f"{self.path}: {got}expected {self.wanted}{hint}"
 
 
 class ConfigError(ValueError):

@@ -137,7 +137,7 @@ def _check_name(kind: str, name: Any) -> None:
     `@score(...)` would be ignored silently."""
     if not isinstance(name, str) or not name:
         got = f"a {type(name).__name__}" if name else "no name"
-        raise ContractError(f'@{kind}: got {got}, wanted the rule\'s name: @{kind}("my-rule")')
+        raise ContractError(f'@{kind}: Invalid value: {got}: expected a name: @{kind}("my-rule")')
 
 
 class _FunctionPluginBuilder:
@@ -152,19 +152,19 @@ class _FunctionPluginBuilder:
         self.where = f"rule {name!r}"
         if not inspect.isfunction(function) or inspect.iscoroutinefunction(function):
             what = "an async function" if inspect.isfunction(function) else repr(function)
-            raise ContractError(f"{self.where}: got {what}, wanted a plain function")
+            raise ContractError(f"{self.where}: Invalid value: {what}: expected a plain function")
         if is_rule(function):
             raise ContractError(f"{self.where}: {function.__name__}() is a rule already")
         if isinstance(weight, bool) or not isinstance(weight, int) or weight < 1:
             raise ContractError(
-                f"{self.where}: weight is {weight!r}, wanted a whole number above 0"
+                f"{self.where}: weight is {weight!r}; expected a whole number above 0"
             )
         names = parameters_of(function)
         self.is_of_one = "node" in names
         if self.is_of_one == ("nodes" in names):
             got = f"{function.__name__}({', '.join(names)})"
             raise ContractError(
-                f"{self.where}: got {got}, wanted either `node`, to be asked about one node, or "
+                f"{self.where}: Invalid value: {got}: expected `node`, for one node, or "
                 "`nodes`, about all of them as arrays"
             )
         # Priorities are called with a fixed parameter list, with or without metadata.
@@ -179,7 +179,7 @@ class _FunctionPluginBuilder:
         """`reduce` with all parameters by position."""
         if not self.is_of_one:
             got = "a reduce for a function of all nodes"
-            raise ContractError(f"{self.where}: got {got}, wanted one of one `node`")
+            raise ContractError(f"{self.where}: Invalid value: {got}: expected one of one `node`")
         return self._fitted(reduce, _REDUCE, "")
 
     def _fitted(self, function: Call, offered: tuple[str, ...], missing: str) -> Call:
@@ -189,7 +189,7 @@ class _FunctionPluginBuilder:
         for name in parameters_of(function):
             if name == missing:
                 wanted = f"metadata=... beside {self.name!r} for it"
-                raise ContractError(f"{self.where}: {title}() asks for {name!r}, wanted {wanted}")
+                raise ContractError(f"{self.where}: {title}() asks for {name!r}; expected {wanted}")
             if name not in offered:
                 hint = did_you_mean(name, offered)
                 raise ContractError(
@@ -228,7 +228,7 @@ class _FunctionPlugin:
 
     def _broken(self, pod: Pod, got: str, wanted: str) -> ContractError:
         return ContractError(
-            f"plugin {self.name!r}: {self._title}() of pod {pod.key!r}{got}, wanted {wanted}"
+            f"plugin {self.name!r}: {self._title}() of pod {pod.key!r}{got}; expected {wanted}"
             f"{definition_location(self)}"
         )
 

@@ -55,9 +55,11 @@ class Priority(msgspec.Struct, frozen=True):
         if (self.whole_list is None) == (self.map is None):
             got = "neither" if self.map is None else "both"
             wanted = "either a whole-list function or a map"
-            raise ContractError(f"priority {self.name!r}: got {got}, wanted {wanted}")
+            raise ContractError(f"priority {self.name!r}: Invalid value: {got}: expected {wanted}")
         if self.reduce is not None and self.map is None:
-            raise ContractError(f"priority {self.name!r}: got a reduce, wanted a map before it")
+            raise ContractError(
+                f"priority {self.name!r}: Invalid value: a reduce without a map: expected both"
+            )
 
 
 def normalize_reduce(most: int = PRIORITY_MAX, *, reverse: bool = False) -> PriorityReduceFunction:

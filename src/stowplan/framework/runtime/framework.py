@@ -123,7 +123,7 @@ class Framework:
         if len(self.at("queueSort")) != 1:
             have = [m.name for m in self.at("queueSort")]
             raise ContractError(
-                f"profile {profile.scheduler_name!r}: queueSort is {have}, wanted one"
+                f"profile {profile.scheduler_name!r}: queueSort is {have}; expected one"
             )
         self._check_points()
         self._pre_bind_with_progress = tuple(
@@ -148,7 +148,7 @@ class Framework:
                 if member.calls[EXTENSION_POINTS[point]] is None:
                     raise ContractError(
                         f"profile {self.profile.scheduler_name!r}: plugin {member.name!r} is "
-                        f"enabled for {point} and has no {EXTENSION_POINTS[point]}(); wanted one"
+                        f"enabled for {point} and has no {EXTENSION_POINTS[point]}(); expected one"
                     )
 
     def at(self, point: str) -> tuple[RegisteredPlugin, ...]:
@@ -496,7 +496,7 @@ class Framework:
             raise ContractError(
                 f"profile {self.profile.scheduler_name!r}: plugin {member.name!r} scores "
                 f"{scores[place]} on node {nodes.names[int(rows[place])]!r} for pod {pod.key!r}; "
-                f"wanted 0..{SCORE_MAX}{member.place('normalize_score', 'score_column', 'score')}"
+                f"expected 0..{SCORE_MAX}{member.place('normalize_score', 'score_column', 'score')}"
             )
 
     def _count_nominated(
@@ -578,5 +578,7 @@ def build_frameworks(
     built = {name: made(profile, registry, gates, shared) for name, profile in profiles.items()}
     sorts = {f.at("queueSort")[0].name for f in built.values()}
     if len(sorts) > 1:
-        raise ContractError(f"profiles sort the queue by {sorted(sorts)}; wanted one and the same")
+        raise ContractError(
+            f"profiles sort the queue by {sorted(sorts)}; expected one and the same"
+        )
     return built

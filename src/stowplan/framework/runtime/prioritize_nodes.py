@@ -164,7 +164,7 @@ class _PrioritizeRequest:
             node = self.nodes.names[int(self.numbers[place])]
             raise ContractError(
                 f"priority {priority.name!r}: score of pod {self.pod.key!r} on node {node!r} is "
-                f"{scores[place]}, wanted 0..{PRIORITY_MAX}"
+                f"{scores[place]}; expected 0..{PRIORITY_MAX}"
             )
         return scores
 
@@ -186,7 +186,7 @@ class _PrioritizeRequest:
         score = _call_function(priority, "map", about, call)
         if isinstance(score, bool) or not isinstance(score, int | np.integer):
             raise ContractError(
-                f"priority {priority.name!r}: map {about} gave {score!r}, wanted a whole number"
+                f"priority {priority.name!r}: map {about} gave {score!r}; expected a whole number"
             )
         return int(score)
 
@@ -202,7 +202,7 @@ class _PrioritizeRequest:
             return answer
         wanted = f"an array int64 {shape}"
         raise ContractError(
-            f"priority {priority.name!r}: {function} {about} gave {got}, wanted {wanted}"
+            f"priority {priority.name!r}: {function} {about} gave {got}; expected {wanted}"
         )
 
 

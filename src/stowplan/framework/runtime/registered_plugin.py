@@ -141,8 +141,8 @@ class RegisteredPlugin:
         if answer.dtype != np.bool_:
             if self.calls["filter_status"] is None:
                 raise ContractError(
-                    f"plugin {self.name!r}: filter_column gives int64 codes and the class has no"
-                    " filter_status(code), which says what each code refuses with; wanted one, or "
+                    f"plugin {self.name!r}: filter_column returns int64 codes and the class has "
+                    "no filter_status(code), which returns the status of a code; expected one, or "
                     f"bool and {REJECTED_MEANS}{self.place('filter_column')}"
                 )
             return PluginVerdicts(answer, lambda code: self._refusal(code, pod, nodes, state))
@@ -150,7 +150,7 @@ class RegisteredPlugin:
         if rejected is None:
             raise ContractError(
                 f"plugin {self.name!r}: filter_column gives bool and the class has no REJECTED; "
-                f"wanted {REJECTED_MEANS}, or int64 codes and filter_status(code)"
+                f"expected {REJECTED_MEANS}, or int64 codes and filter_status(code)"
                 f"{self.place('filter_column')}"
             )
         return PluginVerdicts(
@@ -169,7 +169,7 @@ class RegisteredPlugin:
             if not is_whole or not INT64_MIN <= score <= INT64_MAX:
                 raise ContractError(
                     f"plugin {self.name!r}: score of pod {pod.key!r} on node "
-                    f"{nodes.names[row]!r} is {score!r}, wanted a whole number of 64 bits"
+                    f"{nodes.names[row]!r} is {score!r}; expected a whole number of 64 bits"
                     f"{self.place('score')}"
                 )
             scores[place] = score
@@ -202,7 +202,7 @@ class RegisteredPlugin:
         if status.is_success:
             raise ContractError(
                 f"plugin {self.name!r}: filter_status of pod {pod.key!r} gave Success for code "
-                f"{code}, wanted the refusal that it stands for{self.place('filter_status')}"
+                f"{code}; expected the refusal that it stands for{self.place('filter_status')}"
             )
         return status
 
@@ -236,8 +236,8 @@ class RegisteredPlugin:
         else:
             return
         raise ContractError(
-            f"plugin {self.name!r}: {method} of pod {pod.key!r} gave {got}, "
-            f"wanted an array {' or '.join(k.__name__ for k in kinds)} ({n_rows},)"
+            f"plugin {self.name!r}: {method} of pod {pod.key!r} gave {got}; "
+            f"expected an array {' or '.join(k.__name__ for k in kinds)} ({n_rows},)"
             f"{self.place(method)}"
         )
 

@@ -66,17 +66,17 @@ class Registry(Mapping[str, RegistryEntry]):
         name = getattr(plugin, "name", None)
         where = f"plugin class {plugin.__module__}.{plugin.__qualname__}"
         if not isinstance(name, str) or not name:
-            raise ContractError(f"{where}: `name` is {name!r}, wanted a non-empty string")
+            raise ContractError(f"{where}: `name` is {name!r}; expected a non-empty string")
         if name in self._entries:
-            raise ContractError(f"{where}: the name {name!r} is taken; wanted one that is free")
+            raise ContractError(f"{where}: the name {name!r} is taken; expected one that is free")
         points = points_of(plugin)
         if not points:
-            raise ContractError(f"{where}: implements no extension point; wanted at least one")
+            raise ContractError(f"{where}: implements no extension point; expected at least one")
         args = getattr(plugin, "Args", NoArgs)
         if not (isinstance(args, type) and issubclass(args, msgspec.Struct)):
-            raise ContractError(f"{where}: `Args` is {args!r}, wanted a msgspec.Struct class")
+            raise ContractError(f"{where}: `Args` is {args!r}; expected a msgspec.Struct class")
         check_signatures(plugin, where)
         weight = getattr(plugin, "weight", 1)
         if not isinstance(weight, int) or weight < 1:
-            raise ContractError(f"{where}: `weight` is {weight!r}, wanted a whole number above 0")
+            raise ContractError(f"{where}: `weight` is {weight!r}; expected a whole number above 0")
         self._entries[name] = RegistryEntry(name, plugin, points, args, weight, in_tree)

@@ -16,7 +16,8 @@ def to_dataframe(columns: Mapping[str, Sequence[Any]], library: str = "") -> Any
     it is not, and ValueError for any other library.
     """
     if library and library not in LIBRARIES:
-        raise ValueError(f"library: got {library!r}, wanted one of {', '.join(LIBRARIES)}")
+        allowed = ", ".join(LIBRARIES)
+        raise ValueError(f"library: Invalid value: {library!r}: expected one of {allowed}")
     wanted = (library,) if library else LIBRARIES
     for name in wanted:
         try:

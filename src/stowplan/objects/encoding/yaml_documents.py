@@ -31,7 +31,7 @@ class DocumentError(ValueError):
     """The text cannot be read on: the place in it, what was got there and what was wanted."""
 
     def __init__(self, place: str, got: str, wanted: str) -> None:
-        super().__init__(f"{place}: got {got}, wanted {wanted}")
+        super().__init__(f"{place}: Invalid value: {got}: expected {wanted}")
         self.place = place
         self.got = got
         self.wanted = wanted
