@@ -51,7 +51,7 @@ class Priority(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         """Raises ContractError for an invalid priority."""
         if not self.name:
-            raise ContractError("a priority: invalid name '': expected a non-empty string")
+            raise ContractError("a priority: name is ''; expected a non-empty string")
         if (self.whole_list is None) == (self.map is None):
             got = "neither" if self.map is None else "both"
             wanted = "either a whole-list function or a map"
