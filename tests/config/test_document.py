@@ -152,8 +152,14 @@ def test_bad_syntax_names_line_and_column(text: str, place: str) -> None:
             "a: " + "[" * 200_000,
             "line 1, column 104: Invalid value: deeper nesting: expected at most 100 levels",
         ),
-        (b"a: \xff", "character 4: Invalid value: bytes that are not UTF-8: expected text in UTF-8"),
-        ("a: \ud800", "character 4: Invalid value: bytes that are not UTF-8: expected text in UTF-8"),
+        (
+            b"a: \xff",
+            "character 4: Invalid value: bytes that are not UTF-8: expected text in UTF-8",
+        ),
+        (
+            "a: \ud800",
+            "character 4: Invalid value: bytes that are not UTF-8: expected text in UTF-8",
+        ),
     ],
 )
 def test_what_cannot_be_read(text: str | bytes, complaint: str) -> None:

@@ -9,7 +9,7 @@ Source: kube-batch v0.5, framework/session.go, framework/framework.go.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 
 import msgspec
 import numpy as np
@@ -250,8 +250,3 @@ def call_timed(
     call(session)
     labels = (("plugin", policy.name), ("OnSession", moment))
     metrics.observe(PLUGIN_LATENCY, (metrics.stopwatch() - began) * 1e6, labels)
-
-
-def tasks_of(job: JobInfo, status: TaskStatus) -> Sequence[TaskInfo]:
-    """The tasks of a job in a status, as they are now."""
-    return list(job.of(status).values())

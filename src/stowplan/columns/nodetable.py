@@ -402,10 +402,6 @@ class NodeTable:
                 watcher.pod_added(row, info)
         self._watchers.append(watcher)
 
-    def unwatch(self, watcher: PodWatcher) -> None:
-        """Stop announcing to `watcher`."""
-        self._watchers.remove(watcher)
-
     # What if: used by Overlay only, which undoes it.
 
     def place(self, row: int, info: PodInfo) -> frozenset[Port]:

@@ -70,7 +70,6 @@ tiers:
 
 _TRUE = frozenset({"y", "yes", "on", "true"})
 _FALSE = frozenset({"n", "no", "off", "false"})
-_TEXT = "tag:yaml.org,2002:str"
 _NULL = "tag:yaml.org,2002:null"
 
 ArgumentCheck = Callable[[str], bool]

@@ -20,7 +20,6 @@ from stowplan.testing.generators.choices import RandomSource, chance, pick, rand
 NODES = ("n0", "n1", "n2", "n3")
 PODS = tuple(f"p{i}" for i in range(14))
 ZONES = ("a", "b")
-FIRST_COME_WITHIN = 60
 POD_GC_DELAY = 8 * SECOND
 """How long pods outlive the node that they are bound to."""
 

@@ -83,10 +83,6 @@ class NodeToStatus:
         """True when all rows were evaluated and no verdict was replaced."""
         return self.rows.shape[0] == n_nodes and self._overruled is None
 
-    def overrule(self, place: int, status: Status) -> None:
-        """Replace the verdict at a place (position in `rows`)."""
-        self.overrule_all(np.array([place]), np.zeros(1, dtype=np.int64), (status,))
-
     def overrule_all(
         self, places: NDArray[np.int64], which: NDArray[np.int64], statuses: Sequence[Status]
     ) -> None:

@@ -150,14 +150,6 @@ class ManifestInventory:
         self._by_kind: dict[type[Object], dict[str, ManifestEntry]] = {}
         self._specs: dict[bytes, PodSpec] = {}
 
-    def add_document(self, tree: Any, place: str) -> None:
-        """Take in a document; raises DecodeError naming the object and the path in it.
-
-        place: file and document, for the error of somebody who brings an object again.
-        """
-        for item, path in items(tree):
-            self.add_item(item, path, place)
-
     def add_item(self, item: dict[str, Any], path: str, place: str) -> None:
         """Take in one object of a document, as `items` gives it; raises DecodeError."""
         kind = KINDS.get(item["kind"])

@@ -204,10 +204,6 @@ class MatchingPods:
         self._tallies[selection] = tally
         return tally.column(self._table.n_nodes)
 
-    def in_use(self) -> tuple[PodSelection, ...]:
-        """The selections that are counted, the one asked for longest ago first."""
-        return tuple(self._tallies)
-
     # What the table announces.
 
     def pod_added(self, row: int, info: PodInfo) -> None:

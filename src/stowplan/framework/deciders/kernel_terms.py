@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns.pods.podterms import TermRole, WeightedTerm
-from stowplan.framework.snapshot import Snapshot
 from stowplan.objects.pod import Pod
 
 Ints = NDArray[np.int64]
@@ -122,21 +121,3 @@ class PeerAffinityTerms(Protocol):
 
     def terms(self, role: TermRole, pod: Pod) -> list[WeightedTerm]:
         """Their terms in a role whose selectors may match `pod`."""
-
-
-class KernelTermsPlugin(Protocol):
-    """A plugin whose rule is parts."""
-
-    def parts(
-        self, pod: Pod, snapshot: Snapshot, peers: PeerAffinityTerms
-    ) -> tuple[KernelTerm, ...] | None:
-        """What the rule amounts to for `pod`; None where parts cannot say it.
-
-        Called once per kind of pods and state of the other objects, not per attempt. What a part
-        keeps must not change; only `TopologyTerm.counts` is asked again.
-        """
-
-
-def is_filter_term(part: KernelTerm) -> bool:
-    """True for parts, or terms, of Filter; the others are of Score."""
-    return isinstance(part, ResourceFit)

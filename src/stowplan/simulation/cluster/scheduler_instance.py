@@ -59,11 +59,6 @@ class SchedulerInstance:
         self._pause = 0
 
     @property
-    def alarm(self) -> int | None:
-        """When the machine wants to be called next, None for only when something happens."""
-        return self._alarm
-
-    @property
     def is_due(self) -> bool:
         """True when it is about to be called."""
         return self._is_due

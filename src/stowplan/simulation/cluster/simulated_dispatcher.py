@@ -19,7 +19,6 @@ from stowplan.simulation.cluster.simulated_cluster import CREATED, OK, Simulated
 from stowplan.simulation.event_queue import SECOND
 from stowplan.testing.auditor import EXTENDER_BOUND, is_write
 
-EXTENDER_TIMEOUT = 60 * SECOND
 PERFORM_S = 1.0
 """How long a plugin's work outside takes, unless its `simulated_s` says otherwise."""
 
