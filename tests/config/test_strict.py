@@ -207,10 +207,10 @@ def test_long_values_are_cut() -> None:
     assert len(complaint) < 120
 
 
-def test_later_checks_do_not_blame_what_is_spoilt() -> None:
+def test_later_checks_skip_invalid_values() -> None:
     problems = Problems()
     problems.add("a.b", "1", "2")
-    problems.add("a.c", "an unknown field", "b", spoils=False)
+    problems.add("a.c", "an unknown field", "b", invalidates=False)
     later = [Problem(path, "got", "wanted") for path in ("a", "a.b", "a.b[0].x", "a.bc", "a.c")]
     problems.extend(later)
     assert [problem.path for problem in problems.found] == ["a.b", "a.c", "a.bc", "a.c"]

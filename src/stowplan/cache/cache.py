@@ -162,9 +162,9 @@ class Cache:
         lost = sorted(uid for uid in self._assumed if not self.nodes.knows_pod(uid))
         if lost:
             raise InvariantBroken(f"cache: assumed pods that are on no node: {lost[:5]}")
-        stray = sorted(self._expiry.keys() - self._assumed)
-        if stray:
-            raise InvariantBroken(f"cache: pods that expire and are not assumed: {stray[:5]}")
+        unassumed = sorted(self._expiry.keys() - self._assumed)
+        if unassumed:
+            raise InvariantBroken(f"cache: pods that expire and are not assumed: {unassumed[:5]}")
         times = list(self._expiry.values())
         if times != sorted(times):
             raise InvariantBroken(f"cache: expiries out of order: {times[:5]}")

@@ -25,7 +25,7 @@ def documents(text: str | bytes, problems: Problems) -> list[Any]:
 
     def repeated(key: DuplicateKey) -> None:
         got, hint = f"the key again in line {key.line}", f"first in line {key.first_line}"
-        problems.add(_path(key), got, "each key once", hint, spoils=False)
+        problems.add(_path(key), got, "each key once", hint, invalidates=False)
 
     try:
         text = text.decode() if isinstance(text, bytes) else text

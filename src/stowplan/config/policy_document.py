@@ -159,7 +159,7 @@ def _with_known_case(tree: Any, kind: type[msgspec.Struct]) -> Any:
 
 
 def _entries(tree: dict[str, Any], kind: type[msgspec.Struct]) -> Iterator[tuple[str, Any]]:
-    spelt = {one.encode_name.lower(): one.encode_name for one in msgspec.structs.fields(kind)}
+    canonical = {one.encode_name.lower(): one.encode_name for one in msgspec.structs.fields(kind)}
     for key, value in tree.items():
-        name = spelt.get(str(key).lower(), key)
+        name = canonical.get(str(key).lower(), key)
         yield name, _with_known_case(value, _INSIDE[name]) if name in _INSIDE else value

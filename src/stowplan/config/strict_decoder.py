@@ -56,24 +56,26 @@ class Problems:
 
     def __init__(self) -> None:
         self.found: list[Problem] = []
-        self._spoilt: set[str] = set()
+        self._invalid_paths: set[str] = set()
 
-    def add(self, path: str, got: str, wanted: str, hint: str = "", *, spoils: bool = True) -> None:
+    def add(
+        self, path: str, got: str, wanted: str, hint: str = "", *, invalidates: bool = True
+    ) -> None:
         """Add a mistake."""
         self.found.append(Problem(path, got, wanted, hint))
-        if spoils:
-            self._spoilt.add(path)
+        if invalidates:
+            self._invalid_paths.add(path)
 
     def extend(self, problems: Iterable[Problem]) -> None:
         """Add problems of a later check, except those about invalid values."""
         for problem in problems:
-            inside = any(_contains(path, problem.path) for path in self._spoilt)
+            inside = any(_contains(path, problem.path) for path in self._invalid_paths)
             if not inside and not self.is_invalid(problem.path):
                 self.found.append(problem)
 
     def is_invalid(self, path: str) -> bool:
         """True when a value at or below `path` is invalid."""
-        return any(_contains(path, is_invalid) for is_invalid in self._spoilt)
+        return any(_contains(path, invalid) for invalid in self._invalid_paths)
 
     def error(self, source: str) -> ConfigError:
         """The exception with all mistakes."""
@@ -261,7 +263,9 @@ class _StrictDecoder:
         known = list(fields)
         wanted = ", ".join(known) or "no fields"
         hint = did_you_mean(key, known)
-        self.problems.add(child_path(path, key), "an unknown field", wanted, hint, spoils=False)
+        self.problems.add(
+            child_path(path, key), "an unknown field", wanted, hint, invalidates=False
+        )
 
 
 @lru_cache(maxsize=1 << 10)
@@ -423,10 +427,10 @@ def _bounds(mark: msgspec.Meta, base: Any) -> str:
         ("at most this long:", mark.max_length),
         ("like", mark.pattern),
     ]
-    said = " and ".join(f"{words} {limit}" for words, limit in limits if limit is not None)
+    bounds = " and ".join(f"{words} {limit}" for words, limit in limits if limit is not None)
     if mark.ge is not None and mark.le is not None:
-        said = f"{mark.ge} to {mark.le}"
-    return f"{describe_type(base)}, {said}" if said else describe_type(base)
+        bounds = f"{mark.ge} to {mark.le}"
+    return f"{describe_type(base)}, {bounds}" if bounds else describe_type(base)
 
 
 # Encoding.

@@ -1,4 +1,4 @@
-"""Resource quantities: how `500m`, `1.5Gi` or `1e3` is read, rounded and shown.
+"""Resource quantities: how `500m`, `1.5Gi` or `1e3` is read, rounded and excerpt.
 
 A quantity is a decimal number with a suffix. No digit above a billionth is lost on the way in;
 what is smaller is rounded up to one billionth. Only when an amount leaves for the scheduler's
@@ -46,11 +46,11 @@ class QuantityError(ValueError):
 
     def __init__(self, text: object) -> None:
         """text: the value that was read."""
-        shown = repr(text)
-        if len(shown) > 60:
-            shown = shown[:57] + "..."
+        excerpt = repr(text)
+        if len(excerpt) > 60:
+            excerpt = excerpt[:57] + "..."
         super().__init__(
-            f"quantity {shown}: wanted a decimal number, with or without one of the suffixes "
+            f"quantity {excerpt}: expected a decimal number, with or without one of the suffixes "
             "n u m k M G T P E, Ki Mi Gi Ti Pi Ei, or an exponent such as e3"
         )
         self.text = text

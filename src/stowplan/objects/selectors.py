@@ -91,8 +91,8 @@ class LabelSelector(Value, frozen=True, dict=True, gc=True):
         ]
         for requirement in stated:
             if requirement.operator not in _LABEL_OPERATORS:
-                shown = _quoted(requirement.operator)
-                raise SelectorError(f"{shown} is not a valid label selector operator")
+                value = _quoted(requirement.operator)
+                raise SelectorError(f"{value} is not a valid label selector operator")
             faults = _requirement_faults(requirement)
             if faults:
                 raise SelectorError(_aggregate(faults))
@@ -314,8 +314,8 @@ def _unsupported(r: SelectorRequirement, operators: Iterable[str]) -> str:
     return f"operator: Unsupported value: {got}: supported values: {supported}"
 
 
-def _invalid(path: str, shown: str, why: str) -> str:
-    return f"{path}: Invalid value: {shown}: {why}"
+def _invalid(path: str, value: str, why: str) -> str:
+    return f"{path}: Invalid value: {value}: {why}"
 
 
 def _within(prefix: str, faults: Iterable[str]) -> list[str]:

@@ -153,8 +153,8 @@ class QueueingHintMap:
             return found
         for plugin, hint in self._interested(entry.pod.spec.scheduler_name, event):
             if plugin in entry.refusers:
-                said = QueueingHint.QUEUE if hint is None else hint(entry.pod, old, new)
-                found[plugin] = max(said, found.get(plugin, said))
+                result = QueueingHint.QUEUE if hint is None else hint(entry.pod, old, new)
+                found[plugin] = max(result, found.get(plugin, result))
         return found
 
     def _interested(

@@ -40,7 +40,7 @@ def jit(function):
 
 
 # What stands where in the arrays is compiled in, and the cache on disk is true for this file alone.
-ARRAYS = "f978d388ea75afe90523996bdf5af76ce61e426de6efdbcb317c5a2d5630ae63"
+ARRAYS = "4430b46978dd27349dc8525da14ef13c2810f580d5b62eafc854686893f618b2"
 
 NOWHERE = -1
 
@@ -525,7 +525,7 @@ def find_floors(c, classes, terms, counts, present, by_term):
 def is_open(c, group, classes, terms, counts, values, by_term):
     """True where the domains of a group admit a pod of class `c`."""
     layout, first = classes[c, at.LAYOUT], classes[c, at.FIRST_TERM]
-    has_near, is_near, company = False, True, np.int64(0)
+    has_near, is_near, n_peers = False, True, np.int64(0)
     for t in range(first + classes[c, at.N_HOST_TERMS], first + classes[c, at.N_TERMS]):
         kind = terms[t, at.KIND]
         value = values[layout, terms[t, at.SLOT], group]
@@ -540,7 +540,7 @@ def is_open(c, group, classes, terms, counts, values, by_term):
                 return False
             has_near = True
             is_near = is_near and count > 0
-            company += terms[t, at.TOTAL]
+            n_peers += terms[t, at.TOTAL]
         elif kind == at.EVEN_HARD:
             if value < 0:
                 return False
@@ -548,7 +548,7 @@ def is_open(c, group, classes, terms, counts, values, by_term):
             if skew > terms[t, at.SKEW_MAX]:
                 return False
     if has_near and not is_near:
-        return company == 0 and classes[c, at.MATCHES_ITSELF] == 1
+        return n_peers == 0 and classes[c, at.MATCHES_ITSELF] == 1
     return True
 
 
@@ -633,42 +633,42 @@ def find_raw(c, classes, terms, counts, values, by_group, weights):
     for group in range(classes[c, at.N_GROUPS]):
         if by_group[at.OPEN, group] == 0:
             continue
-        drawn, spread = np.int64(0), 0.0
+        affinity, spread = np.int64(0), 0.0
         for t in range(first + classes[c, at.N_HOST_TERMS], first + classes[c, at.N_TERMS]):
             kind = terms[t, at.KIND]
             value = values[layout, terms[t, at.SLOT], group]
             if value < 0 or kind < at.EVEN_SOFT:
                 continue
             count = counts[terms[t, at.FIRST_COUNT] + value]
-            if kind == at.DRAWN:
-                drawn += count
+            if kind == at.WEIGHTED_AFFINITY:
+                affinity += count
             else:
                 more = np.float64(terms[t, at.SKEW_MAX] - 1)
                 spread += np.float64(count) * weights[t - first] + more
         whole = np.trunc(spread)
         if abs(spread - whole) >= 0.5:
             whole += np.sign(spread)
-        by_group[at.DRAWN_POINTS, group] = drawn
+        by_group[at.AFFINITY_POINTS, group] = affinity
         by_group[at.SPREAD_POINTS, group] = np.int64(whole)
         if by_group[at.SCORED, group] == 0:
             by_group[at.SPREAD_POINTS, group] = -1
 
 
 @jit
-def normalise_drawn(n_groups, weight, by_group):
+def normalise_affinity(n_groups, weight, by_group):
     """Raw scores to 0..100 from the lowest to the highest, weighed."""
     lowest, highest = np.int64(2**63 - 1), np.int64(-(2**63))
     for group in range(n_groups):
         if by_group[at.OPEN, group] == 1:
-            lowest = min(lowest, by_group[at.DRAWN_POINTS, group])
-            highest = max(highest, by_group[at.DRAWN_POINTS, group])
+            lowest = min(lowest, by_group[at.AFFINITY_POINTS, group])
+            highest = max(highest, by_group[at.AFFINITY_POINTS, group])
     for group in range(n_groups):
         if by_group[at.OPEN, group] == 1:
             normal = np.int64(0)
             if highest != lowest:
-                above = by_group[at.DRAWN_POINTS, group] - lowest
+                above = by_group[at.AFFINITY_POINTS, group] - lowest
                 normal = np.int64(100 * (np.float64(above) / np.float64(highest - lowest)))
-            by_group[at.DRAWN_POINTS, group] = normal * weight
+            by_group[at.AFFINITY_POINTS, group] = normal * weight
 
 
 @jit
@@ -748,9 +748,9 @@ def rate_groups(
     if classes[c, at.SPREAD_WEIGHT] != 0:
         find_scored(c, classes, terms, values, by_group)
         find_weights(c, classes, terms, values, by_group, by_term, weights, stamps, logs)
-    if classes[c, at.SPREAD_WEIGHT] != 0 or classes[c, at.DRAWN_WEIGHT] != 0:
+    if classes[c, at.SPREAD_WEIGHT] != 0 or classes[c, at.AFFINITY_WEIGHT] != 0:
         find_raw(c, classes, terms, counts, values, by_group, weights)
-        normalise_drawn(n_groups, classes[c, at.DRAWN_WEIGHT], by_group)
+        normalise_affinity(n_groups, classes[c, at.AFFINITY_WEIGHT], by_group)
         if classes[c, at.SPREAD_WEIGHT] != 0:
             normalise_spread(n_groups, classes[c, at.SPREAD_WEIGHT], by_group)
     best = np.int64(NOWHERE)
@@ -758,8 +758,8 @@ def rate_groups(
         points = np.int64(NOWHERE)
         if by_group[at.OPEN, group] == 1:
             points = np.int64(trees[tree, groups[layout, at.FIRST, group] + 1])
-            if classes[c, at.DRAWN_WEIGHT] != 0:
-                points += by_group[at.DRAWN_POINTS, group]
+            if classes[c, at.AFFINITY_WEIGHT] != 0:
+                points += by_group[at.AFFINITY_POINTS, group]
             if classes[c, at.SPREAD_WEIGHT] != 0:
                 points += by_group[at.SPREAD_POINTS, group]
         by_group[at.POINTS, group] = points

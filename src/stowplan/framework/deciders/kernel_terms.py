@@ -65,14 +65,14 @@ class TopologyTermKind(Enum):
     """Role of a topology term.
 
     Filter: APART requires no matching pod in the domain, NEAR at least one, EVEN_HARD a skew within
-    bounds. Score: EVEN_SOFT prefers few, DRAWN sums weights.
+    bounds. Score: EVEN_SOFT prefers few, WEIGHTED_AFFINITY sums weights.
     """
 
     APART = "apart"
     NEAR = "near"
     EVEN_HARD = "even, hard"
     EVEN_SOFT = "even, soft"
-    DRAWN = "drawn"
+    WEIGHTED_AFFINITY = "weighted affinity"
 
     @property
     def filters(self) -> bool:

@@ -122,9 +122,9 @@ def priority(
 
     def decorate(function: ScoreFunction) -> ScoreFunction:
         made = _FunctionPluginBuilder("priority", name, function, weight, metadata is not None)
-        mended = None if reduce is None else made.reducer(reduce)
+        reducer = None if reduce is None else made.reducer(reduce)
         one, many = (made.call, None) if made.is_of_one else (None, made.call)
-        config = Priority(name, weight, many, one, mended, metadata)
+        config = Priority(name, weight, many, one, reducer, metadata)
         more = {} if metadata is None else {"pre_score": _pre_score}
         made.give(_MapPriority if made.is_of_one else _ListPriority, priority=config, **more)
         return function

@@ -474,8 +474,8 @@ class Framework:
     def filters_by_row(self, state: CycleState) -> list[RegisteredPlugin] | None:
         """The active filters of a pod, in order; None when one of them may depend on other rows, or
         has no column form."""
-        told = (m for m in self.at("preFilter") if m.calls["add_pod"] or m.calls["remove_pod"])
-        if not self._columns or any(m.name not in state.skip_filter for m in told):
+        extended = (m for m in self.at("preFilter") if m.calls["add_pod"] or m.calls["remove_pod"])
+        if not self._columns or any(m.name not in state.skip_filter for m in extended):
             return None
         members = self._filters(state)
         return members if all(m.row_local for m in members) else None
@@ -514,7 +514,7 @@ class Framework:
         own = nodes.row(nominations.node_of(pod.uid))
         members = self.filters_by_row(state)
 
-        def judge(rows: list[int]) -> Mapping[int, Status]:
+        def filter_rows(rows: list[int]) -> Mapping[int, Status]:
             found: dict[int, Status] = {}
             if len(rows) >= MANY_ROWS and members is not None and can_filter_by_amounts(members):
                 found = refusals_with_nominated_pods(pod, snapshot, rows, own, members, state)
@@ -532,7 +532,7 @@ class Framework:
 
         key = self.row_key(pod, state)
         kept = NominatedVerdicts() if key is None else NominatedVerdicts.of(nodes, key)
-        places, which = kept.follow(snapshot, judge, own)
+        places, which = kept.follow(snapshot, filter_rows, own)
         if asked is not None:
             place_of = np.full(nodes.n_nodes, -1)
             place_of[asked] = np.arange(asked.shape[0])

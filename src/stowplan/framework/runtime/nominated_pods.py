@@ -66,15 +66,15 @@ class NominatedVerdicts:
             classes.popitem(last=False)
         return kept
 
-    def follow(self, snapshot: Snapshot, judge: RowFilter, own: int) -> tuple[Ints, Ints]:
+    def follow(self, snapshot: Snapshot, filter_rows: RowFilter, own: int) -> tuple[Ints, Ints]:
         """(rows, which), both int64: the rows that do not pass, and the index of their status.
 
-        judge: is called for changed rows, and for `own`: the row that the pod itself is nominated
-        to, -1 for none, where it does not count itself.
+        filter_rows: is called for changed rows, and for `own`: the row that the pod itself is
+        nominated to, -1 for none, where it does not count itself.
         """
         asked = self._asked(snapshot, {own, self._special})
         self._numbers[asked] = 0
-        for row, status in judge(asked).items():
+        for row, status in filter_rows(asked).items():
             self._numbers[row] = self.statuses.setdefault(status, len(self.statuses)) + 1
         self._special = own
         rows = np.flatnonzero(self._numbers)
@@ -118,14 +118,14 @@ class NominatedPodsByRow:
         kept = snapshot.nodes.extras.get(_NOMINATED_PODS)
         if not isinstance(kept, OrderedDict):
             kept = snapshot.nodes.extras[_NOMINATED_PODS] = OrderedDict()
-        crowds: NominatedPodsByRow | None = kept.get(priority)
-        if crowds is None:
-            crowds = kept[priority] = cls(priority)
+        nominated_pods: NominatedPodsByRow | None = kept.get(priority)
+        if nominated_pods is None:
+            nominated_pods = kept[priority] = cls(priority)
         kept.move_to_end(priority)
         if len(kept) > PRIORITIES_MAX:
             kept.popitem(last=False)
-        crowds._follow(snapshot)
-        return crowds
+        nominated_pods._follow(snapshot)
+        return nominated_pods
 
     def requested(self, resource: str) -> Ints:
         """int64 (n_nodes,): their total request of a resource, base units."""
@@ -172,9 +172,9 @@ def _sum(infos: Sequence[PodInfo], resource: str) -> int:
 class NodesWithNominatedPods:
     """A node table with nominated pods added, for filters that read amounts only."""
 
-    def __init__(self, nodes: NodeTable, crowds: NominatedPodsByRow) -> None:
+    def __init__(self, nodes: NodeTable, nominated_pods: NominatedPodsByRow) -> None:
         self._nodes = nodes
-        self._crowds = crowds
+        self._nominated_pods = nominated_pods
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._nodes, name)
@@ -182,11 +182,11 @@ class NodesWithNominatedPods:
     @property
     def pod_count(self) -> Ints:
         """int64 (n_nodes,)."""
-        return self._nodes.pod_count + self._crowds.pod_count
+        return self._nodes.pod_count + self._nominated_pods.pod_count
 
     def requested(self, resource: str) -> Ints:
         """int64 (n_nodes,)."""
-        return self._nodes.requested(resource) + self._crowds.requested(resource)
+        return self._nodes.requested(resource) + self._nominated_pods.requested(resource)
 
 
 def can_filter_by_amounts(members: Sequence[RegisteredPlugin]) -> bool:
@@ -212,16 +212,16 @@ def refusals_with_nominated_pods(
 
     own: a row that is left out. members: see `can_filter_by_amounts`.
     """
-    crowds, nodes = NominatedPodsByRow.of(snapshot, pod.priority), snapshot.nodes
+    nominated_pods, nodes = NominatedPodsByRow.of(snapshot, pod.priority), snapshot.nodes
     rows = np.array(asked, dtype=np.int64)
-    rows = rows[(crowds.pod_count[rows] > 0) & (rows != own)]
+    rows = rows[(nominated_pods.pod_count[rows] > 0) & (rows != own)]
     verdicts = NodeToStatus(rows, [m.name for m in members])
-    crowded, places = NodesWithNominatedPods(nodes, crowds), np.arange(rows.shape[0])
+    node_table, places = NodesWithNominatedPods(nodes, nominated_pods), np.arange(rows.shape[0])
     for index, member in enumerate(members):
         if member.node_only:
             answers = member.verdicts(pod, nodes, rows, state)
         else:
-            answers = _by_amounts(member, pod, crowded, rows, state)
+            answers = _by_amounts(member, pod, node_table, rows, state)
         verdicts.record(index, answers, places)
     return {row: status for status, some in verdicts.refusals() for row in some.tolist()}
 
@@ -229,15 +229,17 @@ def refusals_with_nominated_pods(
 def _by_amounts(
     member: RegisteredPlugin,
     pod: Pod,
-    crowded: NodesWithNominatedPods,
+    node_table: NodesWithNominatedPods,
     rows: Ints,
     state: CycleState,
 ) -> PluginVerdicts:
     """The plugin's verdicts, which are not cached: nominated pods are not in the journal."""
-    codes: NDArray[Any] = member.call("filter_column", pod, crowded, rows, state)
+    codes: NDArray[Any] = member.call("filter_column", pod, node_table, rows, state)
 
     def explain(code: int) -> Status:
-        status: Status = member.rejected or member.call("filter_status", code, pod, crowded, state)
+        status: Status = member.rejected or member.call(
+            "filter_status", code, pod, node_table, state
+        )
         return status
 
     return PluginVerdicts((~codes).astype(np.int64) if codes.dtype == np.bool_ else codes, explain)

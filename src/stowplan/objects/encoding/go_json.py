@@ -336,5 +336,5 @@ def quote_byte(byte: int) -> str:
         return f"'\\{_ESCAPES[byte]}'"
     if byte < 0x20 or byte == 0x7F:
         return f"'\\x{byte:02x}'"
-    is_shown = byte < 0x80 or (byte > 0xA0 and byte != 0xAD)
-    return f"'{chr(byte)}'" if is_shown else f"'\\u{byte:04x}'"
+    is_printable = byte < 0x80 or (byte > 0xA0 and byte != 0xAD)
+    return f"'{chr(byte)}'" if is_printable else f"'\\u{byte:04x}'"
