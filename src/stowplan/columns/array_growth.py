@@ -1,4 +1,4 @@
-"""Arrays that grow by doubling, so that a row or a resource added costs its own size only."""
+"""Arrays that grow by doubling, so that adding a row or a resource has amortized constant cost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CAPACITY_MIN = 8
 def grow(array: NDArray[Any], wanted: tuple[int, ...], fill: int = 0) -> NDArray[Any]:
     """`array` itself if it has the wanted shape, else a copy at least that large.
 
-    An axis that grows at least doubles; new places hold `fill`.
+    An axis that grows at least doubles; new elements are `fill`.
     """
     if all(have >= want for have, want in zip(array.shape, wanted, strict=True)):
         return array
