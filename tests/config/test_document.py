@@ -185,7 +185,7 @@ def test_numbers_of_any_length_are_left_to_the_walk() -> None:
 def test_written_values_count_too() -> None:
     (complaint,) = complaints(f"[{'1,' * VALUES_MAX}]")
     assert complaint.endswith(
-        f"Invalid value: what comes to more: expected at most {VALUES_MAX} values"
+        f"Invalid value: a document that expands to more: expected at most {VALUES_MAX} values"
     )
 
 

@@ -109,9 +109,9 @@ class Misspelt:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (Wordy, "Wordy: filter() asks for 'nodes'; on offer are pod, node, state"),
+        (Wordy, "Wordy: filter() has an unknown parameter 'nodes'; available: pod, node, state"),
         (Wordy, "(did you mean 'node'?)"),
-        (Misspelt, "Misspelt: score() asks for 'nod'; on offer are"),
+        (Misspelt, "Misspelt: score() has an unknown parameter 'nod'; available:"),
         (
             plugin("A", filter=OK, score_column=1),
             "has score_column() without score(); expected both",
@@ -223,7 +223,7 @@ def test_a_constructor_that_cannot_be_called() -> None:
     def fails(self: Any) -> None:
         raise KeyError("size")
 
-    wanted = "plugin 'A': the constructor asks for 'clock'; on offer are args, handle"
+    wanted = "plugin 'A': the constructor has an unknown parameter 'clock'; available: args, handle"
     with pytest.raises(ContractError, match=wanted):
         built(constructor(wants_more))
     with pytest.raises(ContractError, match="plugin 'A': the constructor raised KeyError: 'size'"):

@@ -39,6 +39,7 @@ from stowplan.framework.runtime.framework import Scores
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.messages.effects import Bind, Effect, PatchStatus, RecordEvent
 from stowplan.messages.events import NodeAdded, PodAdded, Tick
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.requests import nonzero_requested
 from stowplan.testing import check_plugin, node, pod
 from tests.framework.stage import POD as WEB
@@ -46,7 +47,6 @@ from tests.framework.stage import framework_of, snapshot
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-SECOND = 1_000_000_000
 CLUSTER = "node cpu memory\nn1 4 4Gi\nn2 8 16Gi\nn3 16 8Gi"
 ALL = np.arange(3)
 
@@ -252,15 +252,16 @@ def test_what_a_decorator_refuses() -> None:
     assert "expected `node`" in a_score(lambda node, nodes: 1)
     text = a_score(lambda node, podd: 1)
     assert text == (
-        "rule 'mine': <lambda>() asks for 'podd'; on offer are pod, node (did you mean 'pod'?)"
+        "rule 'mine': <lambda>() has an unknown parameter 'podd'; "
+        "available: pod, node (did you mean 'pod'?)"
     )
-    assert "asks for 'state'" in a_score(lambda node, state: 1)
-    assert "asks for 'rows'; on offer are pod, node" in a_score(lambda node, rows: 1)
+    assert "unknown parameter 'state'" in a_score(lambda node, state: 1)
+    assert "unknown parameter 'rows'; available: pod, node" in a_score(lambda node, rows: 1)
     assert "weight is 0; expected a whole number above 0" in a_score(lambda node: 1, weight=0)
     assert "weight is True" in a_score(lambda node: 1, weight=True)
     assert "expected a plain function" in a_score(NodeInfo)
     assert "Invalid value: an async function" in a_score(_waits)
-    assert "is a rule already" in a_score(big)
+    assert "is decorated already" in a_score(big)
     name: Any = lambda node: 1  # noqa: E731
     assert '@score: Invalid value: a function: expected a name: @score("my-rule")' in refused(
         lambda: score(name)
@@ -277,12 +278,12 @@ def test_what_a_priority_refuses() -> None:
     def made(function: Any, **more: Any) -> str:
         return refused(lambda: priority("mine", **more)(function))
 
-    assert "asks for 'meta'; expected metadata=... beside 'mine'" in made(lambda node, meta: 1)
+    assert "takes 'meta'; expected metadata=... beside 'mine'" in made(lambda node, meta: 1)
     reduce = normalize_reduce(10)
     assert "Invalid value: a reduce for a function of all nodes" in made(
         lambda nodes: 1, reduce=reduce
     )
-    assert "asks for 'score'" in made(lambda node: 1, reduce=lambda score: score)
+    assert "unknown parameter 'score'" in made(lambda node: 1, reduce=lambda score: score)
     assert "Invalid value: neither" in refused(lambda: Priority("mine"))
     both: Any = {"map": min, "whole_list": min}
     assert "Invalid value: both" in refused(lambda: Priority("mine", **both))

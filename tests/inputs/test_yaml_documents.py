@@ -118,7 +118,7 @@ def test_values_may_be_bounded(text: str) -> None:
     assert trees(text, values_max=n_values)
     refused = refusal(text, values_max=n_values - 1)
     assert (refused.got, refused.wanted) == (
-        "what comes to more",
+        "a document that expands to more",
         f"at most {n_values - 1} values",
     )
 

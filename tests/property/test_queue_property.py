@@ -14,8 +14,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.pod import Pod
-from stowplan.queue import SECOND, QueueEntry, QueueingStrategy, SchedulingQueue
+from stowplan.queue import QueueEntry, QueueingStrategy, SchedulingQueue
 from stowplan.queue.backoff_queue import BackoffQueue
 from stowplan.testing.builders import pod
 from tests.queue.fakes import NODE_ADD, NODE_LABEL, Harness

@@ -15,9 +15,10 @@ from stowplan.framework.clusterevents import (
     QueueingHint,
     on,
 )
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.pod import DEFAULT_SCHEDULER, Pod
 from stowplan.plugins.priority_sort import PrioritySort
-from stowplan.queue import SECOND, QueueEntry, QueueOptions, SchedulingQueue
+from stowplan.queue import QueueEntry, QueueOptions, SchedulingQueue
 from stowplan.queue.pre_enqueue import PreEnqueueGates
 from stowplan.queue.queueing_hints import QueueingHintMap
 from stowplan.testing.builders import pod

@@ -11,10 +11,10 @@ from stowplan.framework import ConfigError
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.queue import QueueOptions, SubQueue
 from stowplan.scheduler import Scheduler, SchedulerOptions
 from stowplan.testing import node, pod
-from tests.scheduler.world import SECOND
 
 SLOW = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.columns.array_growth import grow
+from stowplan.columns.array_types import grow
 from stowplan.columns.vocabulary import Vocabulary
 
 V = TypeVar("V", bound=Hashable)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.columns.array_growth import grow
+from stowplan.columns.array_types import grow
 from stowplan.columns.vocabulary import Vocabulary
 
 ABSENT = -1

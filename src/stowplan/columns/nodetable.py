@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.columns.array_growth import grow
+from stowplan.columns.array_types import Bools, Ints, grow
 from stowplan.columns.images import ImageIndex
 from stowplan.columns.incidence import Incidence
 from stowplan.columns.journal import Journal
@@ -23,9 +23,6 @@ from stowplan.objects.pod import Pod
 
 Rows = slice | NDArray[np.int64]
 """Rows: int64 row numbers, or a slice for all of them (columns are then views)."""
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 
 class TableError(ValueError):

@@ -9,9 +9,9 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-V = TypeVar("V", bound=Hashable)
+from stowplan.columns.array_types import Bools
 
-Bools = NDArray[np.bool_]
+V = TypeVar("V", bound=Hashable)
 
 
 KEPT_MIN = 64

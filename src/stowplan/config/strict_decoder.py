@@ -34,10 +34,10 @@ T = TypeVar("T")
 class InvalidValue(Enum):
     """Type of `INVALID`."""
 
-    BAD = "bad"
+    INVALID = "invalid"
 
 
-INVALID: Final = InvalidValue.BAD
+INVALID: Final = InvalidValue.INVALID
 """Stands for an invalid value, whose problem was added."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
@@ -116,12 +116,12 @@ def format_alternatives(names: Iterable[str]) -> str:
 
 def decode(
     tree: Any, kind: type[T], path: str, problems: Problems
-) -> T | Literal[InvalidValue.BAD]:
+) -> T | Literal[InvalidValue.INVALID]:
     """Decode `tree` as a value of type `kind`, or INVALID; adds problems.
 
     path: location of the tree, "" for the whole document.
     """
-    value: T | Literal[InvalidValue.BAD] = _StrictDecoder(problems).value(tree, kind, path)
+    value: T | Literal[InvalidValue.INVALID] = _StrictDecoder(problems).value(tree, kind, path)
     return value
 
 

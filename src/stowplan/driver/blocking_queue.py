@@ -43,16 +43,10 @@ from typing import Any, Self, TypeVar
 
 from stowplan._deprecated import deprecated_method
 from stowplan.framework.clusterevents import ClusterEvent
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import Pod, PodSpec
-from stowplan.queue import (
-    SECOND,
-    QueueEntry,
-    QueueingHintMap,
-    QueueOptions,
-    SchedulingQueue,
-    seconds_to_ns,
-)
+from stowplan.queue import QueueEntry, QueueingHintMap, QueueOptions, SchedulingQueue, seconds_to_ns
 from stowplan.queue.entry import NO_PLUGINS
 from stowplan.queue.pre_enqueue import PreEnqueueGates
 

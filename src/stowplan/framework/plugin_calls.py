@@ -65,7 +65,7 @@ def check_signatures(plugin: type[Any], where: str) -> None:
             if name not in offered:
                 hint = did_you_mean(name, offered)
                 raise ContractError(
-                    f"{where}: {method}() asks for {name!r}; on offer are "
+                    f"{where}: {method}() has an unknown parameter {name!r}; available: "
                     f"{', '.join(offered) or 'none'}{' (' + hint + ')' if hint else ''}"
                 )
     for method, needed in {**NEEDS_SCALAR, **NEEDS_PARTNER}.items():
@@ -159,7 +159,7 @@ def wrap_hint(hint: Call, plugin: str) -> Call:
         except (Exception, SystemExit) as failure:
             raise ContractError(
                 f"plugin {plugin!r}: a hint of pod {pod.key!r} raised "
-                f"{type(failure).__name__}: {failure}{source_location(failure)}"
+                f"{type(failure).__name__}: {failure}{failure_location(failure)}"
             ) from failure
 
     return call
@@ -178,7 +178,7 @@ def _wrap_errors(function: Call, plugin: object, method: str, offered: tuple[str
         except (Exception, SystemExit) as failure:
             raise ContractError(
                 f"plugin {name!r}: {method}{_call_subject(offered, values)} raised "
-                f"{type(failure).__name__}: {failure}{source_location(failure)}"
+                f"{type(failure).__name__}: {failure}{failure_location(failure)}"
             ) from failure
         if wanted is not None and not isinstance(answer, wanted):
             raise ContractError(
@@ -208,8 +208,8 @@ def construct_plugin(plugin: type[Any], given: Mapping[str, Any], *, in_tree: bo
     unknown = [name for name in names if name not in given]
     if unknown:
         raise ContractError(
-            f"plugin {plugin.name!r}: the constructor asks for {unknown[0]!r}; "
-            f"on offer are {', '.join(given)}"
+            f"plugin {plugin.name!r}: the constructor has an unknown parameter {unknown[0]!r}; "
+            f"available: {', '.join(given)}"
         )
     try:
         return plugin(**{name: given[name] for name in names})
@@ -218,7 +218,7 @@ def construct_plugin(plugin: type[Any], given: Mapping[str, Any], *, in_tree: bo
             raise
         raise ContractError(
             f"plugin {plugin.name!r}: the constructor raised "
-            f"{type(failure).__name__}: {failure}{source_location(failure)}"
+            f"{type(failure).__name__}: {failure}{failure_location(failure)}"
         ) from failure
 
 
@@ -244,7 +244,7 @@ def definition_location(plugin: object, *methods: str) -> str:
     return f" ({code.co_filename.rpartition('/')[2]}:{code.co_firstlineno})"
 
 
-def source_location(failure: BaseException) -> str:
+def failure_location(failure: BaseException) -> str:
     """ " (packed.py:14 in score)": where an exception was raised: the innermost frame outside
     libraries and Stowplan, if any."""
     frames = traceback.extract_tb(failure.__traceback__)

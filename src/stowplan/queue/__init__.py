@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 from stowplan._deprecated import deprecated_names
-from stowplan.queue.entry import SECOND, QueueEntry
+from stowplan.objects.encoding.duration import SECOND
+from stowplan.queue.entry import QueueEntry
 from stowplan.queue.options import QueueOptions, seconds_to_ns
 from stowplan.queue.queueing_hints import QueueingHintMap, QueueingStrategy
 from stowplan.queue.scheduling_queue import SchedulingQueue, SubQueue

@@ -15,14 +15,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.columns.array_growth import CAPACITY_MIN, grow
+from stowplan.columns.array_types import CAPACITY_MIN, Ints, grow
 from stowplan.columns.labels import ABSENT
 from stowplan.columns.nodetable import NodeTable
 from stowplan.columns.pods.podinfo import PodInfo
 from stowplan.objects.pod import Pod
 from stowplan.objects.selectors import SelectorRequirement, requirement_admits
 
-Ints = NDArray[np.int64]
 Pair = tuple[str, str]
 T = TypeVar("T")
 

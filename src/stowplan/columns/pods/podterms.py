@@ -14,16 +14,14 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.columns.nodetable import NodeTable
 from stowplan.columns.pods.podcounts import TALLIES_MAX, LabelIndex, RowTally, admits, anchor
 from stowplan.columns.pods.podinfo import PodInfo
 from stowplan.objects.pod import Pod, PodAffinity, PodAffinityTerm
 from stowplan.objects.selectors import LabelSelector, SelectorError, SelectorRequirement
 
-Ints = NDArray[np.int64]
 Requirements = tuple[SelectorRequirement, ...]
 Stated = list[tuple[PodAffinityTerm, int]]
 

@@ -12,14 +12,10 @@ from enum import Enum
 from typing import Protocol
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Bools, Ints
 from stowplan.columns.pods.podterms import TermRole, WeightedTerm
 from stowplan.objects.pod import Pod
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 
 class ResourceFit(msgspec.Struct, frozen=True):

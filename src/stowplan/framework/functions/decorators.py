@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns import NodeInfo, NodeTable, Rows
+from stowplan.columns.array_types import Bools, Ints
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.functions.priorities import PRIORITY_MAX, Priority, PriorityReduceFunction
 from stowplan.framework.plugin import SCORE_MAX
@@ -38,9 +39,6 @@ from stowplan.framework.plugin_calls import (
 from stowplan.framework.problems import ContractError, did_you_mean
 from stowplan.framework.status import OK, Status, unresolvable, unschedulable
 from stowplan.objects.pod import Pod
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 ScoreFunction = TypeVar("ScoreFunction", bound=Callable[..., int | Ints])
 FilterFunction = TypeVar("FilterFunction", bound=Callable[..., bool | Status | Bools])
@@ -154,7 +152,7 @@ class _FunctionPluginBuilder:
             what = "an async function" if inspect.isfunction(function) else repr(function)
             raise ContractError(f"{self.where}: Invalid value: {what}: expected a plain function")
         if is_rule(function):
-            raise ContractError(f"{self.where}: {function.__name__}() is a rule already")
+            raise ContractError(f"{self.where}: {function.__name__}() is decorated already")
         if isinstance(weight, bool) or not isinstance(weight, int) or weight < 1:
             raise ContractError(
                 f"{self.where}: weight is {weight!r}; expected a whole number above 0"
@@ -189,11 +187,11 @@ class _FunctionPluginBuilder:
         for name in parameters_of(function):
             if name == missing:
                 wanted = f"metadata=... beside {self.name!r} for it"
-                raise ContractError(f"{self.where}: {title}() asks for {name!r}; expected {wanted}")
+                raise ContractError(f"{self.where}: {title}() takes {name!r}; expected {wanted}")
             if name not in offered:
                 hint = did_you_mean(name, offered)
                 raise ContractError(
-                    f"{self.where}: {title}() asks for {name!r}; on offer are "
+                    f"{self.where}: {title}() has an unknown parameter {name!r}; available: "
                     f"{', '.join(offered)}{' (' + hint + ')' if hint else ''}"
                 )
         return narrow_parameters(function, offered, tuple(parameters_of(function)))

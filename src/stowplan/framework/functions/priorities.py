@@ -14,13 +14,11 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.columns import NodeInfo, NodeTable, Rows
+from stowplan.columns.array_types import Ints
 from stowplan.framework.problems import ContractError
 from stowplan.objects.pod import Pod
-
-Ints = NDArray[np.int64]
 
 PRIORITY_MAX = 10
 """Highest final score of a node; the lowest is 0."""

@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.columns import NodeInfo, NodeTable, PodInfo, Rows
+from stowplan.columns.array_types import Ints
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.extension_points import EXTENSION_POINTS
@@ -44,8 +44,6 @@ from stowplan.framework.runtime.registry import Registry
 from stowplan.framework.snapshot import Snapshot
 from stowplan.framework.status import OK, SKIP, Code, Status, error
 from stowplan.objects.pod import Pod
-
-Ints = NDArray[np.int64]
 
 
 class Handle:

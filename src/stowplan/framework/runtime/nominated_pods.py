@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable, PodInfo
+from stowplan.columns.array_types import Ints
 from stowplan.columns.nodeinfo import wrapped
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.node_to_status import NodeToStatus, PluginVerdicts
@@ -22,8 +23,6 @@ from stowplan.framework.runtime.touched_rows import TouchedRows
 from stowplan.framework.snapshot import Nominations, Snapshot
 from stowplan.framework.status import Status
 from stowplan.objects.pod import Pod
-
-Ints = NDArray[np.int64]
 
 CELLS_MAX = 4_000_000
 """Cached verdicts, in rows times classes; the least recently used class is evicted first."""

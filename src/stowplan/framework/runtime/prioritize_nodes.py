@@ -11,19 +11,18 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable, Rows
+from stowplan.columns.array_types import Ints
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.functions.priorities import PRIORITY_MAX, Priority, PriorityMetadataProducer
-from stowplan.framework.plugin_calls import source_location
+from stowplan.framework.plugin_calls import failure_location
 from stowplan.framework.problems import ContractError
 from stowplan.framework.runtime.framework import Framework
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.framework.snapshot import Snapshot
 from stowplan.objects.pod import Pod
 
-Ints = NDArray[np.int64]
 T = TypeVar("T")
 
 
@@ -214,7 +213,7 @@ def _call_function(priority: Priority, function: str, about: str, call: Callable
     except Exception as failure:
         raise ContractError(
             f"priority {priority.name!r}: {function} {about} raised "
-            f"{type(failure).__name__}: {failure}{source_location(failure)}"
+            f"{type(failure).__name__}: {failure}{failure_location(failure)}"
         ) from failure
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable, Rows
+from stowplan.columns.array_types import Ints
 from stowplan.columns.column_cache import ColumnCache
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.extension_points import METHOD_PARAMETERS
@@ -26,8 +27,6 @@ from stowplan.framework.status import OK, Status
 from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
 from stowplan.objects.quantity import INT64_MAX, INT64_MIN
-
-Ints = NDArray[np.int64]
 
 CACHED_NODES_MIN = 64
 """With fewer nodes, caching columns costs more than evaluating them."""

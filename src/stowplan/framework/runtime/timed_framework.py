@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from stowplan.columns import NodeTable, Rows
+from stowplan.columns.array_types import Ints
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.feature_gates import FeatureGates
@@ -25,7 +26,7 @@ from stowplan.framework.plugin import PermitWait, PostFilterResult, PreBindWait
 from stowplan.framework.profile import Profile
 from stowplan.framework.runtime.framework import Framework, Scores
 from stowplan.framework.runtime.outcomes import PreFilterOutcome
-from stowplan.framework.runtime.registered_plugin import Ints, RegisteredPlugin
+from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.framework.runtime.registry import Registry
 from stowplan.framework.snapshot import Snapshot
 from stowplan.framework.status import OK, Code, Status

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from stowplan.inputs.manifests import ManifestInventory, decode_object, format_value
+from stowplan.config.strict_decoder import format_value
+from stowplan.inputs.manifests import ManifestInventory, decode_object
 from stowplan.inputs.orphaned_pods import NAMED_MAX
 from stowplan.objects.encoding.json_codec import DecodeError
 from stowplan.objects.meta import NamespacedObject, Object, Value

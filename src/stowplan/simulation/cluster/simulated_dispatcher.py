@@ -14,9 +14,9 @@ from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.messages.extender_api import ExtenderResponse, ExtenderVerb, timeout_response
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.scheduler.binding.plugin_io import PluginIO
 from stowplan.simulation.cluster.simulated_cluster import CREATED, OK, SimulatedCluster
-from stowplan.simulation.event_queue import SECOND
 from stowplan.testing.auditor import EXTENDER_BOUND, is_write
 
 PERFORM_S = 1.0

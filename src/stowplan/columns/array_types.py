@@ -1,4 +1,7 @@
-"""Arrays that grow by doubling, so that adding a row or a resource has amortized constant cost."""
+"""Types of arrays, and growth by doubling.
+
+Doubling makes the cost of adding a row or a resource constant on average.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 CAPACITY_MIN = 8
 
