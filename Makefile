@@ -16,7 +16,7 @@ COMPILE = $(BIN)/uv pip compile --no-config --quiet --universal --generate-hashe
   --python-version 3.11 --custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade)
 
 .DELETE_ON_ERROR:
-.PHONY: help check test ready soak bench bench-live bench-plots demo dist golden lock clean lint format types floors quick whole
+.PHONY: help check test ready soak bench bench-live bench-plots demo dist docs docs-images golden lock clean lint format types floors quick whole
 
 help:
 	@echo 'Targets:'
@@ -47,6 +47,12 @@ bench-plots: .venv/.stamp ## measure growth and stages, and draw them into docs/
 demo: .venv/.run ## half a minute of a small cluster: gangs, queues, preemption, a node that dies
 	$(BIN)/stowplan demo
 
+docs: .venv/.docs  ## build the documentation into site/; nothing is fetched (read it: python -m http.server -d site)
+	$(BIN)/python -m mkdocs build --quiet
+
+docs-images: .venv/.docs ## draw the diagrams and the README's picture again
+	$(BIN)/python docs/scripts/draw.py
+
 dist: .venv/.stamp ## build wheel and sdist into dist/
 	$(BIN)/python -m build --no-isolation
 
@@ -54,9 +60,11 @@ lock: .venv/.stamp ## pin what pyproject.toml asks for (UPGRADE=1: the newest of
 	$(COMPILE) --group install --output-file requirements.lock pyproject.toml
 	$(COMPILE) --extra testing --group dev --group plots --constraint requirements.lock \
 	  --output-file requirements-dev.lock pyproject.toml
+	$(COMPILE) --group docs --constraint requirements-dev.lock \
+	  --output-file requirements-docs.lock pyproject.toml
 
 clean:             ## remove the environment, caches and builds
-	rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist site
 	find src tests bench -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 # What is checked by reading and what is compiled have a processor each.
@@ -115,4 +123,9 @@ whole: .venv/.kernels
 .venv/.stamp: .venv/.run requirements-dev.lock
 	@echo 'Installing what requirements-dev.lock pins'
 	@$(INSTALL) --require-hashes -r requirements-dev.lock
+	@touch $@
+
+.venv/.docs: .venv/.run requirements-docs.lock
+	@echo 'Installing what requirements-docs.lock pins'
+	@$(INSTALL) --require-hashes -r requirements-docs.lock
 	@touch $@
