@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
-
-HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
-# MkDocs loads this file by its path; the modules beside it and the package are imported by name.
-sys.path[:0] = [str(HERE), str(ROOT / "src")]
 
 import foreign_urls
 import reference_pages
 import repository_files
 from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[2]
 
 GENERATED = {
     "reference/cli.md": reference_pages.commands,

@@ -103,9 +103,8 @@ def configuration() -> str:
     _collect(KubeSchedulerDocument, found)
     parts = [
         "# Configuration\n",
-        "Made from the types that files are decoded into. A field that is not listed is an error, with "
-        "the name that was probably meant. `stowplan config check FILE` reads a file and prints what "
-        "holds, `stowplan config check --help` says more.\n",
+        "Made from the types that files are decoded into. A field that is not listed is an error "
+        "that names the nearest field. `stowplan config check FILE` prints what is in force.\n",
         "## KubeSchedulerConfiguration\n",
         "`apiVersion: kubescheduler.config.k8s.io/v1`, `kind: KubeSchedulerConfiguration`.\n",
         _fields(KubeSchedulerDocument),
