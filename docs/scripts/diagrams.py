@@ -12,46 +12,41 @@ ROOT = Path(__file__).parents[2]
 
 def pod() -> str:
     """Life of a pod: from the watch to the confirmed binding."""
-    d = Diagram(900, 560, "Life of a pod: from the watch event to the confirmed binding")
+    d = Diagram(980, 520, "Life of a pod: from the watch event to the confirmed binding")
+    d.group(225, 10, 190, 375, "scheduling queue")
+    d.group(745, 10, 220, 410, "binding cycle, node assumed")
     d.box("watch", 20, 40, "PodAdded\nfrom the informer")
     d.box("gated", 20, 150, "gated\na PreEnqueue plugin\nrefuses it", kind="warn")
-    d.box("active", 240, 40, "active\npriority, then arrival")
-    d.box("flight", 460, 40, "in flight\nbeing decided", kind="mark")
-    d.box("backoff", 240, 150, "backoff\n1 s, 2 s, 4 s, ... 10 s")
-    d.box(
-        "unschedulable",
-        240,
-        300,
-        "unschedulable\nrefused; no event since\nthat could help",
-        kind="warn",
-    )
-    d.box("permit", 680, 40, "waiting\nat Permit", 190)
-    d.box("prebind", 680, 150, "preparing\nPreBind plugins, their I/O", 190)
-    d.box("binding", 680, 260, "binding\nBind effect sent", 190, "mark")
-    d.box("unknown", 460, 260, "bind unknown\nthe reply was lost", kind="warn")
-    d.box("confirmed", 680, 370, "bound\nthe API server agreed", 190)
-    d.box("watched", 680, 480, "confirmed by the watch\nthe pod leaves the scheduler", 190, "mark")
+    d.box("active", 240, 40, "active\npriority, then arrival", 160)
+    d.box("flight", 500, 40, "in flight\nbeing decided", kind="mark")
+    d.box("backoff", 240, 150, "backoff\n1 s, 2 s, 4 s, ... 10 s", 160)
+    note = "unschedulable\nrefused; no event\nthat may help it"
+    d.box("unschedulable", 240, 295, note, 160, "warn")
+    d.box("permit", 760, 40, "waiting\nat Permit", 190)
+    d.box("prebind", 760, 145, "preparing\nPreBind plugins, their I/O", 190)
+    d.box("binding", 760, 250, "binding\nBind effect sent", 190, "mark")
+    d.box("unknown", 500, 250, "bind unknown\nthe reply was lost", kind="warn")
+    d.box("confirmed", 760, 355, "bound\nthe API server agreed", 190)
+    d.box("watched", 760, 450, "confirmed\nby the watch", 190, "mark")
     d.arrow("watch", "active")
-    d.arrow("watch", "gated", "PreEnqueue", (46, 4))
+    d.arrow("watch", "gated", "PreEnqueue", (42, 4))
     d.path([(170, 190), (205, 190), (205, 78), (237, 78)])
     d.arrow("active", "flight", "pop")
-    d.arrow("flight", "permit", "node chosen,\nReserve", (0, -4))
-    d.arrow("permit", "prebind", "allowed", (34, 4))
-    d.arrow("prebind", "binding", "", (0, 0))
-    d.arrow("binding", "confirmed", "BindDone", (38, 4))
-    d.arrow("binding", "unknown", "")
-    d.path([(535, 317), (535, 400), (677, 400)], "PodRead: bound", (597, 417))
-    d.arrow("confirmed", "watched", "PodUpdated", (44, 4))
-    d.path([(500, 97), (500, 200), (393, 200)], "SchedulerError", (452, 217))
-    d.path([(535, 97), (535, 225), (440, 225), (440, 330), (393, 330)], "no node fits", (482, 346))
-    d.arrow("backoff", "active", "backoff over", (48, 4))
-    d.arrow("unschedulable", "backoff", "event, hint: Queue", (60, 4))
-    d.path([(240, 350), (190, 350), (190, 88), (237, 88)], "backoff\nserved", (160, 290))
-    d.path([(770, 207), (770, 232), (600, 232), (600, 215), (572, 215), (572, 100)])
-    d.text(600, 150, "rejected, failed, timed out:", "note", "middle")
-    d.text(600, 166, "Unreserve, back to the queue", "note", "middle")
-    d.group(225, 10, 180, 385, "scheduling queue")
-    d.group(665, 10, 220, 430, "binding cycle: the node's resources are assumed")
+    d.arrow("flight", "permit", "Reserve", (-10, -2))
+    d.arrow("permit", "prebind", "allowed", (34, 6))
+    d.arrow("prebind", "binding")
+    d.arrow("binding", "confirmed", "BindDone", (38, 8))
+    d.arrow("binding", "unknown", "no answer")
+    d.path([(575, 307), (575, 385), (757, 385)], "PodRead: it is bound", (666, 402))
+    d.arrow("confirmed", "watched")
+    d.path([(540, 97), (540, 165), (403, 165)], "error", (470, 160))
+    d.path([(570, 97), (570, 200), (440, 200), (440, 325), (403, 325)], "no node fits", (505, 217))
+    d.arrow("backoff", "active", "over", (20, 6))
+    d.arrow("unschedulable", "backoff", "event helps", (40, 4))
+    d.path([(240, 345), (190, 345), (190, 88), (237, 88)], "waited enough", (140, 300))
+    d.path(
+        [(760, 170), (625, 170), (625, 100)], "failed: Unreserve,\nback to the queue", (692, 205)
+    )
     return str(d)
 
 
@@ -111,11 +106,15 @@ def queue() -> str:
     d.box("gated", 640, 250, "gated\nPreEnqueue refuses", 180, "warn")
     d.box("flight", 640, 80, "in flight\nevents are recorded", 180, "mark")
     d.path([(543, 55), (730, 55), (730, 77)], "pop", (640, 49))
-    d.path([(640, 105), (500, 105), (500, 247)], "refused, nothing relevant happened", (588, 205))
-    d.path([(640, 125), (265, 160)], "failed, or an event\nmeanwhile may help", (380, 135))
+    d.path(
+        [(640, 105), (500, 105), (500, 247)],
+        "refused, and no event\nmeanwhile may help",
+        (575, 205),
+    )
+    d.path([(640, 125), (263, 165)], "failed, or an event\nmeanwhile may help", (330, 135))
     d.path([(170, 150), (170, 65), (357, 65)], "backoff over", (250, 58))
     d.path([(360, 270), (170, 270), (170, 210)], "event: a hint says Queue", (262, 262))
-    d.path([(420, 250), (420, 100)], "waited long enough", (360, 225))
+    d.path([(420, 250), (420, 100)], "backoff served", (372, 225))
     d.path(
         [(730, 250), (730, 232), (860, 232), (860, 20), (450, 20), (450, 37)],
         "gates removed",
