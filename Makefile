@@ -16,14 +16,14 @@ COMPILE = $(BIN)/uv pip compile --no-config --quiet --universal --generate-hashe
   --python-version 3.11 --custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade)
 
 .DELETE_ON_ERROR:
-.PHONY: help check test ready soak bench bench-live bench-plots demo dist docs docs-images golden lock clean lint format types floors quick whole
+.PHONY: help check test ready soak bench bench-live bench-plots demo dist docs docs-images golden lock clean lint format types layers quick whole
 
 help:
 	@echo 'Targets:'
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | while IFS='|' read -r name what; do \
 	  printf '%-17s %s\n' "$$name" "$$what"; done
 
-check: ready quick ## format, types, floors, tidy and quick tests: under a minute
+check: ready quick ## format, types, layers, tidy and quick tests: under a minute
 
 test: ready whole  ## everything but the long loops
 
@@ -71,7 +71,7 @@ clean:             ## remove the environment, caches and builds
 ready: .venv/.stamp
 	@$(MAKE) --no-print-directory -j2 lint .venv/.kernels
 
-lint: format types floors
+lint: format types layers
 
 format: .venv/.stamp
 	$(BIN)/ruff format --check --quiet
@@ -80,7 +80,7 @@ format: .venv/.stamp
 types: .venv/.stamp
 	$(BIN)/python -m mypy
 
-floors: .venv/.stamp
+layers: .venv/.stamp
 	$(BIN)/lint-imports --no-logo
 
 quick: .venv/.kernels
@@ -91,7 +91,7 @@ whole: .venv/.kernels
 
 # Kernels are compiled once here, not by each worker of the tests at the same time.
 .venv/.kernels: .venv/.stamp src/stowplan/columns/engine/kernels.py
-	@$(BIN)/python -c 'from stowplan.driver.warming import warm; warm()'
+	@$(BIN)/python -c 'from stowplan.driver.kernel_warming import warm; warm()'
 	@touch $@
 
 # The environment: made once, brought up to date when a lock or the package's metadata changes. What

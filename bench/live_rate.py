@@ -22,17 +22,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from stowplan.client.requests import JSON, Request, bind
-from stowplan.client.series import Series
-from stowplan.driver.api import ApiClient
-from stowplan.driver.clocks import moment
-from stowplan.driver.connecting import connection_to
-from stowplan.driver.hands import BINDERS, RECORDERS
+from stowplan.client.event_correlator import EventCorrelator
+from stowplan.client.requests import JSON, ApiRequest, bind
+from stowplan.driver.client.api_client import ApiClient
+from stowplan.driver.client.kubeconfig_loading import load_client_config
+from stowplan.driver.clocks import request_time
+from stowplan.driver.live.api_dispatcher import BIND_WORKERS, EVENT_WORKERS
 from stowplan.messages.effects import Bind, RecordEvent
 
 NODES = "/api/v1/nodes"
 PODS = "/api/v1/namespaces/default/pods"
-AT_ONCE = BINDERS + RECORDERS
+AT_ONCE = BIND_WORKERS + EVENT_WORKERS
 SETTLING_S = 2.0
 """What creating the pods has left to do is not to be counted."""
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -100,7 +100,7 @@ async def server(directory: Path, n_nodes: int) -> AsyncIterator[tuple[str, int]
     file = str(directory / "kubeconfig")
     arguments = ("--port", "0", "--node-count", "0", "--kubeconfig", file)
     async with process(directory, "up", "Listening on", "up", "--no-scheduler", *arguments) as pid:
-        async with ApiClient(connection_to(file)) as api:
+        async with ApiClient(load_client_config(file)) as api:
             await post_all(api, NODES, [node(f"n{i}") for i in range(n_nodes)])
         yield file, pid
 
@@ -124,7 +124,7 @@ async def post_all(api: ApiClient, path: str, trees: list[dict]) -> None:
 
     async def one(tree: dict) -> None:
         async with limit:
-            answer = await api.send(Request("POST", path, (), json.dumps(tree).encode(), JSON))
+            answer = await api.send(ApiRequest("POST", path, (), json.dumps(tree).encode(), JSON))
             assert answer.is_done, (answer.status, answer.fault, answer.body[:200])
 
     await asyncio.gather(*map(one, trees))
@@ -135,7 +135,7 @@ async def create(api: ApiClient, prefix: str, n_pods: int) -> None:
 
 
 async def listed(api: ApiClient, **query: str) -> list[dict]:
-    answer = await api.send(Request("GET", PODS, tuple(query.items())))
+    answer = await api.send(ApiRequest("GET", PODS, tuple(query.items())))
     assert answer.is_done, (answer.status, answer.fault)
     return json.loads(answer.body)["items"]
 
@@ -144,20 +144,20 @@ async def posting_rate(directory: Path, n_pods: int, n_nodes: int) -> Rate:
     """Of the client that decides nothing."""
     async with (
         server(directory, n_nodes) as (file, serving),
-        ApiClient(connection_to(file)) as api,
+        ApiClient(load_client_config(file)) as api,
     ):
         await create(api, "p", n_pods)
-        nodes = json.loads((await api.send(Request("GET", "/api/v1/nodes"))).body)["items"]
+        nodes = json.loads((await api.send(ApiRequest("GET", "/api/v1/nodes"))).body)["items"]
         names = [node["metadata"]["name"] for node in nodes]
         pods = await listed(api)
         limit = asyncio.Semaphore(AT_ONCE)
-        series = Series("bench")
+        series = EventCorrelator("bench")
 
         async def one(i: int, meta: dict) -> None:
             uid, name, node = meta["uid"], meta["name"], names[i % len(names)]
             note = f"Successfully assigned default/{name} to {node}"
             words = ("Normal", "Scheduled", "Binding", note)
-            now = moment()
+            now = request_time()
             event = RecordEvent(i, 1, uid, "default", name, "stowplan", *words)
             told = series.told(event, now.now, now.wall_ns, now.micros)
             assert told is not None
@@ -177,7 +177,7 @@ async def scheduling_rate(directory: Path, n_pods: int, n_nodes: int) -> Rate:
     """Of `stowplan run`, from when it may go on to the last event."""
     async with (
         server(directory, n_nodes) as (file, serving),
-        ApiClient(connection_to(file)) as api,
+        ApiClient(load_client_config(file)) as api,
     ):
         arguments = ("--kubeconfig", file, "--listen", "0", "--no-leader-elect")
         async with process(directory, "run", "synced", "run", *arguments) as pid:
@@ -201,7 +201,7 @@ async def scheduling_rate(directory: Path, n_pods: int, n_nodes: int) -> Rate:
 async def n_events(api: ApiClient) -> int:
     """How many events there are, told by a page of one."""
     path = "/apis/events.k8s.io/v1/namespaces/default/events"
-    answer = await api.send(Request("GET", path, (("limit", "1"),)))
+    answer = await api.send(ApiRequest("GET", path, (("limit", "1"),)))
     tree = json.loads(answer.body)
     return len(tree["items"]) + tree["metadata"].get("remainingItemCount", 0)
 

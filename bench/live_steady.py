@@ -1,4 +1,4 @@
-"""How `stowplan run` holds out: `python bench/live_steady.py [SECONDS [PODS_PER_S [NODES]]]`.
+"""How `stowplan run` holds out: `python bench/live_steady.py [RFC3339 [PODS_PER_S [NODES]]]`.
 
 Pods arrive at a steady rate and leave when their time is over, on hollow nodes. Told is the time
 from when a pod's creation was sent to when a watch showed it bound, and the memory of scheduler and
@@ -24,9 +24,9 @@ import numpy as np
 from live_rate import JSON, PODS, Request, cpu_s, listed, pod, process
 
 from stowplan.client.resources import PODS as POD_RESOURCE
-from stowplan.driver.api import ApiClient
-from stowplan.driver.connecting import connection_to
-from stowplan.driver.following import Following
+from stowplan.driver.client.api_client import ApiClient
+from stowplan.driver.client.kubeconfig_loading import load_client_config
+from stowplan.driver.live.informers import Informers
 from stowplan.messages.events import Event, PodAdded, PodUpdated
 
 LIFE_S = 20.0
@@ -156,11 +156,11 @@ async def main(seconds: float, per_s: float, n_nodes: int) -> None:
         run = ("run", "--kubeconfig", file, "--listen", "0", "--no-leader-elect")
         async with (
             process(directory, "up", "Listening on", *up, "--node-count", str(n_nodes)) as server,
-            ApiClient(connection_to(file)) as api,
+            ApiClient(load_client_config(file)) as api,
             process(directory, "run", "synced", *run) as scheduler,
         ):
             load = Load(api, per_s)
-            following = Following(api, [POD_RESOURCE], load.seen, np.random.default_rng())
+            following = Informers(api, [POD_RESOURCE], load.seen, np.random.default_rng())
             following.start()
             await following.synced.wait()
             found: list[Standing] = []

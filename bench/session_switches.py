@@ -7,9 +7,9 @@ FILE: session cases. --cases: a line per case before the table.
 
 import sys
 
-from stowplan.sim.files import read_lines
-from stowplan.sim.session_cases import read_case
-from stowplan.sim.session_switches import explained, table
+from stowplan.conformance.compat_switches import find_switches, switches_table
+from stowplan.conformance.session_cases import read_case
+from stowplan.inputs.files import read_lines
 
 
 def main(arguments: list[str]) -> None:
@@ -17,11 +17,11 @@ def main(arguments: list[str]) -> None:
     found = []
     for file in files:
         for line in read_lines(file):
-            entry = explained(read_case(line))
+            entry = find_switches(read_case(line))
             found.append(entry)
             if "--cases" in arguments:
                 print(entry.id, *entry.switches, flush=True)
-    print(*table(found), sep="\n")
+    print(*switches_table(found), sep="\n")
 
 
 if __name__ == "__main__":

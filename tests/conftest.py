@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
-from stowplan.cluster.faults import Faults
+from stowplan.apis.machinery.component_errors import ComponentErrors
 from tests.soak import examples, factor
 
 SLOW_FOLDERS = {"conformance", "contract", "driver", "packages", "property"}
@@ -91,12 +91,12 @@ def faults(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """What controllers and observers failed at. The server goes on, so this is what tells a test of
     it; one that expects faults empties the list."""
     found: list[str] = []
-    add = Faults.add
+    add = ComponentErrors.add
 
-    def noted(self: Faults, component: str, about: str, error: Exception) -> None:
+    def noted(self: ComponentErrors, component: str, about: str, error: Exception) -> None:
         found.append(f"{component} {about}: {error!r:.200}")
         add(self, component, about, error)
 
-    monkeypatch.setattr(Faults, "add", noted)
+    monkeypatch.setattr(ComponentErrors, "add", noted)
     yield found
     assert found == []

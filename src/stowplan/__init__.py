@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Any
 from stowplan._version import __version__
 
 if TYPE_CHECKING:
+    from stowplan.conformance.evaluate import evaluate
+    from stowplan.forecast.explain import explain
+    from stowplan.forecast.explain_job import explain_job, explain_pod_group
     from stowplan.framework.problems import ConfigError, ContractError
-    from stowplan.sim.churn import Churn
-    from stowplan.sim.cluster import Cluster, read_cluster
-    from stowplan.sim.evaluate import evaluate
-    from stowplan.sim.explain import explain
-    from stowplan.sim.explain_job import explain_job, explain_pod_group
-    from stowplan.sim.input_error import InputError
-    from stowplan.sim.replay import ReplayOptions
-    from stowplan.sim.simulate import simulate
-    from stowplan.sim.simulate_jobs import simulate_jobs
-    from stowplan.sim.world import Pace
+    from stowplan.inputs.cluster_reader import Cluster, read_cluster
+    from stowplan.inputs.input_error import InputError
+    from stowplan.simulation.cluster.node_churn import Churn
+    from stowplan.simulation.cluster.simulated_cluster import Pace
+    from stowplan.simulation.replay import ReplayOptions
+    from stowplan.simulation.simulate import simulate
+    from stowplan.simulation.simulate_jobs import simulate_jobs
 
 __all__ = [
     "Churn",
@@ -51,25 +51,28 @@ __all__ = [
 
 # Loaded when first asked for, so that `import stowplan` and the light commands stay light.
 _WHERE = {
-    "Churn": "stowplan.sim.churn",
-    "Cluster": "stowplan.sim.cluster",
+    "Churn": "stowplan.simulation.cluster.node_churn",
+    "Cluster": "stowplan.inputs.cluster_reader",
     "ConfigError": "stowplan.framework.problems",
     "ContractError": "stowplan.framework.problems",
-    "InputError": "stowplan.sim.input_error",
-    "Pace": "stowplan.sim.world",
-    "ReplayOptions": "stowplan.sim.replay",
-    "evaluate": "stowplan.sim.evaluate",
-    "explain": "stowplan.sim.explain",
-    "explain_job": "stowplan.sim.explain_job",
-    "explain_pod_group": "stowplan.sim.explain_job",
-    "read_cluster": "stowplan.sim.cluster",
-    "simulate": "stowplan.sim.simulate",
-    "simulate_jobs": "stowplan.sim.simulate_jobs",
+    "InputError": "stowplan.inputs.input_error",
+    "Pace": "stowplan.simulation.cluster.simulated_cluster",
+    "ReplayOptions": "stowplan.simulation.replay",
+    "evaluate": "stowplan.conformance.evaluate",
+    "explain": "stowplan.forecast.explain",
+    "explain_job": "stowplan.forecast.explain_job",
+    "explain_pod_group": "stowplan.forecast.explain_job",
+    "read_cluster": "stowplan.inputs.cluster_reader",
+    "simulate": "stowplan.simulation.simulate",
+    "simulate_jobs": "stowplan.simulation.simulate_jobs",
 }
 
 
+_IMPORTS = {"Any", "TYPE_CHECKING", "annotations"}
+
+
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__} - _IMPORTS)
 
 
 def __getattr__(name: str) -> Any:

@@ -83,7 +83,7 @@ def test_jobs_that_are_alike_in_another_queue_are_not_refused_with_it() -> None:
     # Of one template, so that a turn of the one may stand for the other.
     spec = world.pods["a-0"].spec
     for pod in list(world.pods.values()):
-        world.inventory.pod_seen(replace(pod, spec=spec))
+        world.inventory.pod_updated(replace(pod, spec=spec))
     assert set(world.run()[0]) == {"b-0", "b-1"}
 
 

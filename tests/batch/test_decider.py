@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from stowplan.assembly.deciders import Deciders, Text, deciders_of
-from stowplan.batch import Action, Compat, Policy, Session
-from stowplan.batch.decider import BatchDecider, own_modules, place_outside
-from stowplan.batch.policies.gang import Gang
-from stowplan.batch.working import Handlers
-from stowplan.columns.audit import InvariantBroken
+from stowplan.assembly.deciders import ConfigText, Deciders, deciders_of
+from stowplan.batch import Compat, Session, SessionAction, SessionPlugin
+from stowplan.batch.decider import BatchDecider, custom_modules, place_outside
+from stowplan.batch.session_plugins.gang import GangPlugin
+from stowplan.batch.state.session_state import TaskEventHandlers
+from stowplan.columns.invariants import InvariantBroken
 from stowplan.framework import ContractError
 from stowplan.framework.metrics import Metrics
 from stowplan.messages import effects as to_do
@@ -24,8 +24,8 @@ from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.objects.node import NodeCondition
 from stowplan.objects.pod import Pod, PodSchedulingGate
-from stowplan.scheduler import Machine
-from stowplan.sim.agenda import SECOND
+from stowplan.scheduler import Scheduler
+from stowplan.simulation.event_queue import SECOND
 from stowplan.testing import node, pod
 from tests.scenarios import gangs
 
@@ -34,9 +34,9 @@ class Yard:
     """A machine of sessions alone, with a node, a queue and a clock."""
 
     def __init__(self, cpu: str = "2", text: str = "", **more: Any) -> None:
-        found = deciders_of([Text(text or gangs.configured(()), "batch.yaml")], **more)
+        found = deciders_of([ConfigText(text or gangs.configured(()), "batch.yaml")], **more)
         self.metrics = Metrics(self._stopwatch)
-        self.machine: Machine = found.machine(metrics=self.metrics)
+        self.scheduler: Scheduler = found.scheduler(metrics=self.metrics)
         self.now = 0
         self.ticks = 0.0
         self.told(
@@ -51,15 +51,15 @@ class Yard:
 
     @property
     def decider(self) -> BatchDecider:
-        assert self.machine.sessions is not None
-        decider = self.machine.sessions.decider
+        assert self.scheduler.sessions is not None
+        decider = self.scheduler.sessions.decider
         assert isinstance(decider, BatchDecider)
         return decider
 
     def told(self, *events: Event) -> list[Effect]:
         """What the machine does a second later."""
         self.now += SECOND
-        return self.machine.handle(events, self.now)
+        return self.scheduler.handle(events, self.now)
 
     def gang(self, name: str, size: int, cpu: str = "1", **settings: str) -> list[Event]:
         """A gang of pods that all are needed."""
@@ -116,14 +116,14 @@ def test_room_that_has_come_free_is_for_whom_it_was_made() -> None:
         yard.told(happened.ObjectAdded(gangs.priority(name, "1", {"value": value})))
     yard.told(*yard.gang("first", 1, priority="higher"))
     yard.told(*yard.gang("second", 1, priority="high"))
-    assert yard.machine.sessions is not None
-    promised = {uid.partition("/")[2]: n for uid, n in yard.machine.sessions.promised.items()}
+    assert yard.scheduler.sessions is not None
+    promised = {uid.partition("/")[2]: n for uid, n in yard.scheduler.sessions.promised.items()}
     assert sorted(promised) == ["first-0", "second-0"]
     free = promised["second-0"]
     gone = happened.PodDeleted(member(f"old-{free}", "old", on=free))
     assert binds(yard.told(gone)) == {"second-0": free}
-    assert len(yard.machine.sessions.promised) == 1
-    yard.machine.validate()
+    assert len(yard.scheduler.sessions.promised) == 1
+    yard.scheduler.validate()
 
 
 def waits_beside_idle_room(compat: Compat) -> Yard:
@@ -143,7 +143,7 @@ def test_room_that_a_gang_has_found_is_kept_while_it_waits_for_more() -> None:
     higher = happened.ObjectAdded(gangs.priority("higher", "1", {"value": "99"}))
     yard = waits_beside_idle_room(Compat())
     assert binds(yard.told(higher, *yard.gang("late", 1, priority="higher"))) == {}
-    yard.machine.validate()
+    yard.scheduler.validate()
     assert binds(yard.told(gone)) == {"vip-0": "n2", "vip-1": "n1"}
     yard = waits_beside_idle_room(Compat(forgets_promises=True))
     late = yard.told(higher, *yard.gang("late", 1, priority="higher"))
@@ -152,14 +152,14 @@ def test_room_that_a_gang_has_found_is_kept_while_it_waits_for_more() -> None:
 
 def test_a_single_pod_that_takes_promised_room_is_made_out_in_the_next_session() -> None:
     profile = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
-    texts = [Text(gangs.configured(()), "batch.yaml"), Text(profile, "profiles.yaml")]
-    machine, now = deciders_of(texts).machine(), 0
+    texts = [ConfigText(gangs.configured(()), "batch.yaml"), ConfigText(profile, "profiles.yaml")]
+    scheduler, now = deciders_of(texts).scheduler(), 0
 
     def told(*events: Event, after: int = SECOND) -> list[Effect]:
         nonlocal now
         now += after
-        effects = machine.handle(events, now)
-        machine.validate()
+        effects = scheduler.handle(events, now)
+        scheduler.validate()
         return effects
 
     old = member("old-0", "old", on="n1")
@@ -175,13 +175,13 @@ def test_a_single_pod_that_takes_promised_room_is_made_out_in_the_next_session()
     vip = happened.ObjectAdded(gangs.group("vip", "1", {"min": "1", "priority": "high"}))
     asked = told(vip, happened.PodAdded(member("vip-0", "vip")))
     assert [one.name for one in asked if isinstance(one, to_do.Evict)] == ["old-0"]
-    assert machine.sessions is not None
-    assert set(machine.sessions.promised) == {"default/vip-0"}
+    assert scheduler.sessions is not None
+    assert set(scheduler.sessions.promised) == {"default/vip-0"}
     # Before the next session is due.
     asked = told(happened.PodAdded(pod("taker", cpu="2", priority=100)), after=SECOND // 2)
     assert [one.preemptor for one in asked if isinstance(one, to_do.Evict)] == ["default/taker"]
     told(happened.PodDeleted(old))
-    assert not machine.sessions.promised
+    assert not scheduler.sessions.promised
 
 
 def test_a_gang_that_can_run_without_it_goes_first_too_when_a_member_is_refused() -> None:
@@ -231,7 +231,7 @@ def test_nobody_goes_for_a_gang_before_its_gates_are_open() -> None:
     (told,) = [one for one in said if isinstance(one, to_do.PatchStatus)]
     assert told.name == "vip-1"
     assert told.message.endswith("valid: 1, min: 2, waiting for their scheduling gates: 1")
-    yard.machine.validate()
+    yard.scheduler.validate()
     opened = yard.told(happened.PodUpdated(member("vip-0", "vip")))
     assert len([one for one in opened if isinstance(one, to_do.Evict)]) == 2
     _, said = with_a_gate(Compat(rules_of_1_13=True))
@@ -267,7 +267,7 @@ def test_a_new_default_queue_is_where_groups_without_a_queue_are() -> None:
     assert binds(yard.told(*yard.gang("b", 1))) == {}
     there = happened.ObjectAdded(gangs.queue("other", "1", {}))
     assert binds(yard.told(there)) == {"b-0": "n1"}
-    yard.machine.validate()
+    yard.scheduler.validate()
 
 
 # Nodes.
@@ -289,21 +289,21 @@ def test_a_session_is_held_when_a_node_turns_ready() -> None:
 def test_that_a_node_is_cordoned_is_known_to_actions() -> None:
     yard = Yard("2")
     yard.told()
-    held = yard.machine.sessions.number if yard.machine.sessions is not None else 0
+    held = yard.scheduler.sessions.number if yard.scheduler.sessions is not None else 0
     there = node("n1", cpu="2", cordoned=True)
     yard.told(happened.NodeUpdated(there))
     (seen,) = yard.decider.inventory.nodes.nodes
     assert seen is not None
     assert seen.spec.unschedulable
     # It helps nobody, so it is no reason for a session.
-    assert yard.machine.sessions is not None
-    assert yard.machine.sessions.number == held
+    assert yard.scheduler.sessions is not None
+    assert yard.scheduler.sessions.number == held
 
 
 # Faults of others.
 
 
-class Grumbler(Policy):
+class Grumbler(SessionPlugin):
     """Breaks off when it sees a job named `bad`."""
 
     name = "grumbler"
@@ -314,7 +314,7 @@ class Grumbler(Policy):
                 raise KeyError(job.uid)
 
 
-class Half(Action):
+class Half(SessionAction):
     """Takes room in a statement, and breaks off."""
 
     name = "half"
@@ -342,7 +342,7 @@ def test_a_fault_of_somebody_elses_ends_the_session_and_no_more(
     assert told.is_fault
     assert "test_decider.py" in told.text
     assert said in told.text
-    yard.machine.validate()
+    yard.scheduler.validate()
     if name == "bad":
         gone = happened.PodDeleted(member("bad-0", "bad"))
         lost = happened.ObjectDeleted(gangs.group("bad", "1", {}))
@@ -350,19 +350,19 @@ def test_a_fault_of_somebody_elses_ends_the_session_and_no_more(
 
 
 def test_a_fault_of_our_own_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(self: Gang, session: Session) -> None:
+    def fails(self: GangPlugin, session: Session) -> None:
         raise AssertionError("our own")
 
-    monkeypatch.setattr(Gang, "on_close", fails)
+    monkeypatch.setattr(GangPlugin, "on_close", fails)
     yard = Yard.__new__(Yard)
     with pytest.raises(AssertionError, match="our own"):
         Yard.__init__(yard)
 
 
-def answering(kind: Any, said: Any, **more: Any) -> type[Policy]:
+def answering(kind: Any, said: Any, **more: Any) -> type[SessionPlugin]:
     """A policy that answers this to all questions of a kind."""
 
-    class Answers(Policy):
+    class Answers(SessionPlugin):
         name = "answers"
 
         def on_open(self, session: Session) -> None:
@@ -407,7 +407,7 @@ tiers:
         (answering("job_order", 0, spares=3), "spares: got 3, wanted a function"),
     ],
 )
-def test_a_wrong_answer_is_told_of_in_one_line(policy: type[Policy], said: str) -> None:
+def test_a_wrong_answer_is_told_of_in_one_line(policy: type[SessionPlugin], said: str) -> None:
     yard = Yard("2", text=EVERYTHING, plugins=(policy,))
     events = [
         happened.ObjectAdded(gangs.queue("other", "1", {})),
@@ -426,7 +426,7 @@ def test_a_wrong_answer_is_told_of_in_one_line(policy: type[Policy], said: str) 
     assert "\n" not in told[0].text
 
 
-class Elsewhere(Policy):
+class Elsewhere(SessionPlugin):
     """Registers under a name that no tier has."""
 
     name = "answers"
@@ -435,7 +435,7 @@ class Elsewhere(Policy):
         session.hooks.register("job_order", "answer", lambda first, second: 0)
 
 
-class Short(Policy):
+class Short(SessionPlugin):
     """Registers what cannot be asked."""
 
     name = "answers"
@@ -454,7 +454,7 @@ class Short(Policy):
         (Short, "policy 'answers', job_order: cannot be called with (first, second)"),
     ],
 )
-def test_what_would_never_be_asked_is_refused(policy: type[Policy], said: str) -> None:
+def test_what_would_never_be_asked_is_refused(policy: type[SessionPlugin], said: str) -> None:
     yard = Yard.__new__(Yard)
     yard.__init__("2", text=EVERYTHING, plugins=(policy,))  # type: ignore[misc]
     assert said in reports(yard.told(*yard.gang("a", 1)))[0].text
@@ -463,21 +463,21 @@ def test_what_would_never_be_asked_is_refused(policy: type[Policy], said: str) -
 @pytest.mark.parametrize("wrong", [None, 3, lambda: None])
 def test_handlers_that_cannot_be_called_are_refused(wrong: Any) -> None:
     with pytest.raises(ContractError, match=r"Handlers\.deallocated: got .*, wanted a function of"):
-        Handlers(lambda task: None, wrong)
+        TaskEventHandlers(lambda task: None, wrong)
 
 
-class NoRun(Action):
+class NoRun(SessionAction):
     name = "no-run"
 
 
-class Needy(Policy):
+class Needy(SessionPlugin):
     name = "needy"
 
     def __init__(self) -> None:
         super().__init__({})
 
 
-class Deaf(Policy):
+class Deaf(SessionPlugin):
     name = "deaf"
 
     def on_open(self) -> None:  # type: ignore[override]
@@ -494,7 +494,7 @@ class Deaf(Policy):
 )
 def test_what_cannot_be_called_is_refused_at_start(part: Any, said: str) -> None:
     with pytest.raises(ContractError) as refused:
-        deciders_of([Text(gangs.configured(()), "batch.yaml")], plugins=(part,))
+        deciders_of([ConfigText(gangs.configured(()), "batch.yaml")], plugins=(part,))
     assert said in str(refused.value)
 
 
@@ -505,7 +505,7 @@ def test_a_fault_below_a_library_is_whose_code_called_it() -> None:
         json.loads("{")
 
     yard = Yard(text='actions: "half"\ntiers:\n- plugins: [{name: gang}]', plugins=(Half,))
-    modules = own_modules(yard.decider.plan.options)
+    modules = custom_modules(yard.decider.plan.options)
     assert modules == {"tests"} or "test_decider" in next(iter(modules))
     with pytest.raises(ValueError, match="Expecting") as raised:
         fails()
@@ -521,7 +521,7 @@ def test_metrics_have_the_names_of_the_original() -> None:
     yard.told(*yard.gang("fits", 2), *yard.gang("waits", 2))
     found = yard.metrics
     names = {
-        name for series in (found.counters, found.levels, found.distributions) for name, _ in series
+        name for series in (found.counters, found.gauges, found.histograms) for name, _ in series
     }
     # The machine around it counts by the names of its own original.
     names = {name for name in names if not name.startswith("scheduler_")}
@@ -537,17 +537,17 @@ def test_metrics_have_the_names_of_the_original() -> None:
         "volcano_unschedule_job_count",
         "volcano_job_retry_counts",
     }
-    assert found.levels["volcano_unschedule_job_count", ()] == 1
-    job: Mapping[Any, float] = found.levels
+    assert found.gauges["volcano_unschedule_job_count", ()] == 1
+    job: Mapping[Any, float] = found.gauges
     assert job["volcano_unschedule_task_count", (("job_id", "waits"),)] == 2
-    tasks = found.distributions["volcano_task_scheduling_latency_microseconds", ()]
+    tasks = found.histograms["volcano_task_scheduling_latency_microseconds", ()]
     assert tasks.count == 2
     action = (("action", "allocate"),)
-    timed = found.distributions["volcano_action_scheduling_latency_microseconds", action]
+    timed = found.histograms["volcano_action_scheduling_latency_microseconds", action]
     assert timed.total == pytest.approx(1000 * timed.count)
     # A job that is ready is not counted any more.
     yard.told(*(happened.PodDeleted(member(f"fits-{i}", "fits")) for i in range(2)))
-    assert found.levels["volcano_unschedule_job_count", ()] == 0
+    assert found.gauges["volcano_unschedule_job_count", ()] == 0
     assert not any(name == "volcano_job_retry_counts" for name, _ in found.counters)
 
 
@@ -557,11 +557,11 @@ def test_metrics_have_the_names_of_the_original() -> None:
 def test_what_is_counted_wrongly_is_noticed() -> None:
     yard = Yard()
     yard.told(*yard.gang("a", 1))
-    yard.machine.validate()
+    yard.scheduler.validate()
     job = next(iter(yard.decider.inventory.jobs.values()))
     yard.decider.inventory.nodes.remove(0, next(iter(job.tasks.values())).key)
     with pytest.raises(InvariantBroken, match="sessions: node n1"):
-        yard.machine.validate()
+        yard.scheduler.validate()
 
 
 def test_pods_that_have_ended_leave_when_nobody_asks_for_them() -> None:
@@ -576,7 +576,7 @@ def test_pods_that_have_ended_leave_when_nobody_asks_for_them() -> None:
     yard.told(happened.PodUpdated(done))
     yard.told(*yard.gang("next", 1))
     assert [job.uid for job in yard.decider.inventory.jobs.values()] == ["default/next"]
-    yard.machine.validate()
+    yard.scheduler.validate()
 
 
 def test_without_sessions_a_text_with_profiles_alone_is_refused() -> None:
@@ -584,7 +584,7 @@ def test_without_sessions_a_text_with_profiles_alone_is_refused() -> None:
     profiles = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
     (refused,) = reports(yard.told(happened.ConfigurationChanged(profiles, "k.yaml")))
     assert "no sessions" in refused.text
-    assert isinstance(deciders_of([Text(gangs.configured(()), "b.yaml")]), Deciders)
+    assert isinstance(deciders_of([ConfigText(gangs.configured(()), "b.yaml")]), Deciders)
 
 
 def test_pods_of_kube_batch_and_of_volcano_are_decided_together() -> None:

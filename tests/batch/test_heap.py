@@ -8,14 +8,14 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan.batch.heap import Heap, Sorted
+from stowplan.batch.heap import Heap, SortedTasks
 from tests.property.wrong import assert_caught
 from tests.soak import examples
 
 Numbers = st.lists(st.integers(0, 50), max_size=30)
 
 
-def popped(heap: Heap[int] | Sorted[int]) -> list[int]:
+def popped(heap: Heap[int] | SortedTasks[int]) -> list[int]:
     return [heap.pop() for _ in range(len(heap))]
 
 
@@ -44,7 +44,7 @@ def check_same_as_sorted(numbers: list[int], sort: Callable[[list[int]], list[in
 @given(Numbers)
 def test_where_keys_stay_it_sorts(numbers: list[int]) -> None:
     check_same_as_sorted(numbers, sorted)
-    assert popped(Sorted(lambda n: n, numbers)) == sorted(numbers)
+    assert popped(SortedTasks(lambda n: n, numbers)) == sorted(numbers)
 
 
 def test_a_list_that_is_only_a_heap_is_caught() -> None:

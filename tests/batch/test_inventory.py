@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from stowplan.batch import Compat, Inventory
-from stowplan.batch.jobs import TaskStatus
+from stowplan.batch.state.jobs import TaskStatus
 from stowplan.objects.meta import ObjectMeta, OwnerReference
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup, Queue, QueueSpec
@@ -30,7 +30,7 @@ def test_an_update_of_a_node_counts_what_is_released_once() -> None:
         world = BatchWorld(compat=compat)
         world.node("n1", cpu=4)
         world.gang("g", 1, node="n1")
-        world.inventory.pod_seen(deleted(world.pods["g-0"]))
+        world.inventory.pod_updated(deleted(world.pods["g-0"]))
         world.node("n1", cpu=4)
         world.node("n1", cpu=4)
         assert world.inventory.nodes.releasing.amount(0).cpu == released
@@ -43,7 +43,7 @@ def test_a_bound_pod_of_another_scheduler_takes_room() -> None:
         pod = world.pod("other")
         world.gone("other")
         spec = replace(pod.spec, scheduler_name="default-scheduler", node_name="n1")
-        world.inventory.pod_seen(replace(pod, spec=spec))
+        world.inventory.pod_updated(replace(pod, spec=spec))
         assert world.inventory.nodes.idle.amount(0).cpu == idle
         assert not world.inventory.jobs["other"].tasks if "other" in world.inventory.jobs else True
 
@@ -64,7 +64,7 @@ def test_a_pod_that_ends_gives_its_room_back_and_still_counts_for_its_gang() -> 
     world.node("n1", cpu=2)
     world.gang("g", 2, node="n1")
     pod = world.pods["g-0"]
-    world.inventory.pod_seen(replace(pod, status=replace(pod.status, phase="Succeeded")))
+    world.inventory.pod_updated(replace(pod, status=replace(pod.status, phase="Succeeded")))
     job = world.inventory.jobs["ns/g"]
     assert world.inventory.nodes.idle.amount(0).cpu == 1000
     assert (job.ready_count, job.is_ready) == (2, True)
@@ -83,7 +83,7 @@ def test_nodes_that_leave_take_their_rows_with_them() -> None:
     for name in ("n1", "n2", "n3"):
         world.node(name, cpu=2)
     world.gang("g", 1, node="n3")
-    world.inventory.node_gone("n1")
+    world.inventory.node_deleted("n1")
     nodes = world.inventory.nodes
     assert nodes.names == ["n3", "n2"]
     assert [nodes.idle.amount(row).cpu for row in range(2)] == [1000, 2000]
@@ -115,7 +115,7 @@ def test_pods_and_their_budget_come_in_any_order(is_first: bool) -> None:
         metadata=ObjectMeta(name="b", namespace="default", owner_references=(owner,)),
         spec=PodDisruptionBudgetSpec(min_available=3),
     )
-    seen = [partial(inventory.budget_seen, budget), partial(inventory.pod_seen, made)]
+    seen = [partial(inventory.budget_seen, budget), partial(inventory.pod_updated, made)]
     for see in seen if is_first else reversed(seen):
         see()
     (job,) = inventory.open().jobs.values()
@@ -144,11 +144,11 @@ def test_pods_of_a_controller_without_a_uid_are_one_job() -> None:
     def owned(name: str, by: str) -> Pod:
         owner = OwnerReference(api_version="batch/v1", kind="Job", name=by, controller=True)
         made = world.pod(name)
-        world.inventory.pod_gone(made.uid)
+        world.inventory.pod_deleted(made.uid)
         return replace(made, metadata=replace(made.metadata, owner_references=(owner,)))
 
     for name, by in (("a", "x"), ("b", "x"), ("c", "y")):
-        world.inventory.pod_seen(owned(name, by))
+        world.inventory.pod_updated(owned(name, by))
     assert sorted(len(job.tasks) for job in world.inventory.jobs.values() if job.tasks) == [1, 2]
     assert set(world.run()[0]) == {"a", "b", "c"}
 
@@ -170,7 +170,7 @@ def test_a_pod_that_is_called_like_a_group_is_not_in_it() -> None:
     world.node("n1", cpu=8)
     world.gang("g", 2)
     alone = world.pod("g")
-    world.inventory.pod_gone(alone.uid)
-    world.inventory.pod_seen(replace(alone, metadata=replace(alone.metadata, uid=alone.key)))
+    world.inventory.pod_deleted(alone.uid)
+    world.inventory.pod_updated(replace(alone, metadata=replace(alone.metadata, uid=alone.key)))
     assert len(world.inventory.jobs["ns/g"].tasks) == 2
     assert set(world.run()[0]) == {"g", "g-0", "g-1"}

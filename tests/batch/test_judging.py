@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from stowplan.testing import session_judge
+from stowplan.testing import session_invariants
 from stowplan.testing.auditor import Violation
-from stowplan.testing.session_judge import judge
+from stowplan.testing.session_invariants import check_session
 from tests.scenarios.town import Town
 
 BEGINNING = ["class low 1", "class mid 50", "class high 100"]
@@ -14,7 +14,7 @@ BEGINNING = ["class low 1", "class mid 50", "class high 100"]
 
 def judged(*commands: str) -> None:
     town = Town()
-    town.judge = judge
+    town.judge = check_session
     for command in (*BEGINNING, *commands):
         town.play([command])
 
@@ -40,7 +40,7 @@ def test_room_that_was_promised_before_counts_for_the_queue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     where_room_is_promised()
-    monkeypatch.setattr(session_judge, "promised_before", lambda session: set())
+    monkeypatch.setattr(session_invariants, "pipelined_before", lambda session: set())
     with pytest.raises(Violation, match="queue q1 is left"):
         where_room_is_promised()
 
@@ -62,6 +62,6 @@ def test_room_for_which_nobody_went_may_be_given_last(monkeypatch: pytest.Monkey
         )
 
     where_a_gang_takes_what_victims_leave_over()
-    monkeypatch.setattr(session_judge, "_without_victims", lambda *_: [])
+    monkeypatch.setattr(session_invariants, "_without_victims", lambda *_: [])
     with pytest.raises(Violation, match="is short all the same"):
         where_a_gang_takes_what_victims_leave_over()

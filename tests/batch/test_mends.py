@@ -188,14 +188,14 @@ def node_that_comes_back(compat: Compat) -> Seen:
     world = BatchWorld("allocate", compat, tiers)
     world.node("n1", cpu=1)
     world.gang("old", 1, node="n1")
-    world.inventory.node_gone("n1")
+    world.inventory.node_deleted("n1")
     world.node("n1", cpu=1)
     world.gang("new", 1)
     return world.run()
 
 
 @pytest.mark.parametrize(
-    ("scene", "mended", "as_ever"),
+    ("scene", "mended", "as_v0_5"),
     [
         (big_gang_before_a_small_job, ({"small-0": "n1", "small-1": "n1"}, []), ({}, [])),
         (gang_with_too_few_pods, ({"other-0": "n1"}, []), ({}, [])),
@@ -215,9 +215,9 @@ def node_that_comes_back(compat: Compat) -> Seen:
         (critical_pods_in_a_second_tier, ({}, ["old-2"]), ({}, ["old-0", "old-1"])),
     ],
 )
-def test_a_mend(scene: Callable[[Compat], Seen], mended: Seen, as_ever: Seen) -> None:
+def test_a_mend(scene: Callable[[Compat], Seen], mended: Seen, as_v0_5: Seen) -> None:
     assert scene(Compat()) == mended
-    assert scene(KUBE_BATCH_0_5) == as_ever
+    assert scene(KUBE_BATCH_0_5) == as_v0_5
 
 
 def seen_with(scene: Callable[[Compat], Seen], **switches: bool) -> Seen:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from stowplan.batch.upkeep import RELEASE, Upkeep
+from stowplan.batch.bind_failure_policy import RELEASE, BindFailurePolicy
 from stowplan.messages import events as happened
-from stowplan.sim.agenda import SECOND
+from stowplan.simulation.event_queue import SECOND
 from tests.batch.test_decider import Yard, binds, member
 from tests.scenarios import gangs
 
@@ -14,7 +14,7 @@ from tests.scenarios import gangs
 def test_a_period_is_what_the_configuration_says() -> None:
     text = gangs.configured(["schedulePeriod=10s", "bindFailures=2", "bindFailurePolicy=Release"])
     yard = Yard(text=text)
-    assert yard.decider.plan.upkeep == Upkeep(2, RELEASE)
+    assert yard.decider.plan.upkeep == BindFailurePolicy(2, RELEASE)
     assert binds(yard.told(*yard.gang("a", 1))) == {}
     yard.now += 9 * SECOND
     assert binds(yard.told()) == {"a-0": "n1"}

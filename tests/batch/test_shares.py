@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stowplan.batch.policies.proportion import Proportion
+from stowplan.batch.session_plugins.proportion import ProportionPlugin
 from tests.batch.worlds import BatchWorld
 
 
@@ -59,7 +59,7 @@ def test_a_queue_with_all_its_cards_takes_none_from_another_that_has_more() -> N
 def test_wrong_a_queue_that_is_not_asked_what_it_has_takes_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Proportion, "_has_its_part", lambda *given: False)
+    monkeypatch.setattr(ProportionPlugin, "_has_its_part", lambda *given: False)
     assert three_with_one_that_wants_all().run()[1]
 
 
@@ -87,7 +87,7 @@ def test_a_gang_that_is_more_than_the_cluster_keeps_nothing_from_another_queue()
 def test_wrong_a_gang_that_is_more_than_the_cluster_counts_like_any_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("stowplan.batch.policies.proportion.can_start", lambda *given: True)
+    monkeypatch.setattr("stowplan.batch.session_plugins.proportion.can_start", lambda *given: True)
     assert len(beside_a_gang_of(6).run()[0]) == 2
 
 
@@ -133,8 +133,8 @@ def test_what_runs_on_a_node_that_is_not_ready_is_not_in_the_way_of_the_rest() -
     world.run()
     assert world.session is not None
     proportion = world.session.policies["proportion"]
-    assert isinstance(proportion, Proportion)
-    assert proportion.shares["a"].in_vain.cpu == 0
+    assert isinstance(proportion, ProportionPlugin)
+    assert proportion.shares["a"].without_effect.cpu == 0
 
 
 def test_what_all_others_leave_goes_to_the_queue_of_such_a_gang() -> None:
@@ -148,7 +148,7 @@ def test_what_all_others_leave_goes_to_the_queue_of_such_a_gang() -> None:
     assert sorted(world.run()[0]) == ["b-0"]
     assert world.session is not None
     proportion = world.session.policies["proportion"]
-    assert isinstance(proportion, Proportion)
+    assert isinstance(proportion, ProportionPlugin)
     assert proportion.shares["a"].deserved.cpu == 3000
     assert why(world, "gang-0") == "0/1 nodes are available: 1 Insufficient cpu."
 
@@ -246,7 +246,7 @@ def test_a_node_that_is_not_ready_takes_nobody_and_offers_nothing(ready: str) ->
     world.gang("vip", 2, priority="high")
     assert world.run() == ({}, [])
     assert world.session is not None
-    assert world.session.working.nodes.total().cpu == 0
+    assert world.session.state.nodes.total().cpu == 0
     assert why(world, "new-0") == "0/1 nodes are available: 1 node(s) were not ready."
     world.node("n1", cpu=2)
     assert world.run() == ({"new-0": "n1"}, [])
@@ -271,7 +271,7 @@ def test_what_is_cordoned_counts_for_shares_as_it_does_for_kube_batch() -> None:
     bound, _ = world.run()
     assert world.session is not None
     proportion = world.session.policies["proportion"]
-    assert isinstance(proportion, Proportion)
+    assert isinstance(proportion, ProportionPlugin)
     assert {name: held.deserved.cpu for name, held in proportion.shares.items()} == {
         "a": 4000,
         "b": 4000,

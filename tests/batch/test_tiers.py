@@ -7,22 +7,24 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from stowplan.batch import KUBE_BATCH_0_5, Compat
-from stowplan.batch.jobs import Task
-from stowplan.batch.queues import QueueInfo
-from stowplan.batch.tiers import Hooks, PolicyUse
+from stowplan.batch.state.jobs import TaskInfo
+from stowplan.batch.state.queues import QueueInfo
+from stowplan.batch.tiers import Hooks, SessionPluginUse
 from tests.batch.worlds import BatchWorld
 
-Said = Callable[[Task, Sequence[Task]], list[Task]]
+Said = Callable[[TaskInfo, Sequence[TaskInfo]], list[TaskInfo]]
 
 
-def tasks(n_tasks: int) -> list[Task]:
+def tasks(n_tasks: int) -> list[TaskInfo]:
     world = BatchWorld()
     world.gang("g", n_tasks)
     return list(world.inventory.jobs["ns/g"].tasks.values())
 
 
 def hooks(compat: Compat, *tiers: str) -> Hooks:
-    return Hooks(tuple(tuple(PolicyUse(name) for name in tier.split()) for tier in tiers), compat)
+    return Hooks(
+        tuple(tuple(SessionPluginUse(name) for name in tier.split()) for tier in tiers), compat
+    )
 
 
 def says(*numbers: int) -> Said:
@@ -32,7 +34,7 @@ def says(*numbers: int) -> Said:
 
 
 @pytest.mark.parametrize(
-    ("tiers", "opinions", "vetoes", "mended", "as_ever"),
+    ("tiers", "opinions", "vetoes", "mended", "as_v0_5"),
     [
         # Within a tier victims are intersected.
         (("a b",), {"a": (1, 2), "b": (2, 3)}, {}, "2", "2"),
@@ -52,10 +54,10 @@ def test_victims(
     opinions: dict[str, tuple[int, ...]],
     vetoes: dict[str, tuple[int, ...]],
     mended: str,
-    as_ever: str,
+    as_v0_5: str,
 ) -> None:
     preemptor, *others = tasks(5)
-    for compat, want in ((Compat(), mended), (KUBE_BATCH_0_5, as_ever)):
+    for compat, want in ((Compat(), mended), (KUBE_BATCH_0_5, as_v0_5)):
         asked = hooks(compat, *tiers)
         for name, numbers in opinions.items():
             asked.register("preemptable", name, says(*numbers))
@@ -95,8 +97,8 @@ def test_readiness_is_a_conjunction_and_overused_a_disjunction() -> None:
 
 
 def test_a_switch_turns_a_function_off() -> None:
-    on = Hooks(((PolicyUse("a"),),), Compat())
-    off = Hooks(((PolicyUse("a", frozenset({"enableJobReady"})),),), Compat())
+    on = Hooks(((SessionPluginUse("a"),),), Compat())
+    off = Hooks(((SessionPluginUse("a", frozenset({"enableJobReady"})),),), Compat())
     for asked, ready in ((on, False), (off, True)):
         asked.register("job_ready", "a", lambda _: False)
         assert asked.job_ready(None) is ready  # type: ignore[arg-type]

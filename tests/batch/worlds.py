@@ -5,9 +5,13 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping
 
-from stowplan.assembly.batch import batch_configuration, rules_for, session_options
+from stowplan.assembly.sessions.session_config import (
+    batch_configuration,
+    rules_for,
+    session_options,
+)
 from stowplan.batch import Compat, Inventory, Session
-from stowplan.batch.closing import GroupWrite, PodNote
+from stowplan.batch.session_close import PodFitError, PodGroupStatusUpdate
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.node import Node, NodeCondition, NodeSpec, NodeStatus
 from stowplan.objects.pod import Container, Pod, PodSpec, PodStatus, ResourceRequirements
@@ -37,8 +41,8 @@ class BatchWorld:
         self.options = session_options(configuration, self.compat, rules_for(self.compat))
         self.pods: dict[str, Pod] = {}
         self.session: Session | None = None
-        self.writes: list[GroupWrite] = []
-        self.notes: list[PodNote] = []
+        self.writes: list[PodGroupStatusUpdate] = []
+        self.notes: list[PodFitError] = []
         self._made = 0
         self._sessions = 0
         self.queue("default")
@@ -61,7 +65,7 @@ class BatchWorld:
         status = NodeStatus(allocatable=offer, capacity=offer, conditions=conditions)
         meta = ObjectMeta(name=name, labels={"kubernetes.io/hostname": name})
         spec = NodeSpec(unschedulable=cordoned)
-        self.inventory.node_seen(Node(metadata=meta, spec=spec, status=status))
+        self.inventory.node_updated(Node(metadata=meta, spec=spec, status=status))
 
     def queue(
         self,
@@ -123,7 +127,7 @@ class BatchWorld:
         status = PodStatus(phase="Running" if node else "Pending")
         pod = Pod(metadata=meta, spec=spec, status=status)
         self.pods[name] = pod
-        self.inventory.pod_seen(pod)
+        self.inventory.pod_updated(pod)
         return pod
 
     def gang(
@@ -161,7 +165,7 @@ class BatchWorld:
 
     def gone(self, name: str) -> None:
         """A pod is gone."""
-        self.inventory.pod_gone(self.pods.pop(name).uid)
+        self.inventory.pod_deleted(self.pods.pop(name).uid)
 
     def _moment(self) -> datetime.datetime:
         self._made += 1

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from stowplan.cache import Cache, CacheError
-from stowplan.columns.audit import InvariantBroken
+from stowplan.columns.invariants import InvariantBroken
 from stowplan.framework import Nominations
 from stowplan.testing import node, pod
 
@@ -218,7 +218,7 @@ def test_a_snapshot_costs_what_has_changed(monkeypatch: pytest.MonkeyPatch) -> N
 def test_snapshots_read_the_nominations_of_the_queue() -> None:
     held = cache()
     of_queue = Nominations()
-    held.nominate_by(of_queue)
+    held.use_nominations(of_queue)
     of_queue.add(WEB, "n1")
     assert [info.uid for info in held.snapshot().nominations.on("n1")] == [WEB.uid]
 

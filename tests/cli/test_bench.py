@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from stowplan.cli import bench_run
-from stowplan.sim.bench_shapes import NAMES
+from stowplan.benchmarks.catalog import NAMES
+from stowplan.cli.runs import bench
 from tests.cli.run import check_one_line, run
 
 SMALL = ("--nodes", "10", "--pods", "20", "--repeat", "1")
@@ -80,7 +80,7 @@ def test_a_process_that_fails_does_not_lose_the_others(monkeypatch: pytest.Monke
             return subprocess.CompletedProcess(command, -9, "", "first line\nkilled\n")
         return subprocess.CompletedProcess(command, 0, text, "")
 
-    monkeypatch.setattr(bench_run.subprocess, "run", ended)
+    monkeypatch.setattr(bench.subprocess, "run", ended)
     ran = run("bench", "basic", "anti", "-o", "json")
     assert ran.code == 1
     found = json.loads(ran.out)

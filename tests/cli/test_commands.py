@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from stowplan.cli.explain_table import print_explanation
+from stowplan.cli.commands.parity import parity_notes_in
 from stowplan.cli.main import COMMANDS
-from stowplan.cli.parity import marks_of
+from stowplan.cli.tables.explanations import print_explanation
 from stowplan.cycle.explanation import Explanation, NodeScore, PluginScore
 from tests.cli.run import check_one_line, run
 
@@ -409,5 +409,5 @@ def test_parity_lists_the_confessions() -> None:
 
 def test_a_mark_ends_with_its_comment() -> None:
     source = '# Differs: one\n# two.\nx = 1\n"""Unproved: three\nfour.\n\nfive"""\n'
-    found = [(mark.kind, mark.text) for mark in marks_of("m", source)]
+    found = [(mark.kind, mark.text) for mark in parity_notes_in("m", source)]
     assert found == [("Differs", "one two."), ("Unproved", "three four.")]

@@ -61,6 +61,16 @@ def test_explain_says_that_simulate_refuses_what_fits_now(cluster: str) -> None:
     assert told["simulation"] == {"triedBefore": 4, "placedBefore": 2, "message": REFUSED}
 
 
+def test_explain_names_the_profile_by_which_simulate_agrees(cluster: str) -> None:
+    theirs = "spec: {schedulerName: other, containers"
+    Path(cluster).write_text(CLUSTER.replace("spec: {containers", theirs))
+    by = ("--profile", "default-scheduler")
+    told = run("explain", "team/last", "-f", cluster, *by).out
+    assert "But `stowplan simulate --profile default-scheduler` refuses it (2 of 4 pods" in told
+    assert "2 of 5 pods placed" in run("simulate", cluster, *by).out
+    assert "0 of 5 pods placed" in run("simulate", cluster).out
+
+
 def test_explain_after_simulation_and_simulate_explain_are_the_same(cluster: str) -> None:
     after = run("explain", "team/last", "-f", cluster, "--after-simulation")
     assert after.code == 1
@@ -133,6 +143,14 @@ def test_simulate_says_which_pods_failed(cluster: str) -> None:
         ["default", "web-3"],
         ["team", "last"],
     ]
+
+
+def test_queues_are_in_no_namespace(cluster: str) -> None:
+    shown = run("queues", cluster).out
+    assert run("queues", cluster, "-n", "team").out == shown
+    assert run("queues", "-A", cluster).out == shown
+    ran = run("status", "-n", "team", "-A", "--address", "127.0.0.1:1")
+    assert "No such option" not in ran.err
 
 
 def test_simulate_shows_one_namespace(cluster: str) -> None:

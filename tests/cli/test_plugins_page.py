@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from stowplan.assembly.build import configuration_of, machine_for
+from stowplan.assembly.build import configuration_of, scheduler_for
 from stowplan.assembly.plugin_files import plugins_of_file
 from stowplan.messages.effects import Bind
 from stowplan.messages.events import NodeAdded, PodAdded
@@ -155,15 +155,15 @@ def test_the_one_with_arguments_holds_its_quota(here: Path) -> None:
 
 def test_the_crew_starts_together(here: Path) -> None:
     (crew,) = plugins_of_file("crew.py")
-    machine = machine_for(*configuration_of(None, "test", [crew]))
+    scheduler = scheduler_for(*configuration_of(None, "test", [crew]))
     labels = {"crew": "red", "crew-size": "2"}
     first, second = (pod(name, labels=labels) for name in ("a", "b"))
-    alone = machine.handle([NodeAdded(node("n1")), PodAdded(first)], 0)
+    alone = scheduler.handle([NodeAdded(node("n1")), PodAdded(first)], 0)
     assert not [effect for effect in alone if isinstance(effect, Bind)]
-    both = machine.handle([PodAdded(second), PodAdded(pod("other"))], 1)
+    both = scheduler.handle([PodAdded(second), PodAdded(pod("other"))], 1)
     bound = [effect.name for effect in both if isinstance(effect, Bind)]
     assert sorted(bound) == ["a", "b", "other"]
-    machine.validate()
+    scheduler.validate()
 
 
 # A distribution: metadata as an installer leaves it, on the path for a while.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stowplan.cli import progress as module
+from stowplan.cli.tables import progress as module
 
 
 def test_a_long_run_says_how_far_it_is(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stowplan.assembly import DEFAULT_PLUGINS, IN_TREE
-from stowplan.framework.points import points_of
+from stowplan.framework.extension_points import points_of
 from tests.cli.run import run
 
 README = (Path(__file__).parents[2] / "README.md").read_text()

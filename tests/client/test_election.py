@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan.client.answers import Answer
 from stowplan.client.backoff import SECOND
-from stowplan.client.election import Election, Role, Terms
-from stowplan.client.requests import Request
+from stowplan.client.leader_election import ElectionRole, LeaderElectionConfig, LeaderElector
+from stowplan.client.requests import ApiRequest
+from stowplan.client.responses import ApiResponse
 from tests.soak import examples
 
 MOMENT = "2026-01-01T00:00:00.000000Z"
@@ -26,29 +26,35 @@ class Lease:
         self.tree: dict[str, Any] | None = None
         self.version = 0
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: ApiRequest) -> ApiResponse:
         if request.method == "GET":
-            return Answer(404) if self.tree is None else Answer(200, json.dumps(self.tree).encode())
+            return (
+                ApiResponse(404)
+                if self.tree is None
+                else ApiResponse(200, json.dumps(self.tree).encode())
+            )
         body = json.loads(request.body)
         if request.method == "POST" and self.tree is not None:
-            return Answer(409)
+            return ApiResponse(409)
         if request.method == "PUT":
             if self.tree is None:
-                return Answer(404)
+                return ApiResponse(404)
             if body["metadata"]["resourceVersion"] != self.tree["metadata"]["resourceVersion"]:
-                return Answer(409)
+                return ApiResponse(409)
         self.version += 1
         body["metadata"]["resourceVersion"] = str(self.version)
         self.tree = body
         code = 201 if request.method == "POST" else 200
-        return Answer(code, json.dumps(body).encode())
+        return ApiResponse(code, json.dumps(body).encode())
 
 
-def contender(name: str, seed: int = 1) -> Election:
-    return Election(Terms("kube-system", "stowplan", name), np.random.default_rng(seed))
+def contender(name: str, seed: int = 1) -> LeaderElector:
+    return LeaderElector(
+        LeaderElectionConfig("kube-system", "stowplan", name), np.random.default_rng(seed)
+    )
 
 
-def step(election: Election, lease: Lease, now: int) -> int:
+def step(election: LeaderElector, lease: Lease, now: int) -> int:
     """Do what a contender asks for until it waits; until when that is."""
     for _ in range(10):
         request = election.next(now, MOMENT)
@@ -78,12 +84,12 @@ def test_the_second_waits_until_the_lease_has_stood_still_for_its_duration() -> 
     lease, first, second = Lease(), contender("a"), contender("b", 2)
     step(first, lease, at(0))
     step(second, lease, at(1))
-    assert second.role is Role.WAITING
+    assert second.role is ElectionRole.WAITING
     step(first, lease, at(2))
     now = at(3)
-    while now < at(30) and second.role is Role.WAITING:
+    while now < at(30) and second.role is ElectionRole.WAITING:
         now = step(second, lease, now)
-    assert second.role is Role.LEADING
+    assert second.role is ElectionRole.LEADING
     # It saw the renewal of second 2 between 3 and 7, and waits 15 s from then on.
     assert at(18) <= now <= at(24)
     assert second.term == 2
@@ -107,7 +113,7 @@ def test_a_leader_whose_deadline_is_over_has_lost_for_good() -> None:
     assert first.may_write(at(9.999))
     assert not first.may_write(at(10))
     step(first, lease, at(10))
-    assert first.role is Role.LOST
+    assert first.role is ElectionRole.LOST
     assert "10 s" in first.fault
     assert not first.may_write(at(10))
     assert first.release(at(11), MOMENT) is None
@@ -117,19 +123,21 @@ def test_the_deadline_counts_from_when_a_renewal_was_sent() -> None:
     lease, first = Lease(), contender("a")
     step(first, lease, at(0))
     request = first.next(at(2), MOMENT)
-    assert isinstance(request, Request)
+    assert isinstance(request, ApiRequest)
     first.answered(lease.answer(request), at(6))
     assert first.deadline == at(12)
 
 
-@pytest.mark.parametrize("fault", [Answer(0, fault="reset"), Answer(500), Answer(429), Answer(409)])
-def test_a_renewal_that_fails_is_looked_at_and_tried_again(fault: Answer) -> None:
+@pytest.mark.parametrize(
+    "fault", [ApiResponse(0, fault="reset"), ApiResponse(500), ApiResponse(429), ApiResponse(409)]
+)
+def test_a_renewal_that_fails_is_looked_at_and_tried_again(fault: ApiResponse) -> None:
     lease, first = Lease(), contender("a")
     step(first, lease, at(0))
-    assert isinstance(first.next(at(2), MOMENT), Request)
+    assert isinstance(first.next(at(2), MOMENT), ApiRequest)
     first.answered(fault, at(2))
     request = first.next(at(4), MOMENT)
-    assert isinstance(request, Request)
+    assert isinstance(request, ApiRequest)
     assert request.method == "GET"
     first.answered(lease.answer(request), at(4))
     step(first, lease, at(4))
@@ -140,13 +148,13 @@ def test_a_renewal_that_fails_is_looked_at_and_tried_again(fault: Answer) -> Non
 def test_a_lost_answer_to_taking_it_leads_all_the_same() -> None:
     lease, first = Lease(), contender("a")
     request = first.next(at(0), MOMENT)
-    assert isinstance(request, Request)
+    assert isinstance(request, ApiRequest)
     first.answered(lease.answer(request), at(0))
     request = first.next(at(0), MOMENT)
-    assert isinstance(request, Request)
+    assert isinstance(request, ApiRequest)
     assert request.method == "POST"
     lease.answer(request)
-    first.answered(Answer(0, fault="reset"), at(0.1))
+    first.answered(ApiResponse(0, fault="reset"), at(0.1))
     now = first.next(at(0.1), MOMENT)
     assert isinstance(now, int)
     step(first, lease, now)
@@ -166,21 +174,21 @@ def test_a_lease_that_somebody_has_taken_or_deleted_is_lost() -> None:
             lease.tree["metadata"]["resourceVersion"] = "77"
         step(first, lease, at(2))
         step(first, lease, at(4))
-        assert first.role is Role.LOST
+        assert first.role is ElectionRole.LOST
 
 
-class Hasty(Election):
+class Hasty(LeaderElector):
     """Wrong: takes a lease by what its holder says of the time at which it was seen first."""
 
     def _free_at(self, seen: Any) -> int:
         return self._seen_at + 8 * SECOND
 
 
-class Late(Election):
+class Late(LeaderElector):
     """Wrong: writes on until long after its last renewal was answered."""
 
     def may_write(self, now: int) -> bool:
-        return self.role is Role.LEADING and now < self.deadline + 8 * SECOND
+        return self.role is ElectionRole.LEADING and now < self.deadline + 8 * SECOND
 
 
 Play = list[tuple[int, float, str]]
@@ -194,12 +202,12 @@ plays = st.lists(
 )
 
 
-def played(kind: type[Election], play: Play) -> None:
+def played(kind: type[LeaderElector], play: Play) -> None:
     """Three contenders whose requests and answers get lost and who stand still for a while; never
     may two of them write."""
     lease = Lease()
-    dice = np.random.default_rng(5)
-    everybody = [kind(Terms("ns", "x", name), dice) for name in "abc"]
+    rng = np.random.default_rng(5)
+    everybody = [kind(LeaderElectionConfig("ns", "x", name), rng) for name in "abc"]
     asleep_until = [0, 0, 0]
     now = at(0)
     for who, seconds, how in play:
@@ -216,24 +224,24 @@ def played(kind: type[Election], play: Play) -> None:
             if isinstance(request, int):
                 break
             if how == "lost":
-                one.answered(Answer(0, fault="lost"), now)
+                one.answered(ApiResponse(0, fault="lost"), now)
                 continue
             answer = lease.answer(request)
-            one.answered(Answer(0, fault="reply lost") if how == "reply lost" else answer, now)
-        writers = [one.terms.identity for one in everybody if one.may_write(now)]
+            one.answered(ApiResponse(0, fault="reply lost") if how == "reply lost" else answer, now)
+        writers = [one.election_config.identity for one in everybody if one.may_write(now)]
         assert len(writers) <= 1, writers
-        terms = [one.term for one in everybody if one.may_write(now)]
-        assert all(one.term <= term for one in everybody for term in terms)
+        election_config = [one.term for one in everybody if one.may_write(now)]
+        assert all(one.term <= term for one in everybody for term in election_config)
 
 
 @settings(max_examples=examples(200), deadline=None)
 @given(plays)
 def test_never_may_two_write(play: Play) -> None:
-    played(Election, play)
+    played(LeaderElector, play)
 
 
 @pytest.mark.parametrize("wrong", [Hasty, Late])
-def test_contenders_that_are_wrong_are_caught(wrong: type[Election]) -> None:
+def test_contenders_that_are_wrong_are_caught(wrong: type[LeaderElector]) -> None:
     story: Play = [(0, 1.0, "well"), (1, 0.1, "well")]
     story += [(1, 0.5, "well")] * 40
     with pytest.raises(AssertionError):

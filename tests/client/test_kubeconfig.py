@@ -10,8 +10,19 @@ from typing import Any
 import pytest
 import yaml
 
-from stowplan.client.execution import Credential, ExecSpec, credential_in, exec_info
-from stowplan.client.kubeconfig import Blob, Connection, File, connection, in_cluster
+from stowplan.client.exec_credentials import (
+    ExecCredential,
+    ExecSpec,
+    exec_info,
+    parse_exec_credential,
+)
+from stowplan.client.kubeconfig import (
+    ClientConfig,
+    DataOrFile,
+    KubeconfigFile,
+    client_config,
+    in_cluster_config,
+)
 from stowplan.framework.problems import ConfigError
 
 V1, V1BETA1 = ExecSpec.VERSIONS
@@ -28,9 +39,12 @@ def tree(**user: Any) -> dict[str, Any]:
     }
 
 
-def read(*trees: dict[str, Any], context: str = "") -> Connection:
-    files = [File(yaml.safe_dump(one), f"f{i}", f"/etc/kube/f{i}") for i, one in enumerate(trees)]
-    return connection(files, context)
+def read(*trees: dict[str, Any], context: str = "") -> ClientConfig:
+    files = [
+        KubeconfigFile(yaml.safe_dump(one), f"f{i}", f"/etc/kube/f{i}")
+        for i, one in enumerate(trees)
+    ]
+    return client_config(files, context)
 
 
 def test_the_current_context_counts_and_certificates_are_checked_by_default() -> None:
@@ -61,7 +75,7 @@ def test_certificates_stand_in_the_file_or_beside_it() -> None:
 def test_what_stands_in_the_file_may_be_of_many_lines() -> None:
     packed = base64.encodebytes(b"key" * 50).decode()
     assert packed.count("\n") > 1
-    assert read(tree(**{"client-key-data": packed})).key == Blob(data=b"key" * 50)
+    assert read(tree(**{"client-key-data": packed})).key == DataOrFile(data=b"key" * 50)
 
 
 def test_the_first_file_that_says_something_of_a_name_counts() -> None:
@@ -141,11 +155,11 @@ def test_what_is_wrong_is_said_with_its_place(change: dict[str, Any], text: str)
 def test_a_file_that_is_no_kubeconfig_is_told_so() -> None:
     for text in ("- a\n", "a: [", "3"):
         with pytest.raises(ConfigError):
-            connection([File(text, "f", "/")])
+            client_config([KubeconfigFile(text, "f", "/")])
 
 
 def test_a_pod_finds_its_own_cluster() -> None:
-    found = in_cluster("fd00::1", "443", "ns")
+    found = in_cluster_config("fd00::1", "443", "ns")
     assert found.server == "https://[fd00::1]:443"
     assert found.token_file.endswith("/serviceaccount/token")
     assert found.ca.file.endswith("/serviceaccount/ca.crt")
@@ -159,12 +173,12 @@ def given(**status: Any) -> bytes:
 
 
 def test_what_a_program_gives_is_read() -> None:
-    found = credential_in(
+    found = parse_exec_credential(
         ExecSpec("x"), given(token="t", expirationTimestamp="2026-11-21T10:00:00Z")
     )
-    assert found == Credential("t", "", "", datetime(2026, 11, 21, 10, tzinfo=UTC))
+    assert found == ExecCredential("t", "", "", datetime(2026, 11, 21, 10, tzinfo=UTC))
     pair = given(clientCertificateData="C", clientKeyData="K")
-    assert credential_in(ExecSpec("x"), pair) == Credential("", "C", "K")
+    assert parse_exec_credential(ExecSpec("x"), pair) == ExecCredential("", "C", "K")
 
 
 @pytest.mark.parametrize(
@@ -180,7 +194,7 @@ def test_what_a_program_gives_is_read() -> None:
 )
 def test_what_it_should_not_give_is_told(output: bytes, text: str) -> None:
     with pytest.raises(ValueError, match="wanted") as problem:
-        credential_in(ExecSpec("x"), output)
+        parse_exec_credential(ExecSpec("x"), output)
     assert text in str(problem.value)
 
 

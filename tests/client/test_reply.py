@@ -9,8 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan.client.answers import Answer, retry_after_of
-from stowplan.client.reply import ANSWER_MAX, HEAD_MAX, BadReply, Reply
+from stowplan.client.http_response import (
+    HEAD_BYTES_MAX,
+    RESPONSE_BYTES_MAX,
+    MalformedResponse,
+    ResponseParser,
+)
+from stowplan.client.responses import ApiResponse, parse_retry_after
 from tests.contract.client.recorded import as_bytes, exchanges
 from tests.soak import examples
 
@@ -47,23 +52,25 @@ def head_of(response: Any) -> str:
     return f"HTTP/1.1 {response['status']} Some Reason\r\n" + "".join(f"{k}\r\n" for k in kept)
 
 
-def read(data: bytes, places: list[int], kind: type[Reply] = Reply) -> tuple[Answer | None, bool]:
+def read(
+    data: bytes, places: list[int], kind: type[ResponseParser] = ResponseParser
+) -> tuple[ApiResponse | None, bool]:
     """The answer that pieces come to, and whether the connection may be used again."""
     reply = kind()
     start = 0
     for place in [*sorted({p for p in places if 0 < p < len(data)}), len(data)]:
-        answer = reply.fed(data[start:place])
+        answer = reply.feed(data[start:place])
         assert answer is None or place == len(data)
         start = place
-    return answer, reply.stays
+    return answer, reply.keep_alive
 
 
-class Hasty(Reply):
+class Hasty(ResponseParser):
     """Wrong: takes a head for whole with its first bytes."""
 
-    def fed(self, data: bytes) -> Answer | None:
+    def feed(self, data: bytes) -> ApiResponse | None:
         self._rest = b""
-        return super().fed(data)
+        return super().feed(data)
 
 
 Framing = Callable[[str, bytes], bytes]
@@ -74,14 +81,19 @@ cuts = st.lists(st.integers(1, 3000), max_size=6)
 
 
 def check(
-    one: tuple[Any, bytes], framed: Framing, places: list[int], kind: type[Reply] = Reply
+    one: tuple[Any, bytes],
+    framed: Framing,
+    places: list[int],
+    kind: type[ResponseParser] = ResponseParser,
 ) -> None:
     response, body = one
     headers = response.get("headers", {})
     media = headers.get("Content-Type", "").partition(";")[0].strip()
     if response["status"] in (204, 304):
         return
-    wanted = Answer(response["status"], body, retry_after_of(headers.get("Retry-After")), media)
+    wanted = ApiResponse(
+        response["status"], body, parse_retry_after(headers.get("Retry-After")), media
+    )
     assert read(framed(head_of(response), body), places, kind) == (wanted, True)
 
 
@@ -94,7 +106,7 @@ def test_recorded_answers_are_read_in_any_pieces(
 
 
 def test_a_reader_that_forgets_a_piece_is_caught() -> None:
-    with pytest.raises((AssertionError, BadReply)):
+    with pytest.raises((AssertionError, MalformedResponse)):
         check(RECORDED[0], by_length, [60], Hasty)
 
 
@@ -104,12 +116,12 @@ def test_there_is_something_to_read() -> None:
 
 
 def test_an_answer_without_a_length_ends_with_the_connection() -> None:
-    reply = Reply()
-    assert reply.fed(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nsome ") is None
-    assert reply.fed(b"text") is None
-    assert reply.ended() == Answer(200, b"some text")
-    cut = Reply()
-    assert cut.fed(b"HTTP/1.1 201 Created\r\nContent-Length: 9\r\n\r\nshort") is None
+    reply = ResponseParser()
+    assert reply.feed(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nsome ") is None
+    assert reply.feed(b"text") is None
+    assert reply.ended() == ApiResponse(200, b"some text")
+    cut = ResponseParser()
+    assert cut.feed(b"HTTP/1.1 201 Created\r\nContent-Length: 9\r\n\r\nshort") is None
     assert cut.ended() is None
     assert cut.status == 201
 
@@ -126,10 +138,10 @@ def test_an_answer_without_a_length_ends_with_the_connection() -> None:
         (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nHTTP/1.1 408", False),
     ],
 )
-def test_whether_another_request_may_follow(text: bytes, stays: bool) -> None:
-    reply = Reply()
-    assert reply.fed(text) is not None
-    assert reply.stays == stays
+def test_whether_another_request_may_follow(text: bytes, keep_alive: bool) -> None:
+    reply = ResponseParser()
+    assert reply.feed(text) is not None
+    assert reply.keep_alive == keep_alive
 
 
 @pytest.mark.parametrize(
@@ -144,20 +156,20 @@ def test_whether_another_request_may_follow(text: bytes, stays: bool) -> None:
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nab\r\n",
-        b"HTTP/1.1 200 OK\r\nX: " + b"x" * HEAD_MAX,
+        b"HTTP/1.1 200 OK\r\nX: " + b"x" * HEAD_BYTES_MAX,
     ],
 )
 def test_what_is_no_answer_is_refused(text: bytes) -> None:
-    with pytest.raises(BadReply, match="wanted"):
-        Reply().fed(text)
+    with pytest.raises(MalformedResponse, match="wanted"):
+        ResponseParser().feed(text)
 
 
 @pytest.mark.parametrize("framing", [b"", b"Content-Length: 999999999\r\n"])
 def test_an_answer_without_an_end_is_given_up(framing: bytes) -> None:
-    reply = Reply()
-    assert reply.fed(b"HTTP/1.1 200 OK\r\n" + framing + b"\r\n") is None
-    for _ in range(ANSWER_MAX // (1 << 20) - 1):
-        assert reply.fed(b"x" * (1 << 20)) is None
-    with pytest.raises(BadReply, match="wanted a shorter one"):
-        reply.fed(b"x" * (1 << 20))
+    reply = ResponseParser()
+    assert reply.feed(b"HTTP/1.1 200 OK\r\n" + framing + b"\r\n") is None
+    for _ in range(RESPONSE_BYTES_MAX // (1 << 20) - 1):
+        assert reply.feed(b"x" * (1 << 20)) is None
+    with pytest.raises(MalformedResponse, match="wanted a shorter one"):
+        reply.feed(b"x" * (1 << 20))
     assert reply.status == 200

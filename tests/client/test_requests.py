@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from stowplan.client.answers import Answer
-from stowplan.client.performing import Moment, Pause, Performer
-from stowplan.client.requests import Request, bind, patch_event, read_lease, write
+from stowplan.client.api_calls import ApiCalls, RequestTime, RetryPause
+from stowplan.client.event_correlator import EventCorrelator
+from stowplan.client.requests import ApiRequest, bind, patch_event, read_lease, update_object
 from stowplan.client.resources import RESOURCES, resource_of
-from stowplan.client.series import Series
+from stowplan.client.responses import ApiResponse
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.objects.meta import ObjectMeta
@@ -22,14 +22,14 @@ from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim, PV
 from stowplan.objects.workload import Deployment
 
 META = ObjectMeta("x", "ns", "uid-1", resource_version="7")
-MOMENT = Moment(0, 0, "2026-11-21T10:00:00Z", "2026-11-21T10:00:00.000000Z")
+MOMENT = RequestTime(0, 0, "2026-11-21T10:00:00Z", "2026-11-21T10:00:00.000000Z")
 BIND = to_do.Bind(1, 1, "uid-1", "ns", "web", "n1")
 EVICT = to_do.Evict(3, 1, "uid-1", "ns", "web", "uid-2", "make room")
 
 
-def performed(effect: Any, *answers: Answer) -> tuple[list[Any], Any]:
+def performed(effect: Any, *answers: ApiResponse) -> tuple[list[Any], Any]:
     """The steps that an effect takes where the server answers so, and its outcome."""
-    steps = Performer(Series("h"), lambda: MOMENT).steps(effect)
+    steps = ApiCalls(EventCorrelator("h"), lambda: MOMENT).steps(effect)
     left, asked, answer = list(answers), [], None
     while True:
         try:
@@ -38,52 +38,52 @@ def performed(effect: Any, *answers: Answer) -> tuple[list[Any], Any]:
             assert not left
             return asked, end.value
         asked.append(step)
-        answer = None if isinstance(step, Pause) else left.pop(0)
+        answer = None if isinstance(step, RetryPause) else left.pop(0)
 
 
 @pytest.mark.parametrize("code", [0, 400, 404, 409, 422, 500, 503])
 def test_a_binding_that_is_not_taken_is_not_sent_again(code: int) -> None:
-    asked, outcome = performed(BIND, Answer(code, b"why"))
+    asked, outcome = performed(BIND, ApiResponse(code, b"why"))
     assert len(asked) == 1
     assert outcome == happened.BindFailed(1, "uid-1", code, outcome.reason)
 
 
 def test_a_server_that_is_busy_is_asked_again_after_the_time_it_says() -> None:
-    busy, soon = Answer(429, b"", 3.0), Answer(429)
-    asked, outcome = performed(BIND, busy, soon, Answer(201))
-    assert [step.seconds for step in asked if isinstance(step, Pause)] == [3.0, 1.0]
+    busy, soon = ApiResponse(429, b"", 3.0), ApiResponse(429)
+    asked, outcome = performed(BIND, busy, soon, ApiResponse(201))
+    assert [step.seconds for step in asked if isinstance(step, RetryPause)] == [3.0, 1.0]
     assert asked[0] == asked[2] == asked[4]
     assert outcome == happened.BindDone(1, "uid-1")
 
 
 def test_a_server_that_stays_busy_is_left_alone_in_the_end() -> None:
-    _, outcome = performed(BIND, *[Answer(429, b"", 0.1)] * 20)
+    _, outcome = performed(BIND, *[ApiResponse(429, b"", 0.1)] * 20)
     assert outcome.code == 429
 
 
 def test_a_victim_that_cannot_be_marked_is_not_deleted() -> None:
-    asked, outcome = performed(EVICT, Answer(409))
+    asked, outcome = performed(EVICT, ApiResponse(409))
     assert len(asked) == 1
     assert outcome == happened.EvictFailed(3, "uid-1", 409, outcome.reason)
-    asked, outcome = performed(EVICT, Answer(200), Answer(404))
+    asked, outcome = performed(EVICT, ApiResponse(200), ApiResponse(404))
     assert [one.method for one in asked] == ["PATCH", "DELETE"]
     assert outcome.code == 404
-    assert performed(EVICT, Answer(200), Answer(200))[1] == happened.EvictDone(3, "uid-1")
+    assert performed(EVICT, ApiResponse(200), ApiResponse(200))[1] == happened.EvictDone(3, "uid-1")
 
 
 def test_what_became_of_a_pod() -> None:
     read = to_do.ReadPod(2, 1, "uid-1", "ns", "web")
-    assert performed(read, Answer(404))[1] == happened.PodRead(2, "uid-1", None)
-    assert performed(read, Answer(500))[1] is None
-    assert performed(read, Answer(200, b'{"metadata":'))[1] is None
-    pod = performed(read, Answer(200, b'{"metadata":{"name":"web","uid":"uid-9"}}'))[1].pod
+    assert performed(read, ApiResponse(404))[1] == happened.PodRead(2, "uid-1", None)
+    assert performed(read, ApiResponse(500))[1] is None
+    assert performed(read, ApiResponse(200, b'{"metadata":'))[1] is None
+    pod = performed(read, ApiResponse(200, b'{"metadata":{"name":"web","uid":"uid-9"}}'))[1].pod
     assert isinstance(pod, Pod)
     assert pod.uid == "uid-9"
 
 
 def test_a_volume_is_patched_on_condition_of_its_version() -> None:
     volume = PersistentVolume(META, PVSpec(storage_class_name="s"))
-    request = write(to_do.Write(4, 1, "uid", volume, {"spec": {"claimRef": {"name": "c"}}}))
+    request = update_object(to_do.Write(4, 1, "uid", volume, {"spec": {"claimRef": {"name": "c"}}}))
     assert (request.method, request.path) == ("PATCH", "/api/v1/persistentvolumes/x")
     assert request.content_type == "application/merge-patch+json"
     assert json.loads(request.body) == {
@@ -92,7 +92,7 @@ def test_a_volume_is_patched_on_condition_of_its_version() -> None:
     }
     claim = PersistentVolumeClaim(META)
     patch = {"metadata": {"annotations": {"a": "b"}}}
-    request = write(to_do.Write(5, 1, "uid", claim, patch))
+    request = update_object(to_do.Write(5, 1, "uid", claim, patch))
     assert request.path == "/api/v1/namespaces/ns/persistentvolumeclaims/x"
     meta = json.loads(request.body)["metadata"]
     assert meta == {"annotations": {"a": "b"}, "resourceVersion": "7", "uid": "uid-1"}
@@ -100,10 +100,10 @@ def test_a_volume_is_patched_on_condition_of_its_version() -> None:
 
 def test_the_outcome_of_a_write_has_the_new_version() -> None:
     effect = to_do.Write(4, 1, "uid", PersistentVolume(META), {"spec": {}})
-    done = Answer(200, b'{"metadata":{"resourceVersion":"8"}}')
+    done = ApiResponse(200, b'{"metadata":{"resourceVersion":"8"}}')
     assert performed(effect, done)[1] == happened.WriteDone(4, "uid", "8")
-    assert performed(effect, Answer(200))[1] == happened.WriteDone(4, "uid", "")
-    assert performed(effect, Answer(409))[1].code == 409
+    assert performed(effect, ApiResponse(200))[1] == happened.WriteDone(4, "uid", "")
+    assert performed(effect, ApiResponse(409))[1].code == 409
     effect = to_do.Write(4, 1, "uid", Deployment(META), {"spec": {}})
     assert performed(effect)[1].code == 400
 
@@ -113,21 +113,21 @@ def test_the_status_of_a_group_goes_where_its_definition_has_it() -> None:
     version = "scheduling.sigs.dev/v1alpha2"
     effect = to_do.PatchGroup(6, 1, "uid-1", "ns", "g", version, status)
     path = "/apis/scheduling.sigs.dev/v1alpha2/namespaces/ns/podgroups/g"
-    (request,), outcome = performed(effect, Answer(200))
+    (request,), outcome = performed(effect, ApiResponse(200))
     assert request.path == f"{path}/status"
     assert outcome is None
     told = json.loads(request.body)["status"]
     assert told["failed"] == 0
     assert told["conditions"][0]["lastTransitionTime"] == MOMENT.seconds
-    asked, outcome = performed(effect, Answer(404), Answer(200))
+    asked, outcome = performed(effect, ApiResponse(404), ApiResponse(200))
     assert [one.path for one in asked] == [f"{path}/status", path]
     assert outcome is None
 
 
 def test_names_are_spelt_as_addresses_want_them() -> None:
-    request = Request("GET", "/api/v1/pods", (("fieldSelector", "a!=b,c=d e"),))
+    request = ApiRequest("GET", "/api/v1/pods", (("fieldSelector", "a!=b,c=d e"),))
     assert request.target == "/api/v1/pods?fieldSelector=a%21%3Db%2Cc%3Dd+e"
-    assert Request("GET", "/api/v1/x/a:b c").target == "/api/v1/x/a:b%20c"
+    assert ApiRequest("GET", "/api/v1/x/a:b c").target == "/api/v1/x/a:b%20c"
 
 
 @pytest.mark.parametrize(
@@ -168,27 +168,27 @@ def event(reason: str = "FailedScheduling", note: str = "no") -> to_do.RecordEve
 
 
 def test_an_event_that_has_expired_at_the_server_begins_anew() -> None:
-    performer = Performer(Series("h"), lambda: MOMENT)
+    performer = ApiCalls(EventCorrelator("h"), lambda: MOMENT)
 
-    def told(*answers: Answer) -> list[str]:
+    def told(*answers: ApiResponse) -> list[str]:
         steps, left, methods, answer = performer.steps(event()), list(answers), [], None
         while True:
             try:
                 step = steps.send(answer)
             except StopIteration:
                 return methods
-            assert isinstance(step, Request)
+            assert isinstance(step, ApiRequest)
             methods.append(step.method)
             answer = left.pop(0)
 
-    assert told(Answer(201)) == ["POST"]
-    assert told(Answer(404), Answer(201)) == ["PATCH", "POST"]
-    assert told(Answer(200)) == ["PATCH"]
+    assert told(ApiResponse(201)) == ["POST"]
+    assert told(ApiResponse(404), ApiResponse(201)) == ["PATCH", "POST"]
+    assert told(ApiResponse(200)) == ["PATCH"]
     assert told() == []
 
 
 def test_after_six_minutes_a_series_is_over() -> None:
-    series = Series("h")
+    series = EventCorrelator("h")
     minute = 60_000_000_000
     methods = []
     for at in (0, 1, 2, 3, 10, 16, 30):

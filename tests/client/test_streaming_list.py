@@ -7,11 +7,11 @@ import json
 import numpy as np
 import pytest
 
-from stowplan.client.answers import Answer
 from stowplan.client.backoff import SECOND
 from stowplan.client.informer import Informer
-from stowplan.client.requests import Request
-from stowplan.client.resources import NODES, PODS, RESOURCES, Resource
+from stowplan.client.requests import ApiRequest
+from stowplan.client.resources import NODES, PODS, RESOURCES, ApiResource
+from stowplan.client.responses import ApiResponse
 
 NOW = 1_000 * SECOND
 GROUPS = next(one for one in RESOURCES if one.plural == "podgroups")
@@ -21,7 +21,7 @@ NO_PROGRESS = (
 )
 
 
-def informer_of(resource: Resource = PODS) -> Informer:
+def informer_of(resource: ApiResource = PODS) -> Informer:
     return Informer(resource, np.random.default_rng(1))
 
 
@@ -37,8 +37,8 @@ def asked(informer: Informer, now: int) -> tuple[str, int]:
     return ("watch" if request.is_watch else "list"), now
 
 
-def listing(version: str = "7") -> Answer:
-    return Answer(200, json.dumps({"metadata": {"resourceVersion": version}}).encode())
+def listing(version: str = "7") -> ApiResponse:
+    return ApiResponse(200, json.dumps({"metadata": {"resourceVersion": version}}).encode())
 
 
 def status(code: int, reason: str, message: str) -> bytes:
@@ -54,28 +54,28 @@ def error_event(code: int, reason: str, message: str) -> bytes:
 def relisted(informer: Informer) -> str:
     """What is asked for when the version of a watch has expired."""
     assert asked(informer, NOW)[0] == "watch"
-    informer.answered(Answer(410, status(410, "Expired", "too old resource version")), NOW)
+    informer.answered(ApiResponse(410, status(410, "Expired", "too old resource version")), NOW)
     return asked(informer, NOW)[0]
 
 
 REFUSALS = [
-    Answer(400, status(400, "BadRequest", "unknown parameter")),
-    Answer(403, status(403, "Forbidden", "sendInitialEvents is forbidden for watch")),
-    Answer(404, b"404 page not found\n"),
-    Answer(405, status(405, "MethodNotAllowed", "the server does not allow this method")),
-    Answer(406, b"only application/xml"),
-    Answer(415, b"unsupported media type"),
-    Answer(422, status(422, "Invalid", 'ListOptions.meta.k8s.io "" is invalid')),
-    Answer(422, b""),
-    Answer(500, status(500, "InternalError", NO_PROGRESS)),
-    Answer(501, b"not implemented"),
+    ApiResponse(400, status(400, "BadRequest", "unknown parameter")),
+    ApiResponse(403, status(403, "Forbidden", "sendInitialEvents is forbidden for watch")),
+    ApiResponse(404, b"404 page not found\n"),
+    ApiResponse(405, status(405, "MethodNotAllowed", "the server does not allow this method")),
+    ApiResponse(406, b"only application/xml"),
+    ApiResponse(415, b"unsupported media type"),
+    ApiResponse(422, status(422, "Invalid", 'ListOptions.meta.k8s.io "" is invalid')),
+    ApiResponse(422, b""),
+    ApiResponse(500, status(500, "InternalError", NO_PROGRESS)),
+    ApiResponse(501, b"not implemented"),
 ]
 
 
 @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda answer: str(answer.status))
 @pytest.mark.parametrize("resource", [PODS, GROUPS], ids=lambda resource: resource.plural)
 def test_any_definite_refusal_leads_to_a_paged_list_at_once_and_is_remembered(
-    refusal: Answer, resource: Resource
+    refusal: ApiResponse, resource: ApiResource
 ) -> None:
     informer = informer_of(resource)
     assert asked(informer, NOW) == ("stream", NOW)
@@ -102,8 +102,8 @@ def test_an_error_event_in_the_stream_is_a_refusal_too(
     informer = informer_of()
     assert asked(informer, NOW) == ("stream", NOW)
     informer.opened(NOW)
-    informer.fed(error_event(code, reason, message), NOW)
-    assert informer.is_over
+    informer.feed(error_event(code, reason, message), NOW)
+    assert informer.is_closed
     assert message in informer.stream_refusal
     assert asked(informer, NOW) == ("list", NOW)
     informer.answered(listing(), NOW)
@@ -120,17 +120,17 @@ def test_another_resource_is_asked_for_its_own_streaming_list() -> None:
 @pytest.mark.parametrize(
     "answer",
     [
-        Answer(0, fault="connection refused"),
-        Answer(401, b"Unauthorized"),
-        Answer(408),
-        Answer(429, b"", 3.0),
-        Answer(502),
-        Answer(503, b"", 2.0),
-        Answer(504),
+        ApiResponse(0, fault="connection refused"),
+        ApiResponse(401, b"Unauthorized"),
+        ApiResponse(408),
+        ApiResponse(429, b"", 3.0),
+        ApiResponse(502),
+        ApiResponse(503, b"", 2.0),
+        ApiResponse(504),
     ],
     ids=lambda answer: str(answer.status),
 )
-def test_an_answer_that_is_no_refusal_has_the_stream_asked_for_again(answer: Answer) -> None:
+def test_an_answer_that_is_no_refusal_has_the_stream_asked_for_again(answer: ApiResponse) -> None:
     informer = informer_of()
     informer.answered(answer, NOW)
     what, when = asked(informer, NOW)
@@ -142,7 +142,7 @@ def test_an_answer_that_is_no_refusal_has_the_stream_asked_for_again(answer: Ans
 def test_a_stream_that_is_told_to_wait_waits() -> None:
     informer = informer_of()
     informer.opened(NOW)
-    informer.fed(error_event(429, "TooManyRequests", "storage is initializing"), NOW)
+    informer.feed(error_event(429, "TooManyRequests", "storage is initializing"), NOW)
     what, when = asked(informer, NOW)
     assert what == "stream"
     assert when >= NOW + SECOND
@@ -150,10 +150,10 @@ def test_a_stream_that_is_told_to_wait_waits() -> None:
 
 def test_who_may_not_list_is_told_so_by_the_list() -> None:
     informer = informer_of()
-    informer.answered(Answer(403, status(403, "Forbidden", 'cannot watch "pods"')), NOW)
+    informer.answered(ApiResponse(403, status(403, "Forbidden", 'cannot watch "pods"')), NOW)
     assert informer.fault == ""
     text = 'pods is forbidden: User "u" cannot list resource "pods"'
-    informer.answered(Answer(403, status(403, "Forbidden", text)), NOW)
+    informer.answered(ApiResponse(403, status(403, "Forbidden", text)), NOW)
     assert (informer.fault, informer.is_synced) == (text, False)
     # One request a time while the right is missing; when it is given, streams are tried again.
     what, when = asked(informer, NOW)
@@ -166,7 +166,7 @@ def test_who_may_not_list_is_told_so_by_the_list() -> None:
 
 def test_a_resource_that_is_absent_is_looked_for_by_lists() -> None:
     informer = informer_of(GROUPS)
-    absent = Answer(404, b"404 page not found\n")
+    absent = ApiResponse(404, b"404 page not found\n")
     informer.answered(absent, NOW)
     informer.answered(absent, NOW)
     assert (informer.is_synced, informer.is_served) == (True, False)
@@ -179,9 +179,9 @@ def test_a_resource_that_is_absent_is_looked_for_by_lists() -> None:
 def test_a_page_that_has_expired_takes_no_refusal_back() -> None:
     informer = informer_of()
     informer.answered(REFUSALS[0], NOW)
-    informer.answered(Answer(410, status(410, "Expired", "continue token expired")), NOW)
+    informer.answered(ApiResponse(410, status(410, "Expired", "continue token expired")), NOW)
     what, when = asked(informer, NOW)
     request = informer.next(when)
-    assert isinstance(request, Request)
+    assert isinstance(request, ApiRequest)
     assert what == "list"
     assert "limit" not in dict(request.query)

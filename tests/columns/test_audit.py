@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stowplan.columns import NodeTable
-from stowplan.columns.audit import InvariantBroken, validate
+from stowplan.columns.invariants import InvariantBroken, validate
 from stowplan.testing import draw, node, pod
 
 

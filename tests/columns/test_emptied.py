@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from stowplan.columns.audit import validate
-from stowplan.columns.emptied import emptied
+from stowplan.columns.empty_nodes import without_pods
+from stowplan.columns.invariants import validate
 from stowplan.columns.nodetable import table_of
 from stowplan.testing import node, pod
 
@@ -15,7 +15,7 @@ PODS = [pod("a", cpu="3", on="n2"), pod("b", cpu="1", on="n1", ports=(80,))]
 
 def test_nothing_is_left_of_the_pods() -> None:
     table = table_of(NODES, PODS)
-    bare = emptied(table)
+    bare = without_pods(table)
     fresh = table_of(NODES)
     rows = bare.all_rows
     for name in ("cpu", "memory"):
@@ -30,7 +30,7 @@ def test_nothing_is_left_of_the_pods() -> None:
 
 def test_the_table_itself_keeps_them() -> None:
     table = table_of(NODES, PODS)
-    bare = emptied(table)
+    bare = without_pods(table)
     bare.info(0)
     validate(table)
     assert table.requested("cpu")[table.row("n2")] == 3000

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stowplan.columns.growing import grown
+from stowplan.columns.array_growth import grow
 from stowplan.columns.incidence import Incidence
 from stowplan.columns.journal import KEPT_MIN, Journal
 from stowplan.columns.labels import LabelColumns
@@ -82,12 +82,12 @@ def test_a_label_column_is_made_when_first_asked_for() -> None:
 
 def test_arrays_grow_by_doubling_and_keep_what_they_hold() -> None:
     small = np.arange(10).reshape(2, 5)
-    assert grown(small, (2, 5)) is small
-    larger = grown(small, (3, 11), fill=-1)
+    assert grow(small, (2, 5)) is small
+    larger = grow(small, (3, 11), fill=-1)
     assert larger.shape == (8, 11)
     assert larger[:2, :5].tolist() == small.tolist()
     assert set(larger[2:].ravel().tolist()) == {-1}
-    assert grown(np.zeros(10), (11,)).shape == (20,)
+    assert grow(np.zeros(10), (11,)).shape == (20,)
 
 
 def test_a_journal_forgets_the_older_half() -> None:

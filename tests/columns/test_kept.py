@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stowplan.columns import kept as kept_module
+from stowplan.columns import column_cache as kept_module
+from stowplan.columns.column_cache import ColumnCache
 from stowplan.columns.journal import Journal
-from stowplan.columns.kept import KeptColumns
 from stowplan.columns.nodetable import NodeTable, table_of
 from stowplan.testing import node, pod
 
@@ -17,7 +17,7 @@ def table(n_nodes: int = 20) -> NodeTable:
 
 
 def counts(nodes: NodeTable) -> np.ndarray:
-    return KeptColumns.of(nodes).column("k", nodes, lambda rows: nodes.pod_count[rows])
+    return ColumnCache.of(nodes).column("k", nodes, lambda rows: nodes.pod_count[rows])
 
 
 def test_a_placement_costs_one_row() -> None:
@@ -25,14 +25,14 @@ def test_a_placement_costs_one_row() -> None:
     counts(nodes)
     nodes.add_pod(pod("p"), "n3")
     assert counts(nodes).tolist() == [0, 0, 0, 1, *[0] * 16]
-    assert KeptColumns.of(nodes).evaluated == 20 + 1
+    assert ColumnCache.of(nodes).evaluated == 20 + 1
 
 
 def test_asked_twice_costs_nothing() -> None:
     nodes = table()
     counts(nodes)
     counts(nodes)
-    assert KeptColumns.of(nodes).evaluated == 20
+    assert ColumnCache.of(nodes).evaluated == 20
 
 
 def test_an_answer_given_stays_as_it_was() -> None:
@@ -59,7 +59,7 @@ def test_nodes_that_come_and_go_are_followed() -> None:
 def test_the_least_recently_used_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_module, "KEPT_MAX", 2)
     nodes = table()
-    kept = KeptColumns.of(nodes)
+    kept = ColumnCache.of(nodes)
     for key in ("a", "b", "a", "c", "a", "b"):
         kept.column(key, nodes, lambda rows: nodes.pod_count[rows])
     assert kept.evaluated == 4 * 20

@@ -6,12 +6,12 @@ from msgspec.structs import replace
 
 from stowplan.columns import PodInfo
 from stowplan.objects.pod import ContainerStatus, PodStatus, ResourceRequirements
-from stowplan.objects.templates import Templates
+from stowplan.objects.pod_templates import PodTemplates
 from stowplan.testing import pod
 
 
 def test_pods_of_a_template_on_several_nodes_share_their_footprint() -> None:
-    templates = Templates()
+    templates = PodTemplates()
     found = [
         PodInfo.of(templates.intern(pod(f"p{i}", cpu="500m", on=node)))
         for i, node in enumerate(("", "n1", "n2"))
@@ -21,7 +21,7 @@ def test_pods_of_a_template_on_several_nodes_share_their_footprint() -> None:
 
 
 def test_one_that_is_being_resized_has_its_own() -> None:
-    templates = Templates()
+    templates = PodTemplates()
     plain = templates.intern(pod("a", cpu="500m", on="n1"))
     name = plain.spec.containers[0].name
     running = ContainerStatus(name, ResourceRequirements(requests={"cpu": "800m"}))

@@ -7,7 +7,7 @@ import pytest
 
 from stowplan.columns import NodeTable
 from stowplan.columns.nodetable import table_of
-from stowplan.columns.podinfo import host_ports
+from stowplan.columns.pods.podinfo import host_ports
 from stowplan.testing import container, node, pod
 
 

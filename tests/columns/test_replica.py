@@ -6,8 +6,8 @@ from stowplan.columns import NodeTable, Overlay, PodInfo, Replica
 from stowplan.columns.images import ImageIndex
 from stowplan.columns.incidence import Incidence
 from stowplan.columns.nodetable import table_of
-from stowplan.columns.podcounts import MatchingPods, PodSelection
-from stowplan.objects.selectors import Requirement
+from stowplan.columns.pods.podcounts import MatchingPods, PodSelection
+from stowplan.objects.selectors import SelectorRequirement
 from stowplan.testing import contents, differences, node, pod
 
 N_NODES = 200
@@ -198,7 +198,7 @@ def test_a_watcher_of_a_replica_hears_what_changed() -> None:
 def test_counts_kept_beside_a_replica_follow_too() -> None:
     source = cluster()
     replica = Replica(source)
-    selection = PodSelection((Requirement(key="app", operator="In", values=("web",)),))
+    selection = PodSelection((SelectorRequirement(key="app", operator="In", values=("web",)),))
 
     def counts(table: NodeTable) -> list[int]:
         return MatchingPods.of(table).counts(selection).tolist()

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from stowplan.framework.points import EXTENSION_POINTS
+from stowplan.framework.extension_points import EXTENSION_POINTS
 from stowplan.framework.problems import Problem
 from stowplan.framework.profile import PluginUse
-from stowplan.framework.registry import Registry
+from stowplan.framework.runtime.registry import Registry
 from stowplan.objects.pod import NodeAffinity, TopologySpreadConstraint
 
 

@@ -6,11 +6,11 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from stowplan.assembly.batch import batch_configuration
-from stowplan.assembly.deciders import Text, deciders_of
+from stowplan.assembly.deciders import ConfigText, deciders_of
+from stowplan.assembly.sessions.session_config import batch_configuration
 from stowplan.batch import KUBE_BATCH_0_5
-from stowplan.config import Configuration, effective
-from stowplan.config.batch import tree_of
+from stowplan.config import Configuration, effective_configuration
+from stowplan.config.session_configuration import configuration_tree
 from stowplan.framework import ConfigError
 
 
@@ -104,7 +104,7 @@ def test_what_is_read_and_printed_is_read_again() -> None:
         "- plugins:\n  - name: nodeorder\n    arguments:\n      leastrequested.weight: 2\n"
     )
     read = batch_configuration(text, "x")
-    assert batch_configuration(yaml.safe_dump(tree_of(read)), "x") == read
+    assert batch_configuration(yaml.safe_dump(configuration_tree(read)), "x") == read
 
 
 # The block of options, and several files.
@@ -117,7 +117,7 @@ OPTIONS = "{schedulerName: mine, schedulePeriod: 1500ms, defaultQueue: q, priori
 
 
 def configured(*texts: str) -> Configuration:
-    files = [Text(text, f"f{number}.yaml") for number, text in enumerate(texts)]
+    files = [ConfigText(text, f"f{number}.yaml") for number, text in enumerate(texts)]
     return deciders_of(files).configuration
 
 
@@ -140,9 +140,9 @@ def test_options_stand_beside_actions_and_tiers() -> None:
 )
 def test_what_holds_is_printed_and_read_again(texts: list[str]) -> None:
     once = configured(*texts)
-    tree = effective(once)
+    tree = effective_configuration(once)
     again = configured(yaml.safe_dump(tree, sort_keys=False))
-    assert effective(again) == tree
+    assert effective_configuration(again) == tree
     assert once.batch is not None
     assert again.batch is not None
     assert replace(again.batch, source="") == replace(once.batch, source="")
@@ -226,10 +226,10 @@ def test_what_volcano_installs_is_read_and_what_has_no_effect_is_warned_of() -> 
     (gang,) = (p for tier in read.tiers or () for p in tier if p.name == "gang")
     assert gang.disabled == ("enablePreemptable",)
     # The actions that are there are those of its sessions.
-    deciders = deciders_of([Text(VOLCANO, "volcano-scheduler.conf")])
+    deciders = deciders_of([ConfigText(VOLCANO, "volcano-scheduler.conf")])
     actions = [action.name for action in deciders.session_options().actions]
     assert actions == ["resume", "allocate", "backfill"]
-    again = batch_configuration(yaml.safe_dump(tree_of(read)), "again")
+    again = batch_configuration(yaml.safe_dump(configuration_tree(read)), "again")
     assert replace(again, source=read.source) == read
 
 

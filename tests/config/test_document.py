@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from stowplan.config.document import VALUES_MAX, documents
-from stowplan.config.strict import Problems
+from stowplan.config.document_trees import VALUES_MAX, documents
+from stowplan.config.strict_decoder import Problems
 
 
 def read(text: str | bytes) -> list[Any]:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.objects.duration import parse, render
+from stowplan.objects.encoding.duration import parse, render
 
 SECOND = timedelta(seconds=1)
 

@@ -12,7 +12,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from stowplan import config
-from stowplan.framework.points import EXTENSION_POINTS
+from stowplan.framework.extension_points import EXTENSION_POINTS
 from tests.config.plugins import DEFAULTS, registry
 
 REGISTRY = registry()

@@ -11,22 +11,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan import config
-from stowplan.config.plugin_sets import Wanted, expanded, merged
+from stowplan.config.plugin_sets import ResolvedPluginSet, expand_multi_point, merge_plugins
 from stowplan.framework import PluginUse
-from stowplan.framework.points import EXTENSION_POINTS
+from stowplan.framework.extension_points import EXTENSION_POINTS
 from tests.config.plugins import DEFAULT, DEFAULTS, plugin_set, registry, uses
 
 EVERYWHERE = " ".join(EXTENSION_POINTS)
 REGISTRY = registry(
     {"Test": EVERYWHERE, "S1": "preScore score", "S2": "preScore score", "Norm": "score"}
 )
-Expand = Callable[[Sequence[PluginUse], Wanted], list[PluginUse]]
+Expand = Callable[[Sequence[PluginUse], ResolvedPluginSet], list[PluginUse]]
 
 
-def wanted(text: str) -> Wanted:
+def wanted(text: str) -> ResolvedPluginSet:
     items = text.split()
     enabled = uses(" ".join(item for item in items if not item.startswith("-")))
-    return Wanted(tuple(enabled), frozenset(item[1:] for item in items if item.startswith("-")))
+    return ResolvedPluginSet(
+        tuple(enabled), frozenset(item[1:] for item in items if item.startswith("-"))
+    )
 
 
 def points_of(sets: dict[str, str], defaults: Sequence[PluginUse]) -> dict[str, list[PluginUse]]:
@@ -57,7 +59,7 @@ def points_of(sets: dict[str, str], defaults: Sequence[PluginUse]) -> dict[str, 
     ],
 )
 def test_laid_over_the_defaults(defaults: str, custom: str, result: str) -> None:
-    assert merged(uses(defaults), wanted(custom)) == uses(result)
+    assert merge_plugins(uses(defaults), wanted(custom)) == uses(result)
 
 
 # One point: what multiPoint brings there, and what is listed there.
@@ -81,7 +83,7 @@ def test_laid_over_the_defaults(defaults: str, custom: str, result: str) -> None
     ],
 )
 def test_at_one_point(multi: str, own: str, result: str) -> None:
-    assert expanded(uses(multi), wanted(own)) == uses(result)
+    assert expand_multi_point(uses(multi), wanted(own)) == uses(result)
 
 
 # The points that are not named run Test alone.
@@ -200,12 +202,14 @@ def test_what_would_not_run_there_may_be_disabled(name: str) -> None:
 lists = st.lists(st.sampled_from("ABCDE"), unique=True).map(
     lambda names: tuple(PluginUse(name, weight) for weight, name in enumerate(names, start=1))
 )
-wants = st.builds(Wanted, lists, st.frozensets(st.sampled_from([*"ABCDE", "*"]), max_size=3))
+wants = st.builds(
+    ResolvedPluginSet, lists, st.frozensets(st.sampled_from([*"ABCDE", "*"]), max_size=3)
+)
 
 
 def check_expansion(expand: Expand) -> None:
     @given(lists, wants)
-    def holds(multi: Sequence[PluginUse], own: Wanted) -> None:
+    def holds(multi: Sequence[PluginUse], own: ResolvedPluginSet) -> None:
         listed = {use.name: use for use in own.enabled}
         brought = {use.name: use for use in multi if not own.disabled & {use.name, "*"}}
 
@@ -222,21 +226,21 @@ def check_expansion(expand: Expand) -> None:
 
 @pytest.mark.hypothesis
 def test_any_expansion() -> None:
-    check_expansion(expanded)
+    check_expansion(expand_multi_point)
 
 
 def test_control_expansion_that_forgets_what_the_point_disabled() -> None:
-    def forgetful(multi: Sequence[PluginUse], own: Wanted) -> list[PluginUse]:
-        return expanded(multi, Wanted(own.enabled, own.disabled & {"*"}))
+    def forgetful(multi: Sequence[PluginUse], own: ResolvedPluginSet) -> list[PluginUse]:
+        return expand_multi_point(multi, ResolvedPluginSet(own.enabled, own.disabled & {"*"}))
 
     with pytest.raises(AssertionError):
         check_expansion(forgetful)
 
 
 def test_control_expansion_that_puts_the_points_own_plugins_first() -> None:
-    def eager(multi: Sequence[PluginUse], own: Wanted) -> list[PluginUse]:
+    def eager(multi: Sequence[PluginUse], own: ResolvedPluginSet) -> list[PluginUse]:
         rest = {use.name for use in own.enabled}
-        return [*own.enabled, *(u for u in expanded(multi, own) if u.name not in rest)]
+        return [*own.enabled, *(u for u in expand_multi_point(multi, own) if u.name not in rest)]
 
     with pytest.raises(AssertionError):
         check_expansion(eager)

@@ -10,16 +10,16 @@ import yaml
 
 from stowplan import config
 from stowplan.assembly import configuration_of, frameworks_for, registry
-from stowplan.assembly.build import machine_for
+from stowplan.assembly.build import scheduler_for
 from stowplan.config.policy import read
 from stowplan.config.policy_names import PREDICATE_ORDER, PROVIDERS, PolicyGates
 from stowplan.config.policy_profile import Policy
-from stowplan.config.strict import Problems
+from stowplan.config.strict_decoder import Problems
 from stowplan.framework import ConfigError, Profile
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.objects.pod import DEFAULT_SCHEDULER
-from stowplan.plugins.v1_13.pod_fits_resources import ResourceArgs
+from stowplan.plugins.v1_13.predicates.pod_fits_resources import PodFitsResourcesArgs
 from stowplan.testing import node, pod
 
 HEAD = "kind: Policy\napiVersion: v1\n"
@@ -77,7 +77,7 @@ def test_absent_lists_are_the_providers() -> None:
     assert weights.pop("NodePreferAvoidPodsPriority") == 10000
     assert set(weights.values()) == {1}
     assert list(weights) == sorted(weights)
-    assert (policy.hard_pod_affinity_weight, policy.asks_all) == (1, False)
+    assert (policy.hard_pod_affinity_weight, policy.checks_all_filters) == (1, False)
 
 
 def test_empty_lists_leave_what_is_mandatory_and_one_point_for_every_node() -> None:
@@ -184,7 +184,7 @@ def test_extenders_are_read_whatever_the_case_of_their_keys() -> None:
     assert extender.tls_config is not None
     assert (extender.tls_config.insecure, extender.tls_config.key_data) == (True, b"ABC")
     args = profile_of(EXTENDED).args
-    ignores = ResourceArgs(("example.com/gpu",))
+    ignores = PodFitsResourcesArgs(("example.com/gpu",))
     assert args["GeneralPredicates"] == ignores
     assert parsed("extenders: [{}]").extenders[0].http_timeout.total_seconds() == 5
 
@@ -192,8 +192,8 @@ def test_extenders_are_read_whatever_the_case_of_their_keys() -> None:
 def test_settings_reach_the_rules() -> None:
     args = profile_of("hardPodAffinitySymmetricWeight: 40").args
     assert args["InterPodAffinityPriority"].hard_pod_affinity_weight == 40
-    assert profile_of("alwaysCheckAllPredicates: true").asks_all
-    assert not profile_of("").asks_all
+    assert profile_of("alwaysCheckAllPredicates: true").checks_all_filters
+    assert not profile_of("").checks_all_filters
 
 
 class Mine:
@@ -327,18 +327,18 @@ def test_another_version_is_refused() -> None:
 def test_the_machine_decides_by_a_policy() -> None:
     text = HEAD + "predicates: [{name: GeneralPredicates}]\n"
     text += "priorities: [{name: MostRequestedPriority, weight: 1}]\n"
-    machine = machine_for(*configuration_of(text, "test.yaml"))
+    scheduler = scheduler_for(*configuration_of(text, "test.yaml"))
     nodes = [node("big", cpu="8", memory="16Gi"), node("small", cpu="2", memory="4Gi")]
     events = [happened.LeaderElected(1), *(happened.NodeAdded(one) for one in nodes)]
-    machine.handle(events, 0)
+    scheduler.handle(events, 0)
     web = pod("web", cpu="1", memory="1Gi")
-    effects = machine.handle([happened.PodAdded(web)], 0)
+    effects = scheduler.handle([happened.PodAdded(web)], 0)
     (bind,) = [effect for effect in effects if isinstance(effect, to_do.Bind)]
     assert bind.node == "small"
     vip = pod("vip", cpu="8", memory="1Gi", priority=9)
-    machine.handle([happened.PodAdded(pod("low", cpu="1", memory="1Gi"))], 0)
-    effects = machine.handle([happened.PodAdded(pod("huge", cpu="9"))], 0)
+    scheduler.handle([happened.PodAdded(pod("low", cpu="1", memory="1Gi"))], 0)
+    effects = scheduler.handle([happened.PodAdded(pod("huge", cpu="9"))], 0)
     assert any("Insufficient cpu" in str(effect) for effect in effects)
-    machine.handle([happened.PodAdded(pod("there", cpu="8", memory="1Gi", on="big"))], 0)
-    effects = machine.handle([happened.PodAdded(vip)], 0)
+    scheduler.handle([happened.PodAdded(pod("there", cpu="8", memory="1Gi", on="big"))], 0)
+    effects = scheduler.handle([happened.PodAdded(vip)], 0)
     assert [e.name for e in effects if isinstance(e, to_do.Evict)] == ["there"]

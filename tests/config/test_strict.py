@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta
 
-from stowplan.config.strict import BAD, Problems, decode, encode
+from stowplan.config.strict_decoder import INVALID, Problems, decode, encode
 from stowplan.framework import Problem
 from stowplan.objects.pod import NodeAffinity
 from stowplan.objects.selectors import NodeSelectorRequirement, NodeSelectorTerm
@@ -136,7 +136,7 @@ WHOLE, DURATION = "wanted a whole number", "wanted a duration such as 300ms, 15s
 def test_what_does_not(kind: Any, tree: Any, complaint: str) -> None:
     read, complaints = walk(tree, kind)
     assert complaints == ([f"at: {complaint}"] if complaint else [])
-    assert (read is BAD) == bool(complaint)
+    assert (read is INVALID) == bool(complaint)
 
 
 def test_every_mistake_is_found_and_the_rest_is_read() -> None:
@@ -162,14 +162,14 @@ def test_every_mistake_is_found_and_the_rest_is_read() -> None:
         "at.HTTPS: got 'yes', wanted true or false",
     ]
     # `size` has no default to go on with.
-    assert read is BAD
+    assert read is INVALID
     read, complaints = walk(tree | {"size": 1}, Outer)
     assert len(complaints) == 7
     assert read == Outer(1, items=(Inner(), Inner(), Inner("c")), by_name={"a": 1})
 
 
 def test_a_missing_field_is_named_with_what_it_takes() -> None:
-    assert walk({}, Outer) == (BAD, ["at.size: wanted a whole number"])
+    assert walk({}, Outer) == (INVALID, ["at.size: wanted a whole number"])
 
 
 def test_kubernetes_objects_are_read_strictly_too() -> None:
@@ -200,8 +200,8 @@ def test_later_checks_do_not_blame_what_is_spoilt() -> None:
     later = [Problem(path, "got", "wanted") for path in ("a", "a.b", "a.b[0].x", "a.bc", "a.c")]
     problems.extend(later)
     assert [problem.path for problem in problems.found] == ["a.b", "a.c", "a.bc", "a.c"]
-    assert problems.spoilt("a")
-    assert not problems.spoilt("a.c")
+    assert problems.is_invalid("a")
+    assert not problems.is_invalid("a.c")
 
 
 # Any value is printed as what is read back as the same.

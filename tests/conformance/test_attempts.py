@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stowplan.sim import attempts
+from stowplan.conformance import attempt_cases
 from tests.conformance.compare import WALKS, attempt_differences, recorded
 
 DATA = Path(__file__).parent / "data" / "attempts"
@@ -19,8 +19,8 @@ FAMILIES = sorted(path.name.removesuffix(".jsonl.gz") for path in DATA.glob("*.j
 def test_every_answer_is_the_originals(family: str, columns: bool, one_in: int) -> None:
     wrong = {}
     for line, want in recorded(DATA / f"{family}.jsonl.gz", one_in):
-        case = attempts.read_case(line)
-        found = attempt_differences(want, attempts.answer(case, columns=columns))
+        case = attempt_cases.read_case(line)
+        found = attempt_differences(want, attempt_cases.answer(case, columns=columns))
         if found:
             wrong[case.id] = found[:3]
     assert not wrong, json.dumps(wrong, indent=1)[:4000]
@@ -32,7 +32,7 @@ def test_all_families_are_here() -> None:
 
 def test_a_changed_answer_is_noticed() -> None:
     line, want = next(recorded(DATA / "resources.jsonl.gz"))
-    got = attempts.answer(attempts.read_case(line))
+    got = attempt_cases.answer(attempt_cases.read_case(line))
     got["message"] = got["message"].replace("0/", "1/")
     assert attempt_differences(want, got) == [
         f".message: want {want['message']!r}, got {got['message']!r}"

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from stowplan.columns.nodetable import table_of
+from stowplan.conformance import attempt_cases, sequences
+from stowplan.conformance.sequences import Answer, SequenceCase, SequenceRunner, SequenceStep
 from stowplan.cycle.engine import Engine
 from stowplan.framework import Nominations, Snapshot
 from stowplan.objects.pod import Pod
-from stowplan.sim import attempts, sequences
-from stowplan.sim.sequences import Answer, Sequence, SequenceCase, Step
 from tests.conformance.compare import recorded
 from tests.property.engine_kernels import plain
 
@@ -32,9 +32,9 @@ SHARES = {"nominated": 0, "volumes": 0, "ports": 0.04, "preemption": 0.85}
 """How many of a family's pods the engine takes at least, where it is not nearly all of them."""
 
 
-def placed_by_engine(case: attempts.AttemptCase, engine: Engine) -> tuple[bool, str]:
+def placed_by_engine(case: attempt_cases.AttemptCase, engine: Engine) -> tuple[bool, str]:
     """Whether the engine takes the pod, and the node that it places it on, "" for none."""
-    framework = attempts.framework_of(case)
+    framework = attempt_cases.framework_of(case)
     table = table_of(case.nodes, (pod for pod in case.pods if not pod.is_finished))
     snapshot = Snapshot(table, case.world(), Nominations(case.nominated_pods))
     one = engine.class_of(case.pod, framework)
@@ -49,7 +49,7 @@ def check_attempts(family: str, engine: Engine) -> tuple[list[str], Counter[str]
     """What differs from the recorded answers, and what became of the pods."""
     wrong, counted = [], Counter[str]()
     for line, want in recorded(DATA / "attempts" / f"{family}.jsonl.gz"):
-        case = attempts.read_case(line)
+        case = attempt_cases.read_case(line)
         if want["outcome"] == "gated":
             continue
         counted["pods"] += 1
@@ -81,7 +81,7 @@ def test_the_engine_chooses_what_the_original_chose(family: str) -> None:
 SAID = ("outcome", "placed")
 
 
-class EngineSequence(Sequence):
+class EngineSequence(SequenceRunner):
     """Pods that follow each other are placed in one run. counted: what became of them."""
 
     def __init__(self, case: SequenceCase, engine: Engine) -> None:
@@ -91,7 +91,7 @@ class EngineSequence(Sequence):
         self._placed: dict[int, str] = {}
         self._refused: set[int] = set()
 
-    def _step(self, index: int, step: Step) -> Answer:
+    def _step(self, index: int, step: SequenceStep) -> Answer:
         if step.op == "schedule" and index not in self._placed and self._is_calm():
             self._place_ahead(index)
         if index not in self._placed:

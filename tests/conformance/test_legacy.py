@@ -12,10 +12,10 @@ import pytest
 
 from stowplan.assembly import registry
 from stowplan.columns.nodetable import table_of
+from stowplan.conformance import v1_13_cases
 from stowplan.framework import FeatureGates, Framework, Snapshot
-from stowplan.framework.prioritize import Prioritized, priorities_of, prioritize_nodes
+from stowplan.framework.runtime.prioritize_nodes import Prioritized, priorities_of, prioritize_nodes
 from stowplan.objects.pod import DEFAULT_SCHEDULER, Pod
-from stowplan.sim import legacy
 from tests.conformance.compare import WALKS, differences, recorded
 
 DATA = Path(__file__).parent / "data" / "legacy"
@@ -40,8 +40,8 @@ def differing(want: dict[str, Any], got: dict[str, Any]) -> list[str]:
 def test_every_answer_is_the_originals(family: str, columns: bool, one_in: int) -> None:
     wrong = {}
     for line, want in recorded(DATA / f"{family}.jsonl.gz", one_in):
-        case = legacy.read_case(line)
-        found = differing(want, legacy.answer(case, columns=columns))
+        case = v1_13_cases.read_case(line)
+        found = differing(want, v1_13_cases.answer(case, columns=columns))
         if found:
             wrong[case.id] = found
     assert not wrong, json.dumps(wrong, indent=1)[:4000]
@@ -59,9 +59,9 @@ class Silent:
         raise AssertionError
 
 
-def prioritized(case: legacy.LegacyCase, feasible: list[str]) -> Prioritized:
+def prioritized(case: v1_13_cases.LegacyCase, feasible: list[str]) -> Prioritized:
     """PrioritizeNodes over the nodes that fit, asked node by node."""
-    configuration = legacy.configuration_of(case)
+    configuration = v1_13_cases.configuration_of(case)
     profile = configuration.profiles[DEFAULT_SCHEDULER]
     framework = Framework(profile, registry(), FeatureGates())
     snapshot = Snapshot(table_of(case.nodes, case.placed()), case.world())
@@ -80,7 +80,7 @@ def test_prioritize_nodes_agrees(family: str) -> None:
         if "totals" not in want.get("scoring", {}):
             continue
         n_asked += 1
-        case = legacy.read_case(line)
+        case = v1_13_cases.read_case(line)
         found = prioritized(case, want["feasible"])
         got = {"totals": found.totals.tolist(), "top": list(found.top)}
         given = {name: scores.tolist() for name, scores in found.scores.items()}
@@ -99,7 +99,7 @@ def test_all_families_are_here() -> None:
 
 def test_a_changed_answer_is_noticed() -> None:
     line, want = next(recorded(DATA / "pri-leastrequested.jsonl.gz"))
-    got = legacy.answer(legacy.read_case(line))
+    got = v1_13_cases.answer(v1_13_cases.read_case(line))
     got["scoring"]["totals"][0] += 1
     assert differing(want, got) == [
         f".scoring.totals: want {want['scoring']['totals']}, got {got['scoring']['totals']}"

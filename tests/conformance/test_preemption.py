@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from stowplan.plugins import default_preemption
+from stowplan.plugins.preemption import default_preemption
 from tests.conformance import test_attempts, test_sequences
 from tests.conformance.compare import ONE_IN
 
@@ -24,7 +24,7 @@ WAYS = [
 def one_in(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """A way of doing dry runs, and of how many recorded lines it answers one."""
     many, one_in = request.param
-    monkeypatch.setattr(default_preemption, "MANY", many)
+    monkeypatch.setattr(default_preemption, "VECTOR_DRY_RUN_MIN", many)
     return int(one_in)
 
 

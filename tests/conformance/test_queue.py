@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from stowplan.sim.queue_cases import read_case
-from stowplan.sim.queue_scripts import answer
+from stowplan.conformance.queue_cases import read_case
+from stowplan.conformance.queue_scripts import answer
 from tests.conformance.compare import differences, recorded
 
 DATA = Path(__file__).parent / "data" / "queue"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from stowplan.framework import member
-from stowplan.sim import sequences
+from stowplan.conformance import sequences
+from stowplan.framework.runtime import registered_plugin
 from tests.conformance.compare import WALKS, differences, recorded
 
 DATA = Path(__file__).parent / "data" / "sequences"
@@ -51,7 +51,7 @@ def wrong_in(family: str, *, columns: bool, one_in: int = 1) -> dict[str, list[s
 def test_every_step_is_the_originals(
     family: str, columns: bool, one_in: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(member, "KEPT_NODES_MIN", NEVER)
+    monkeypatch.setattr(registered_plugin, "CACHED_NODES_MIN", NEVER)
     wrong = wrong_in(family, columns=columns, one_in=one_in)
     assert not wrong, json.dumps(wrong, indent=1)[:4000]
 
@@ -60,7 +60,7 @@ def test_every_step_is_the_originals(
 def test_columns_that_are_kept_give_every_step_too(
     family: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(member, "KEPT_NODES_MIN", ALWAYS)
+    monkeypatch.setattr(registered_plugin, "CACHED_NODES_MIN", ALWAYS)
     wrong = wrong_in(family, columns=True)
     assert not wrong, json.dumps(wrong, indent=1)[:4000]
 

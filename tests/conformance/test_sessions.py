@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from stowplan.batch import KUBE_BATCH_0_5, Compat
-from stowplan.sim import session_switches, sessions
+from stowplan.conformance import compat_switches, session_evaluation
 from tests.conformance.compare import recorded
 
 TESTS = Path(__file__).parent.parent
@@ -90,8 +90,8 @@ def wrong_in(family: str, compat: Compat = KUBE_BATCH_0_5) -> dict[str, list[str
     """Case id -> the first differences, for the cases that differ and did not end in a crash."""
     wrong = {}
     for line, want in recorded(DATA / f"{family}.jsonl.gz"):
-        case = sessions.read_case(line)
-        got = sessions.answer(case, compat)
+        case = session_evaluation.read_case(line)
+        got = session_evaluation.answer(case, compat)
         if want.get("panics"):
             if "panic" not in got:
                 wrong[case.id] = ["the original ends here, and this does not"]
@@ -114,7 +114,7 @@ def test_all_families_are_here() -> None:
 
 def test_a_changed_answer_is_noticed() -> None:
     line, want = next(recorded(DATA / "reclaim1.jsonl.gz"))
-    got = sessions.answer(sessions.read_case(line), KUBE_BATCH_0_5)
+    got = session_evaluation.answer(session_evaluation.read_case(line), KUBE_BATCH_0_5)
     assert not list(differences(want, got))
     got["sessions"][0]["jobs"].popitem()
     assert list(differences(want, got))
@@ -129,14 +129,17 @@ def test_every_difference_is_explained_by_switches_none_of_which_can_be_missed(
     family: str,
 ) -> None:
     for line, _ in recorded(DATA / f"{family}.jsonl.gz"):
-        case = sessions.read_case(line)
+        case = session_evaluation.read_case(line)
         if family == "own" and "unit" not in case.id:
             continue
-        compat = Compat(**dict.fromkeys(session_switches.explained(case).switches, True))
-        original = sessions.answer(case, KUBE_BATCH_0_5)
-        assert sessions.answer(case, compat) == original, case.id
+        compat = Compat(**dict.fromkeys(compat_switches.find_switches(case).switches, True))
+        original = session_evaluation.answer(case, KUBE_BATCH_0_5)
+        assert session_evaluation.answer(case, compat) == original, case.id
         for name in compat.on():
-            assert sessions.answer(case, compat.turned(name, on=False)) != original, (case.id, name)
+            assert session_evaluation.answer(case, compat.turned(name, on=False)) != original, (
+                case.id,
+                name,
+            )
 
 
 def test_every_switch_is_documented_with_a_case_that_shows_it() -> None:
@@ -148,7 +151,9 @@ def test_every_switch_is_documented_with_a_case_that_shows_it() -> None:
         for line, _ in recorded(DATA / f"{family}.jsonl.gz"):
             name = json.loads(line)["case"]["id"]
             if name in wanted:
-                found[name] = session_switches.explained(sessions.read_case(line)).switches
+                found[name] = compat_switches.find_switches(
+                    session_evaluation.read_case(line)
+                ).switches
     tests = "".join(path.read_text() for path in (TESTS / "batch").glob("test_*.py"))
     for switch, shown in rows.items():
         if shown.startswith("test_"):

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from stowplan.sim import attempts, queue_orders
-from stowplan.sim.evaluate import evaluate
+from stowplan.conformance import attempt_cases, queue_order_cases
+from stowplan.conformance.evaluate import evaluate
 from tests.conformance.compare import WALKS, differences, recorded
 
 DATA = Path(__file__).parent / "data" / "yoda"
@@ -48,8 +48,8 @@ def decision(answer: dict[str, Any], want: dict[str, Any]) -> dict[str, Any]:
 def test_every_decision_is_the_originals(family: str, columns: bool, one_in: int) -> None:
     wrong = {}
     for line, want in recorded(DATA / f"{family}.jsonl.gz", one_in):
-        case = attempts.read_case(line)
-        got = attempts.answer(case, columns=columns)
+        case = attempt_cases.read_case(line)
+        got = attempt_cases.answer(case, columns=columns)
         found = list(differences(decision(want, want), decision(got, want)))
         if found:
             wrong[case.id] = found[:3]
@@ -83,7 +83,7 @@ def test_the_queue_gives_pods_out_as_the_original_does() -> None:
 
 def test_a_queue_in_another_order_is_noticed() -> None:
     line, want = next(recorded(DATA / "order.jsonl.gz"))
-    names = queue_orders.answer(queue_orders.read_case(line))["order"]
+    names = queue_order_cases.answer(queue_order_cases.read_case(line))["order"]
     assert not list(out_of_order(want["groups"], names))
     assert list(out_of_order(want["groups"], names[1:]))
     assert list(out_of_order(want["groups"], names[::-1]))

@@ -12,7 +12,7 @@ from typing import Any
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Evict, PatchStatus
 from stowplan.messages.events import Event
-from stowplan.objects.codec import convert
+from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod

@@ -1,7 +1,7 @@
 """A recorded conversation of kube-scheduler with extenders, and the machine in its place.
 
 The machine is shown what the tester did, its calls are answered as they were recorded, and what it
-asks for is carried out by `Api`. Everything happens in virtual time.
+asks for is carried out by `ControllerClient`. Everything happens in virtual time.
 
 What an HTTP client makes of an answer is taken from the recording too: `Post "URL": ...` where
 there was none, redirects followed, bodies unpacked.
@@ -21,14 +21,19 @@ from typing import Any
 
 import pytest
 
-from stowplan.assembly.build import configuration_of, machine_for
+from stowplan.assembly.build import configuration_of, scheduler_for
 from stowplan.cycle import Attempt
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
-from stowplan.objects.codec import convert
-from stowplan.objects.extender import ExtenderBindingArgs, Question, encoded, tree_of
+from stowplan.messages.extender_api import (
+    ExtenderBindingArgs,
+    ExtenderRequest,
+    body_tree,
+    encode_body,
+)
+from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.pod import Pod
 from tests.contract.api import Api, Tree
 
@@ -164,7 +169,7 @@ class Conversation:
         self.now = 0
         self.writes: set[tuple[Any, ...]] = set()
         configuration, registry = configuration_of(configured(recording), "recording")
-        self.machine = machine_for(configuration, registry, engine="walk")
+        self.scheduler = scheduler_for(configuration, registry, engine="walk")
         exchanges = recording["exchanges"]
         self.calls = [e for e in exchanges if e["from"] == "scheduler" and e["to"] != "apiserver"]
         self.end = max(round(e["at"] * SECOND) for e in exchanges)
@@ -227,15 +232,15 @@ class Conversation:
         # What an extender says is told before what the watch shows of it.
         told: list[Event] = events or list(self._shown())
         while told:
-            effects = self.machine.handle(told, self.now)
-            self.machine.validate()
+            effects = self.scheduler.handle(told, self.now)
+            self.scheduler.validate()
             for effect in effects:
                 self._carry_out(effect)
             told = list(self._shown())
         self._settle()
 
     def _settle(self) -> None:
-        for effect in self.machine.handle([happened.Tick()], self.now):
+        for effect in self.scheduler.handle([happened.Tick()], self.now):
             self._carry_out(effect)
 
     def _shown(self) -> Iterator[Event]:
@@ -295,13 +300,15 @@ class Conversation:
             seconds = 0.0 if exchange is None else exchange.get("seconds", 0.0)
             self._plan(self.now + round(seconds * SECOND), reply)
 
-    def _recorded(self, question: Question) -> Tree | None:
+    def _recorded(self, question: ExtenderRequest) -> Tree | None:
         """The exchange that this call is, None where nobody listens; raises Different."""
         url = question.extender.url(question.verb)
         host, _, path = url.partition("//")[2].rpartition("@")[2].partition("/")
         name = host.strip("<>").removeprefix("extender-")
-        body = tree_of(question.body, self.api.spelt)
-        assert json.loads(encoded(question.body, self.api.spelt)) == json.loads(json.dumps(body))
+        body = body_tree(question.body, self.api.spelt)
+        assert json.loads(encode_body(question.body, self.api.spelt)) == json.loads(
+            json.dumps(body)
+        )
         if name == "down":
             return None
         here = [call for call in self.calls if call["to"] == name]
@@ -333,7 +340,7 @@ class Conversation:
             return call
         return self.calls.pop(0)
 
-    def _told_of(self, question: Question) -> str:
+    def _told_of(self, question: ExtenderRequest) -> str:
         """What an HTTP client says that gets no connection: as users were told it."""
         texts = (write[3] for write in recorded_writes(self.recording) if write[0] == "event")
         url = question.extender.url(question.verb)

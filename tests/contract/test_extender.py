@@ -10,11 +10,11 @@ import pytest
 
 from stowplan.assembly.build import configuration_of
 from stowplan.cycle import Attempt
-from stowplan.cycle.extending import PodConsultation
+from stowplan.cycle.extender_consultation import ExtenderConsultation
 from stowplan.framework import ConfigError
-from stowplan.objects import extender
-from stowplan.objects.extender import ExtenderArgs
-from stowplan.scheduler.binding import Bindings
+from stowplan.messages import extender_api
+from stowplan.messages.extender_api import ExtenderArgs
+from stowplan.scheduler.binding.binding_cycles import BindingCycles
 from tests.contract.api import Tree
 from tests.contract.conversation import (
     NOT_OFFERED,
@@ -128,16 +128,16 @@ def logged(recording: Tree) -> list[dict[str, int]]:
 def totals_of(recording: Tree) -> list[dict[str, int]]:
     """Ours, for attempts that extenders were asked about."""
     found: list[dict[str, int]] = []
-    inner = PodConsultation.totals
+    inner = ExtenderConsultation.totals
 
-    def spied(self: PodConsultation, attempt: Attempt, rows: Any) -> Any:
+    def spied(self: ExtenderConsultation, attempt: Attempt, rows: Any) -> Any:
         totals = inner(self, attempt, rows)
         names = [attempt.snapshot.nodes.names[row] for row in rows.tolist()]
         found.append(dict(zip(names, totals.tolist(), strict=True)))
         return totals
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PodConsultation, "totals", spied)
+        patch.setattr(ExtenderConsultation, "totals", spied)
         Conversation(recording).play()
     return found
 
@@ -162,11 +162,13 @@ def outcome(name: str) -> str:
 
 
 def test_control_a_body_in_the_other_form_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def args(self: PodConsultation, extender: Any, attempt: Attempt, names: Any) -> ExtenderArgs:
+    def args(
+        self: ExtenderConsultation, extender: Any, attempt: Attempt, names: Any
+    ) -> ExtenderArgs:
         """Wrong: always the names."""
         return ExtenderArgs(self._pod, None, tuple(names))
 
-    monkeypatch.setattr(PodConsultation, "_args", args)
+    monkeypatch.setattr(ExtenderConsultation, "_args", args)
     assert outcome("filter-names") == ""
     assert outcome("filter-nodes").startswith("got http://<extender-a>/filter")
 
@@ -179,13 +181,13 @@ def test_control_scores_that_are_not_scaled_are_noticed(monkeypatch: pytest.Monk
 def test_control_a_failure_that_is_not_passed_over_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(extender.Extender, "is_interested", lambda self, pod: True)
+    monkeypatch.setattr(extender_api.HTTPExtender, "is_interested", lambda self, pod: True)
     assert "got http://<extender-down>" not in outcome("managed-down")
     assert "not written: ('bind', 'plain', 'n3')" in outcome("managed-down")
 
 
 def test_control_a_binding_of_our_own_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Bindings, "_bind", Bindings._bind_by_plugin)
+    monkeypatch.setattr(BindingCycles, "_bind", BindingCycles._bind_by_plugin)
     assert "calls that were not made" in outcome("bind")
 
 

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from stowplan.cluster.wire import Request, Response
-from stowplan.driver.pump import Pump
+from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse
+from stowplan.driver.http.server_loop import ServerLoop
 from tests.contract.test_watchers import serving
 from tests.property.test_requests_property import RECORDED_500, REQUESTS
 from tests.property.wrong import assert_caught
@@ -67,7 +67,7 @@ def server() -> Iterator[Loop]:
     loop.stop()
 
 
-def written(request: Request) -> bytes:
+def written(request: HttpRequest) -> bytes:
     """The request as bytes; what cannot stand in a line of HTTP is encoded or left out."""
     query = urlencode(request.query)
     target = quote(request.path, safe="/%*!'();:@&=+$,[]~") + (f"?{query}" if query else "")
@@ -81,7 +81,7 @@ def written(request: Request) -> bytes:
     return "\r\n".join((*lines, "", "")).encode("utf-8", "replace") + request.body
 
 
-def answered(server: Loop, request: Request) -> None:
+def answered(server: Loop, request: HttpRequest) -> None:
     answer = server.ask(written(request))
     status = re.match(rb"HTTP/1\.[01] (\d{3}) ", answer)
     assert status, answer[:100]
@@ -93,7 +93,7 @@ def answered(server: Loop, request: Request) -> None:
 def test_every_request_is_answered_over_http(server: Loop) -> None:
     @settings(max_examples=examples(150))
     @given(REQUESTS)
-    def look(request: Request) -> None:
+    def look(request: HttpRequest) -> None:
         answered(server, request)
 
     look()
@@ -102,8 +102,8 @@ def test_every_request_is_answered_over_http(server: Loop) -> None:
 
 @pytest.mark.slow
 def test_a_face_that_breaks_is_caught(monkeypatch: pytest.MonkeyPatch, server: Loop) -> None:
-    async def broken(pump: Pump, request: msgspec.Struct) -> Response:
+    async def broken(server_loop: ServerLoop, request: msgspec.Struct) -> HttpResponse:
         raise KeyError("metadata")
 
-    monkeypatch.setattr(Pump, "ask", broken)
+    monkeypatch.setattr(ServerLoop, "ask", broken)
     assert_caught(lambda request: answered(server, request), REQUESTS)

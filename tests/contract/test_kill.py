@@ -55,17 +55,17 @@ class Ledger:
             self.doubtful[name] = []
 
 
-async def write(cluster: Up, ledger: Ledger, number: int, dice: random.Random) -> None:
+async def write(cluster: Up, ledger: Ledger, number: int, rng: random.Random) -> None:
     """Create, change and delete objects of its own until the connection breaks."""
     caller = await Caller.to(cluster.port, cluster.token)
     with contextlib.suppress(OSError):
         while True:
-            name = f"w{number}-{dice.randrange(20)}"
-            value: str | None = f"{dice.random()}"
+            name = f"w{number}-{rng.randrange(20)}"
+            value: str | None = f"{rng.random()}"
             there = ledger.told.get(name, (0, None))[1] is not None
             if not there:
                 ask = ("POST", MAPS, {"metadata": {"name": name}, "data": {"v": value}}, "json")
-            elif dice.random() < 0.3:
+            elif rng.random() < 0.3:
                 value = None
                 ask = ("DELETE", f"{MAPS}/{name}", None, "json")
             else:
@@ -93,7 +93,7 @@ async def watch(cluster: Up, ledger: Ledger, since: int) -> None:
     caller.close()
 
 
-async def one_life(directory: Path, ledger: Ledger, dice: random.Random) -> None:
+async def one_life(directory: Path, ledger: Ledger, rng: random.Random) -> None:
     """Start on what the last one left, look at it, load it, kill it."""
     cluster = start(directory, "--data", str(directory / "data"))
     try:
@@ -112,10 +112,10 @@ async def one_life(directory: Path, ledger: Ledger, dice: random.Random) -> None
         caller.close()
         ledger.check(found, version)
         tasks = [
-            asyncio.ensure_future(write(cluster, ledger, number, dice)) for number in range(WRITERS)
+            asyncio.ensure_future(write(cluster, ledger, number, rng)) for number in range(WRITERS)
         ]
         tasks += [asyncio.ensure_future(watch(cluster, ledger, version)) for _ in range(2)]
-        await asyncio.sleep(dice.uniform(0.05, 0.5))
+        await asyncio.sleep(rng.uniform(0.05, 0.5))
         cluster.kill()
         await asyncio.wait_for(asyncio.gather(*tasks), 120)
     finally:
@@ -128,9 +128,9 @@ async def one_life(directory: Path, ledger: Ledger, dice: random.Random) -> None
 
 def lives(directory: Path, count: int, seed: int) -> None:
     ledger = Ledger()
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     for _ in range(count):
-        asyncio.run(one_life(directory, ledger, dice))
+        asyncio.run(one_life(directory, ledger, rng))
     assert ledger.acknowledged > 20 * count
 
 

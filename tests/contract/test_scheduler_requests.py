@@ -15,16 +15,16 @@ import msgspec
 import numpy as np
 import pytest
 
-from stowplan.cluster.admission import default_admission
-from stowplan.cluster.beginning import begin
-from stowplan.cluster.cluster import Cluster
-from stowplan.cluster.guard import Guard
-from stowplan.cluster.life import Living
-from stowplan.cluster.options import Options
-from stowplan.cluster.published import default_pages
-from stowplan.cluster.registry import built_in
-from stowplan.cluster.tokens import Tokens
-from stowplan.cluster.wire import Request, Response, Stream, User
+from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, User, WatchResponse
+from stowplan.apiserver.admission import default_admission
+from stowplan.apiserver.auth.static_tokens import StaticTokens
+from stowplan.apiserver.auth.token_rbac import TokenRbacAccess
+from stowplan.apiserver.bootstrap_objects import create_bootstrap_objects
+from stowplan.apiserver.discovery.default_pages import default_pages
+from stowplan.apiserver.options import ApiServerOptions
+from stowplan.apiserver.resource_registry import built_in_registry
+from stowplan.assembly.controller_manager import ControllerManagerOptions
+from stowplan.assembly.embedded_cluster import EmbeddedCluster
 
 DATA = Path(__file__).parent / "data" / "scheduler.jsonl.gz"
 NOW = 1_800_000_000.0
@@ -61,19 +61,21 @@ class World:
     """A cluster with what the recorded scheduler found, and the symbols of the recording."""
 
     def __init__(self, exchanges: list[Tree]) -> None:
-        guard = Guard(Tokens([("scheduler", SCHEDULER)]))
-        options = Options(
-            registry=built_in(),
+        guard = TokenRbacAccess(StaticTokens([("scheduler", SCHEDULER)]))
+        options = ApiServerOptions(
+            registry=built_in_registry(),
             access=guard,
             admission=default_admission(),
             pages=default_pages("127.0.0.1:6443"),
             observers=(guard,),
         )
-        self.cluster = Cluster(
-            options, np.random.default_rng(3), living=Living(controllers=False, hollow_nodes=False)
+        self.cluster = EmbeddedCluster(
+            options,
+            np.random.default_rng(3),
+            manager_options=ControllerManagerOptions(controllers=False, hollow_nodes=False),
         )
         self.server = self.cluster.server
-        begin(self.server, NOW)
+        create_bootstrap_objects(self.server, NOW)
         self.symbols: dict[str, str] = {}
         self.create("namespaces", {"metadata": {"name": "sj"}})
         for number in range(1, 6):
@@ -143,7 +145,7 @@ class World:
         elif isinstance(told, str) and isinstance(got, str) and re.fullmatch(r"<[a-z]+\d+>", told):
             self.symbols[told] = got
 
-    def ask(self, exchange: Tree) -> tuple[Response | Stream, Tree]:
+    def ask(self, exchange: Tree) -> tuple[HttpResponse | WatchResponse, Tree]:
         """The answer to a recorded request, and the request that was sent."""
         request = exchange["request"]
         headers = {name.lower(): value for name, value in request["headers"].items()}
@@ -153,7 +155,7 @@ class World:
         )
         body = request.get("body")
         text = "" if body is None else self.replaced(json.dumps(body))
-        sent = Request(
+        sent = HttpRequest(
             request["method"],
             self.replaced(request["path"]),
             tuple(
@@ -190,9 +192,9 @@ def test_every_request_is_answered_as_recorded() -> None:
         where = f"{request['method']} {request['path']}"
         told = exchange["response"]
         if answer.status != told["status"]:
-            body = answer.body if isinstance(answer, Response) else b""
+            body = answer.body if isinstance(answer, HttpResponse) else b""
             wrong.append(f"{where}: got {answer.status} {body[:300]!r}, wanted {told['status']}")
-        elif isinstance(answer, Response):
+        elif isinstance(answer, HttpResponse):
             got = msgspec.json.decode(answer.body)
             world.learned(told["body"], got)
             if shape(got) != shape(told["body"]):
@@ -202,7 +204,7 @@ def test_every_request_is_answered_as_recorded() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def _stream(world: World, exchange: Tree, stream: Stream, where: str) -> list[str]:
+def _stream(world: World, exchange: Tree, stream: WatchResponse, where: str) -> list[str]:
     """What is wrong with the first events of a watch, up to the bookmark that ends them."""
     got = [
         msgspec.json.decode(line)

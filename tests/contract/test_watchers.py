@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stowplan.cluster.admission import default_admission
-from stowplan.cluster.beginning import begin
-from stowplan.cluster.cluster import Cluster
-from stowplan.cluster.flow import Flow, Limits
-from stowplan.cluster.guard import Guard
-from stowplan.cluster.life import Living
-from stowplan.cluster.options import Options
-from stowplan.cluster.registry import built_in
-from stowplan.cluster.tokens import Tokens
-from stowplan.cluster.wire import Chunk, User
-from stowplan.driver.http_server import Bounds, HttpServer, open_door
-from stowplan.driver.pump import Pump
+from stowplan.apis.machinery.http_messages import StreamChunk, User
+from stowplan.apiserver.admission import default_admission
+from stowplan.apiserver.auth.flow_control import RequestLimits, RequestRateLimiter
+from stowplan.apiserver.auth.static_tokens import StaticTokens
+from stowplan.apiserver.auth.token_rbac import TokenRbacAccess
+from stowplan.apiserver.bootstrap_objects import create_bootstrap_objects
+from stowplan.apiserver.options import ApiServerOptions
+from stowplan.apiserver.resource_registry import built_in_registry
+from stowplan.assembly.controller_manager import ControllerManagerOptions
+from stowplan.assembly.embedded_cluster import EmbeddedCluster
+from stowplan.driver.http.http_server import HttpServer, ServerLimits, listening_socket
+from stowplan.driver.http.server_loop import ServerLoop
 from tests.contract.up_process import Caller
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -29,29 +29,29 @@ ADMIN, PLAIN = "admin-token", "plain-token"
 
 @contextlib.asynccontextmanager
 async def serving(
-    bounds: Bounds | None = None, limits: Limits | None = None, **options: Any
-) -> AsyncIterator[tuple[Cluster, int, Pump]]:
+    bounds: ServerLimits | None = None, limits: RequestLimits | None = None, **options: Any
+) -> AsyncIterator[tuple[EmbeddedCluster, int, ServerLoop]]:
     """A cluster in which nothing lives, on a port."""
     users = [(ADMIN, User("admin", groups=("system:masters",))), (PLAIN, User("plain"))]
-    guard = Guard(Tokens(users), Flow(limits))
-    cluster = Cluster(
-        Options(
-            registry=built_in(),
+    guard = TokenRbacAccess(StaticTokens(users), RequestRateLimiter(limits))
+    cluster = EmbeddedCluster(
+        ApiServerOptions(
+            registry=built_in_registry(),
             access=guard,
             admission=default_admission(),
             observers=(guard,),
             **options,
         ),
         np.random.default_rng(5),
-        living=Living(controllers=False, hollow_nodes=False),
+        manager_options=ControllerManagerOptions(controllers=False, hollow_nodes=False),
     )
-    pump = Pump(cluster)
-    begin(cluster.server, pump.clock())
-    door = open_door("127.0.0.1", 0)
-    server = HttpServer(pump, bounds)
+    server_loop = ServerLoop(cluster)
+    create_bootstrap_objects(cluster.server, server_loop.clock())
+    door = listening_socket("127.0.0.1", 0)
+    server = HttpServer(server_loop, bounds)
     await server.start(door)
     try:
-        yield cluster, door.getsockname()[1], pump
+        yield cluster, door.getsockname()[1], server_loop
     finally:
         await server.stop()
         await Caller.close_all()
@@ -107,8 +107,8 @@ def test_everybody_sees_everything_in_order() -> None:
 
 def test_a_slow_watcher_is_cut_and_told_410_when_it_comes_back() -> None:
     async def scene() -> None:
-        bounds = Bounds(send_s=0.5)
-        async with serving(bounds, history_max=100) as (cluster, port, pump):
+        bounds = ServerLimits(send_s=0.5)
+        async with serving(bounds, history_max=100) as (cluster, port, server_loop):
             version = cluster.server.version
             slow = await Caller.to(port, ADMIN)
             slow.writer.transport.pause_reading()  # type: ignore[attr-defined]
@@ -116,7 +116,7 @@ def test_a_slow_watcher_is_cut_and_told_410_when_it_comes_back() -> None:
             caller = await Caller.to(port, ADMIN)
             # More than all buffers on the way can hold.
             await write(caller, 0, 300, size=100_000)
-            while pump._streams:
+            while server_loop._streams:
                 await asyncio.sleep(0.05)
             again = await Caller.to(port, ADMIN)
             again.send("GET", f"{MAPS}?watch=true&resourceVersion={version}")
@@ -131,7 +131,7 @@ def test_a_slow_watcher_is_cut_and_told_410_when_it_comes_back() -> None:
 
 def test_a_client_that_asks_too_often_gets_429() -> None:
     async def scene() -> None:
-        async with serving(limits=Limits(rate_per_s=1, burst=3)) as (_, port, _pump):
+        async with serving(limits=RequestLimits(rate_per_s=1, burst=3)) as (_, port, _pump):
             plain = await Caller.to(port, PLAIN)
             statuses = []
             for _ in range(5):
@@ -153,20 +153,20 @@ def test_a_client_that_asks_too_often_gets_429() -> None:
 
 
 def test_a_pump_that_drops_what_it_read_is_caught() -> None:
-    class Leaky(Pump):
+    class Leaky(ServerLoop):
         """Forgets every tenth chunk, as one would that reads before it may write."""
 
         reads = 0
 
-        async def read(self, stream: int) -> Chunk:
+        async def read(self, stream: int) -> StreamChunk:
             self.reads += 1
             chunk = await super().read(stream)
             return chunk if self.reads % 10 else await super().read(stream)
 
     async def scene() -> None:
-        async with serving() as (cluster, port, pump):
+        async with serving() as (cluster, port, server_loop):
             version = cluster.server.version
-            pump.__class__ = Leaky
+            server_loop.__class__ = Leaky
             watching = asyncio.ensure_future(names(port, 50, f"&resourceVersion={version}"))
             caller = await Caller.to(port, ADMIN)
             for number in range(50):

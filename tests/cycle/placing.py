@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from stowplan.assembly import registered
 from stowplan.columns.nodetable import table_of
 from stowplan.config import default, from_tree
-from stowplan.cycle.decide import decide
-from stowplan.cycle.engine import Engine, PodClass, start
-from stowplan.framework import FeatureGates, Framework, Snapshot, World
+from stowplan.cycle.decision import decide
+from stowplan.cycle.engine import Engine, EnginePodClass, kernel_loading
+from stowplan.framework import FeatureGates, Framework, ObjectStore, Snapshot
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -47,18 +47,20 @@ class Both:
         """kernels: others than the compiled ones."""
         nodes, bound, objects = tuple(nodes), tuple(bound), tuple(objects)
         self.framework = framework or framework_for()
-        chosen = kernels or start.kernels()
+        chosen = kernels or kernel_loading.load_kernels()
         assert chosen is not None
         self.engine = Engine(chosen)
         self.scores: dict[str, int] = {}
-        self.fast, self.slow = (Snapshot(table_of(nodes, bound), World(objects)) for _ in range(2))
+        self.fast, self.slow = (
+            Snapshot(table_of(nodes, bound), ObjectStore(objects)) for _ in range(2)
+        )
 
     def both(self, change: Callable[[Snapshot], Any]) -> None:
         """Let it happen to either."""
         change(self.fast)
         change(self.slow)
 
-    def class_of(self, pod: Pod) -> PodClass:
+    def class_of(self, pod: Pod) -> EnginePodClass:
         """The engine's class of a pod that has one."""
         one = self.engine.class_of(pod, self.framework)
         assert one is not None

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stowplan.columns.podterms import Role, terms_of
-from stowplan.cycle.engine.classes import ClassIndex
+from stowplan.columns.pods.podterms import TermRole, terms_of
+from stowplan.cycle.engine.classes import PodClassIndex
 from stowplan.framework import Framework
 from stowplan.objects.meta import OwnerReference
 from stowplan.objects.pod import (
@@ -18,7 +18,7 @@ from stowplan.objects.pod import (
     PodStatus,
     ResourceRequirements,
 )
-from stowplan.objects.volume import EphemeralVolume, Volume
+from stowplan.objects.volume import EphemeralVolumeSource, Volume
 from stowplan.testing import affinity, pod, term
 from tests.cycle.placing import framework_for
 
@@ -28,7 +28,7 @@ WEB = pod("web", labels={"app": "web"}, cpu="1")
 
 def same(one: Pod, other: Pod, framework: Framework = FRAMEWORK) -> bool:
     """Whether two pods are of one class, and of some."""
-    index = ClassIndex()
+    index = PodClassIndex()
     first = index.find(one, FRAMEWORK)
     return first is not None and index.find(other, framework) is first
 
@@ -78,32 +78,32 @@ RUNNING = ResourceRequirements(requests={"cpu": "2"})
         {"status": PodStatus(container_statuses=(ContainerStatus("main", RUNNING),))},
         {"status": PodStatus(resources=RUNNING)},
         {"status": PodStatus(allocated_resources={"cpu": "2"})},
-        {"spec": replace(WEB.spec, volumes=(Volume(name="v", ephemeral=EphemeralVolume()),))},
+        {"spec": replace(WEB.spec, volumes=(Volume(name="v", ephemeral=EphemeralVolumeSource()),))},
         {"spec": replace(WEB.spec, resource_claims=(PodResourceClaim(name="card"),))},
     ],
     ids=["nominated", "resizing", "resized", "allocated", "own volume", "own device"],
 )
 def test_pods_that_stand_for_themselves_have_no_class(changes: dict[str, Any]) -> None:
-    assert ClassIndex().find(replace(WEB, **changes), FRAMEWORK) is None
+    assert PodClassIndex().find(replace(WEB, **changes), FRAMEWORK) is None
 
 
 def test_a_term_is_news_once() -> None:
-    index = ClassIndex()
+    index = PodClassIndex()
     loner = pod("loner", affinity=affinity(apart=[term("app=web", "rack")]))
     index.find(WEB, FRAMEWORK)
-    assert not index.has_news
+    assert not index.has_new_terms
     index.find(loner, FRAMEWORK)
-    assert index.has_news
-    index.has_news = False
+    assert index.has_new_terms
+    index.has_new_terms = False
     index.find(replace(loner, metadata=replace(loner.metadata, labels={"a": "b"})), FRAMEWORK)
     index.learn(terms_of(loner).all)
-    assert not index.has_news
-    assert index.peers.terms(Role.REQUIRED_ANTI_AFFINITY, WEB) == list(terms_of(loner).all)
-    assert index.peers.terms(Role.PREFERRED, WEB) == []
+    assert not index.has_new_terms
+    assert index.peers.terms(TermRole.REQUIRED_ANTI_AFFINITY, WEB) == list(terms_of(loner).all)
+    assert index.peers.terms(TermRole.PREFERRED, WEB) == []
 
 
 def test_what_is_forgotten_is_found_anew() -> None:
-    index = ClassIndex()
+    index = PodClassIndex()
     before = index.find(WEB, FRAMEWORK)
     assert before is not None
     before.number = 3

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from stowplan.columns.nodetable import table_of
 from stowplan.cycle import CycleDecider, decider
 from stowplan.cycle.attempt import Attempt
-from stowplan.cycle.engine.start import Mode
+from stowplan.cycle.engine.kernel_loading import EngineMode
 from stowplan.framework import OK, NodeInfo, Snapshot, unschedulable
-from stowplan.framework.decider import Decision
+from stowplan.framework.deciders.decider import Decision
 from stowplan.objects.pod import Pod
 from stowplan.testing import node, pod
 from tests.cycle.placing import framework_for
@@ -49,7 +49,7 @@ class Asked:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *plugins: Any) -> None:
         self.n_walks = 0
         self.framework = framework_for(plugins=plugins)
-        self.decider = CycleDecider(Mode.COMPILED)
+        self.decider = CycleDecider(EngineMode.COMPILED)
         assert self.decider.engine() is not None
         self.snapshot = Snapshot(table_of([node("n1", cpu="2")]))
         right = decider.filter_pod

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from stowplan.columns.images import ImageIndex
 from stowplan.columns.nodetable import NodeTable
-from stowplan.cycle import decide
-from stowplan.cycle.engine.sheets import Sheets
+from stowplan.cycle import decision as decide
+from stowplan.cycle.engine.class_arrays import ClassArrays
 from stowplan.framework import OK, NodeInfo, Rows, Snapshot, error
 from stowplan.framework.plugin import RestrictTo
 from stowplan.objects.meta import ObjectMeta
@@ -20,7 +20,7 @@ from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.workload import PriorityClass
 from stowplan.testing import affinity, node, pod, spread, term
-from stowplan.testing.make import HOSTNAME, ZONE
+from stowplan.testing.builders import HOSTNAME, ZONE
 from tests.cycle.placing import BY_WALK, NOWHERE, Both, copies, framework_for
 from tests.property.engine_kernels import plain
 
@@ -138,7 +138,7 @@ def test_pods_on_nodes_that_a_constraint_leaves_out_do_not_count() -> None:
 
 def test_control_pods_that_should_not_count_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a placement is counted wherever it is."""
-    monkeypatch.setattr(Sheets, "add_mask", lambda self, mask: -1)
+    monkeypatch.setattr(ClassArrays, "add_mask", lambda self, mask: -1)
     with pytest.raises(AssertionError):
         spread_beside_nodes_left_out()
 
@@ -273,7 +273,7 @@ class Harbour:
     node_only = True
 
     def pre_filter(self, pod: Pod, snapshot: Snapshot) -> RestrictTo:
-        found = snapshot.world.find(PriorityClass, "harbour")
+        found = snapshot.object_store.find(PriorityClass, "harbour")
         return RestrictTo(frozenset(() if found is None else found.labels))
 
     def signature(self, pod: Pod) -> object:
@@ -287,7 +287,7 @@ def test_what_a_plugin_of_others_reads_beside_nodes_is_followed() -> None:
     nodes = [node("n1", cpu="64"), node("n2")]
     both = Both(nodes, objects=[harbour("n2")], framework=framework_for(plugins=[Harbour]))
     assert both.run([pod("a", cpu="1")]) == ["n2"]
-    both.both(lambda one: one.world.put(harbour("n1")))
+    both.both(lambda one: one.object_store.put(harbour("n1")))
     assert both.run([pod("b", cpu="1")]) == ["n1"]
 
 

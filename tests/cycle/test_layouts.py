@@ -8,7 +8,7 @@ import pytest
 from stowplan.columns.nodetable import NodeTable, table_of
 from stowplan.cycle.engine.layouts import Layout, is_host_like, stacked
 from stowplan.testing import node
-from stowplan.testing.make import HOSTNAME, ZONE
+from stowplan.testing.builders import HOSTNAME, ZONE
 
 ZONES = ("a", "b", "", "a", "c", "b", "a", "")
 

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from stowplan.columns.nodetable import table_of
-from stowplan.cycle import CycleDecider, decide, refused
+from stowplan.cycle import CycleDecider, decision, refusal_cache
 from stowplan.cycle.engine import Engine
-from stowplan.cycle.engine.start import Mode
-from stowplan.cycle.refused import Refusal, Refusals
+from stowplan.cycle.engine.kernel_loading import EngineMode
+from stowplan.cycle.refusal_cache import ClassRefusal, RefusalCache
 from stowplan.framework import Framework, Snapshot
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.testing import node, pod
-from stowplan.testing.dice import chance, number, pick
+from stowplan.testing.generators.choices import chance, pick, random_int
 from tests.cycle.placing import framework_for
 from tests.soak import examples
 
@@ -60,14 +60,14 @@ class Waiting:
     """
 
     def __init__(self, seed: int) -> None:
-        self.dice = np.random.default_rng(seed)
-        self.framework = pick(self.dice, FRAMEWORKS)
-        self.decider = CycleDecider(Mode.COMPILED)
+        self.rng = np.random.default_rng(seed)
+        self.framework = pick(self.rng, FRAMEWORKS)
+        self.decider = CycleDecider(EngineMode.COMPILED)
         engine = self.decider.engine()
         assert isinstance(engine, Engine)
         self.engine = engine
         self.born = 0
-        self.snapshot = Snapshot(table_of(self.node() for _ in range(number(self.dice, 1, 5))))
+        self.snapshot = Snapshot(table_of(self.node() for _ in range(random_int(self.rng, 1, 5))))
         self.there: list[str] = []
         self.n_unasked = 0
 
@@ -76,28 +76,28 @@ class Waiting:
         return f"x{self.born}"
 
     def node(self, name: str = "") -> Node:
-        labels = {"disk": pick(self.dice, ("ssd", "hdd"))}
-        is_closed = chance(self.dice, 6)
-        cpu = str(number(self.dice, 3, 6))
+        labels = {"disk": pick(self.rng, ("ssd", "hdd"))}
+        is_closed = chance(self.rng, 6)
+        cpu = str(random_int(self.rng, 3, 6))
         return node(name or self.name(), cpu=cpu, labels=labels, cordoned=is_closed)
 
     def change(self) -> None:
         nodes = self.snapshot.nodes
-        what = number(self.dice, 0, 9)
+        what = random_int(self.rng, 0, 9)
         if what < 5:
             uid = self.name()
-            wish = pick(self.dice, TEMPLATES[:1] + TEMPLATES[-1:])
-            priority = number(self.dice, 0, 1) * 10
+            wish = pick(self.rng, TEMPLATES[:1] + TEMPLATES[-1:])
+            priority = random_int(self.rng, 0, 1) * 10
             spec = replace(wish.spec, priority=priority)
             some = replace(wish, spec=spec, metadata=replace(wish.metadata, name=uid, uid=uid))
-            nodes.add_pod(some, pick(self.dice, nodes.names))
+            nodes.add_pod(some, pick(self.rng, nodes.names))
             self.there.append(uid)
         elif what < 8 and self.there:
-            nodes.remove_pod(self.there.pop(number(self.dice, 0, len(self.there) - 1)))
+            nodes.remove_pod(self.there.pop(random_int(self.rng, 0, len(self.there) - 1)))
         elif what == 8:
-            nodes.update_node(self.node(pick(self.dice, nodes.names)))
-        elif nodes.n_nodes > 1 and chance(self.dice, 2):
-            gone = pick(self.dice, nodes.names)
+            nodes.update_node(self.node(pick(self.rng, nodes.names)))
+        elif nodes.n_nodes > 1 and chance(self.rng, 2):
+            gone = pick(self.rng, nodes.names)
             on_it = {info.uid for info in nodes.pods[nodes.row(gone)]}
             for uid in on_it:
                 nodes.remove_pod(uid)
@@ -114,7 +114,7 @@ class Waiting:
         kept = one.refused
         got = self.decider.decide(template, self.snapshot, self.framework, None)
         self.n_unasked += kept is not None and one.refused is kept
-        wanted = decide(template, self.snapshot, self.framework)
+        wanted = decision(template, self.snapshot, self.framework)
         assert got.node_name == wanted.node_name
         assert (got.message, got.reasons) == (wanted.message, wanted.reasons)
         assert (got.plugins, got.nominated_node) == (wanted.plugins, wanted.nominated_node)
@@ -129,9 +129,9 @@ class Waiting:
 def wait(seed: int, n_steps: int = 40) -> Waiting:
     waiting = Waiting(seed)
     for _ in range(n_steps):
-        if chance(waiting.dice, 2):
+        if chance(waiting.rng, 2):
             waiting.plan()
-        waiting.ask(pick(waiting.dice, TEMPLATES))
+        waiting.ask(pick(waiting.rng, TEMPLATES))
         waiting.change()
     return waiting
 
@@ -161,19 +161,19 @@ def plans_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def rows_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: what was refused stays so until more changes than pods."""
-    monkeypatch.setattr(Refusal, "_is_the_same", lambda *given: True)
+    monkeypatch.setattr(ClassRefusal, "_is_the_same", lambda *given: True)
 
 
 def nobody_could_go(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: nobody looks whether there is a pod of lower priority now."""
-    monkeypatch.setattr(refused, "_somebody_helps", lambda *given: False)
+    monkeypatch.setattr(refusal_cache, "_may_post_filter_help", lambda *given: False)
 
 
 def earlier_filters_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: only the filter that has refused a node is asked again."""
     right = np.where
     monkeypatch.setattr(
-        refused.np, "where", lambda mine, differs, others: right(mine, differs, False)
+        refusal_cache.np, "where", lambda mine, differs, others: right(mine, differs, False)
     )
 
 
@@ -190,11 +190,11 @@ def test_mistakes_are_noticed(
 
 
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refused, "CELLS_MAX", 2)
+    monkeypatch.setattr(refusal_cache, "CELLS_MAX", 2)
     forgotten: list[Any] = []
-    monkeypatch.setattr(Refusal, "forget_verdicts", lambda self: forgotten.append(self))
-    kept: Any = Refusals()
+    monkeypatch.setattr(ClassRefusal, "forget_verdicts", lambda self: forgotten.append(self))
+    kept: Any = RefusalCache()
     ones: list[Any] = [type("One", (), {})() for _ in range(5)]
     for one in ones:
-        kept.keep(one, Refusal.__new__(Refusal), 1)
+        kept.keep(one, ClassRefusal.__new__(ClassRefusal), 1)
     assert forgotten == [one.refused for one in ones[:3]]

@@ -9,14 +9,14 @@ import pytest
 
 from stowplan.columns.engine import arrays as at
 from stowplan.columns.nodetable import table_of
-from stowplan.cycle.engine import sheets
-from stowplan.cycle.engine.sheets import Sheets, logarithms
+from stowplan.cycle.engine import class_arrays
+from stowplan.cycle.engine.class_arrays import ClassArrays, logarithms
 from stowplan.testing import node
-from stowplan.testing.make import HOSTNAME, ZONE
+from stowplan.testing.builders import HOSTNAME, ZONE
 
 
-def made(n_nodes: int = 4) -> Sheets:
-    return Sheets(table_of([node(f"n{i}", zone="ab"[i % 2]) for i in range(n_nodes)]))
+def made(n_nodes: int = 4) -> ClassArrays:
+    return ClassArrays(table_of([node(f"n{i}", zone="ab"[i % 2]) for i in range(n_nodes)]))
 
 
 def test_classes_terms_and_counts_keep_what_they_hold_as_more_come() -> None:
@@ -36,7 +36,7 @@ def test_effects_of_a_class_stand_together() -> None:
     first, second = one.add_class(), one.add_class()
     for number, term, count in ((second, 0, 5), (first, 1, 7), (second, 2, 9)):
         one.add_effect(number, term, count)
-    rules = one.board()[1]
+    rules = one.kernel_arrays()[1]
     found = {
         c: rules.effects[rules.first_effect[c] : rules.first_effect[c + 1]].tolist()
         for c in (first, second)
@@ -60,7 +60,7 @@ def test_what_nobody_knows_any_more_makes_all_classes_begin_anew() -> None:
 
 
 def test_of_a_long_log_the_older_half_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sheets, "LOG_MIN", 8)
+    monkeypatch.setattr(class_arrays, "LOG_MIN", 8)
     one = made(1)
     for number, seen in enumerate((1, 4, 6)):
         one.add_class()
@@ -73,7 +73,7 @@ def test_of_a_long_log_the_older_half_is_forgotten(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_tree_asked_for_longest_ago_is_lost_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sheets, "TREES_BYTES_MAX", 1)
+    monkeypatch.setattr(class_arrays, "TREES_BYTES_MAX", 1)
     one = made()
     numbers = [one.add_class() for _ in range(9)]
     for number in numbers[:7]:
@@ -92,12 +92,12 @@ def test_wider_trees_are_made_anew() -> None:
     one.layout((ZONE,))
     number = one.add_class()
     one.want_tree(number)
-    width = one.board()[2].trees.shape[1]
+    width = one.kernel_arrays()[2].trees.shape[1]
     one.classes[number, at.SEEN] = 3
     one.layout((HOSTNAME,))
-    wider = one.board()[2].trees.shape[1]
+    wider = one.kernel_arrays()[2].trees.shape[1]
     assert wider == width or one.classes[number, at.SEEN] == -1
-    assert wider >= one.board()[2].rows_of.shape[1]
+    assert wider >= one.kernel_arrays()[2].rows_of.shape[1]
 
 
 def test_logarithms_are_those_of_the_walk() -> None:

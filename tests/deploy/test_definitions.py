@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from stowplan.cluster.server import ApiServer
+from stowplan.apiserver.server import ApiServer
 from stowplan.objects.podgroup import GROUP_API_VERSIONS
-from tests.cluster.test_definitions import DEFINITIONS, exchange, post, server
+from tests.apiserver.test_definitions import DEFINITIONS, exchange, post, server
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "batch.md").read_text()

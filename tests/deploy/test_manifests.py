@@ -14,12 +14,16 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
-from stowplan.cli.run import command
-from stowplan.client.resources import RESOURCES, Resource
-from stowplan.client.reviews import Known, access_review, token_review
-from stowplan.config.batch import SCHEDULER_NAMES
-from stowplan.driver.process import LEASES_IN
-from stowplan.driver.scheduling import KUBE_SCHEDULER, read_files, terms_of
+from stowplan.cli.commands.run import command
+from stowplan.client.access_reviews import UserInfo, subject_access_review, token_review
+from stowplan.client.resources import RESOURCES, ApiResource
+from stowplan.config.session_configuration import SCHEDULER_NAMES
+from stowplan.driver.live.configuration_files import (
+    KUBE_SCHEDULER,
+    leader_election_config,
+    read_configuration_files,
+)
+from stowplan.driver.process import LEASE_NAMESPACE
 from stowplan.objects.podgroup import GROUP_API_VERSIONS, VOLCANO_API_VERSION, PodGroup, Queue
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
@@ -87,7 +91,7 @@ def needed() -> set[Right]:
     for version in GROUP_API_VERSIONS:
         group = version.partition("/")[0]
         found |= {(group, name, "patch") for name in ("podgroups", "podgroups/status")}
-    for request in (token_review("t"), access_review(Known("u"), "/metrics")):
+    for request in (token_review("t"), subject_access_review(UserInfo("u"), "/metrics")):
         _, _, group, _, plural = request.path.split("/")
         found.add((group, plural, "create"))
     return found
@@ -101,7 +105,7 @@ def test_every_file_is_named_and_every_object_known() -> None:
         assert (tree["apiVersion"], tree["kind"]) in KNOWN
         expected = None if tree["kind"] in CLUSTER_WIDE else NAMESPACE
         if tree["metadata"]["name"] == "stowplan-lookout":
-            expected = LEASES_IN
+            expected = LEASE_NAMESPACE
         assert tree["metadata"].get("namespace") == expected, tree["metadata"]
 
 
@@ -173,9 +177,9 @@ def test_its_configuration_can_be_read_and_names_the_lease_that_it_may_hold(tmp_
     text = one("ConfigMap")["data"]["scheduler.yaml"]
     file = tmp_path / "scheduler.yaml"
     file.write_text(text)
-    deciders, written = read_files([str(file)])
+    deciders, written = read_configuration_files([str(file)])
     assert list(deciders.configuration.profiles) == ["stowplan"]
-    terms = terms_of(deciders, written)
+    terms = leader_election_config(deciders, written)
     assert terms is not None
     assert (terms.namespace, terms.name) == (NAMESPACE, "stowplan")
 
@@ -189,7 +193,7 @@ def test_selectors_select_the_deployment() -> None:
 GROUPS = [resource for resource in RESOURCES if resource.kind in (PodGroup, Queue)]
 
 
-def definition(resource: Resource) -> Tree:
+def definition(resource: ApiResource) -> Tree:
     group = resource.api_version.partition("/")[0]
     return one("CustomResourceDefinition", f"{resource.plural}.{group}")
 
@@ -214,7 +218,7 @@ def lacking(read: Tree, schema: Tree, path: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("resource", GROUPS, ids=lambda r: f"{r.kind.__name__} {r.api_version}")
-def test_definitions_have_the_fields_that_are_read(resource: Resource) -> None:
+def test_definitions_have_the_fields_that_are_read(resource: ApiResource) -> None:
     tree = definition(resource)["spec"]
     (version,) = tree["versions"]
     assert resource.api_version == f"{tree['group']}/{version['name']}"

@@ -16,10 +16,10 @@ from typing import Any
 
 import yaml
 
-from stowplan.client.kubeconfig import Connection
-from stowplan.client.requests import JSON, MERGE_PATCH, Request
-from stowplan.driver.api import ApiClient
-from stowplan.driver.connecting import connection_to
+from stowplan.client.kubeconfig import ClientConfig
+from stowplan.client.requests import JSON, MERGE_PATCH, ApiRequest
+from stowplan.driver.client.api_client import ApiClient
+from stowplan.driver.client.kubeconfig_loading import load_client_config
 from tests.driver.processes import Replica
 from tests.driver.real_server import RealServer, free_port
 
@@ -69,7 +69,7 @@ class Cluster:
             # Several groups serve them.
             path = path.replace("scheduling.sigs.dev/v1alpha2", tree["apiVersion"])
         for _ in range(50):
-            request = Request("POST", path, (), json.dumps(tree).encode(), JSON)
+            request = ApiRequest("POST", path, (), json.dumps(tree).encode(), JSON)
             answer = await self.api.send(request)
             if answer.status in (201, 409):
                 return
@@ -83,12 +83,12 @@ class Cluster:
             await asyncio.gather(*map(self.create, waiting[start : start + at_once]))
 
     async def get(self, path: str, **query: str) -> Any:
-        answer = await self.api.send(Request("GET", path, tuple(query.items()), timeout_s=60.0))
+        answer = await self.api.send(ApiRequest("GET", path, tuple(query.items()), timeout_s=60.0))
         assert answer.is_done, (answer.status, answer.fault, answer.body[:300])
         return json.loads(answer.body)
 
     async def patch(self, path: str, body: Tree) -> None:
-        request = Request("PATCH", path, (), json.dumps(body).encode(), MERGE_PATCH)
+        request = ApiRequest("PATCH", path, (), json.dumps(body).encode(), MERGE_PATCH)
         answer = await self.api.send(request)
         assert answer.is_done, answer.body
 
@@ -130,8 +130,8 @@ class Embedded:
             self._arguments += ["--data", str(tmp_path / "data")]
 
     @property
-    def connection(self) -> Connection:
-        return connection_to(str(self._admin))
+    def client_config(self) -> ClientConfig:
+        return load_client_config(str(self._admin))
 
     async def start(self) -> asyncio.subprocess.Process:
         process = await asyncio.create_subprocess_exec(
@@ -167,9 +167,9 @@ async def cluster(
     else:
         under = RealServer(tmp_path, tokens)
     process = await under.start()
-    connection = under.connection
-    file = _kubeconfig(tmp_path / "scheduler.kubeconfig", connection)
-    async with ApiClient(connection) as api:
+    client_config = under.client_config
+    file = _kubeconfig(tmp_path / "scheduler.kubeconfig", client_config)
+    async with ApiClient(client_config) as api:
         made = Cluster(api, file, process, under.start)
         try:
             for name in ("namespace", "crds/podgroups", "crds/queues", "crds/volcano", "rights"):
@@ -199,13 +199,13 @@ async def _drained(process: asyncio.subprocess.Process) -> None:
         pass
 
 
-def _kubeconfig(path: Path, connection: Connection) -> str:
+def _kubeconfig(path: Path, client_config: ClientConfig) -> str:
     """The admin's, with the token of the scheduler's account."""
-    where: Tree = {"server": connection.server}
-    if connection.is_insecure:
+    where: Tree = {"server": client_config.server}
+    if client_config.is_insecure:
         where["insecure-skip-tls-verify"] = True
     else:
-        where["certificate-authority-data"] = base64.b64encode(connection.ca.data).decode()
+        where["certificate-authority-data"] = base64.b64encode(client_config.ca.data).decode()
     whole = {
         "current-context": "c",
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],

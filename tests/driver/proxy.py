@@ -12,8 +12,8 @@ import aiohttp
 import numpy as np
 from aiohttp import web
 
-from stowplan.client.kubeconfig import Connection
-from stowplan.driver.client_credentials import trust
+from stowplan.client.kubeconfig import ClientConfig
+from stowplan.driver.client.credentials import client_tls_context
 from tests.driver.small_api import status
 
 KINDS = ("500", "409", "429", "reset", "stall", "lost reply")
@@ -24,15 +24,15 @@ class Proxy:
     """share: of requests that something happens to, but for leases; seen: what happened how often.
     cut_s: every watch is cut in the middle of a line after so long; None for never."""
 
-    def __init__(self, connection: Connection, share: float = 0.0, seed: int = 1) -> None:
+    def __init__(self, client_config: ClientConfig, share: float = 0.0, seed: int = 1) -> None:
         self.share = share
         self.cut_s: float | None = None
         self.seen: Counter[str] = Counter()
         self.url = ""
-        self._server = connection.server
-        self._dice = np.random.default_rng(seed)
-        self._context: Any = trust(
-            connection.ca.data, b"", b"", "proxy", is_insecure=connection.is_insecure
+        self._server = client_config.server
+        self._rng = np.random.default_rng(seed)
+        self._context: Any = client_tls_context(
+            client_config.ca.data, b"", b"", "proxy", is_insecure=client_config.is_insecure
         )
         self._session: aiohttp.ClientSession | None = None
 
@@ -40,8 +40,8 @@ class Proxy:
         body = await request.read()
         is_watch = request.query.get("watch") == "true"
         kind = ""
-        if not is_watch and "/leases" not in request.path and self._dice.random() < self.share:
-            kind = KINDS[int(self._dice.integers(len(KINDS)))]
+        if not is_watch and "/leases" not in request.path and self._rng.random() < self.share:
+            kind = KINDS[int(self._rng.integers(len(KINDS)))]
         if kind == "409" and request.method == "GET":
             kind = "500"
         self.seen[kind] += 1
@@ -52,7 +52,7 @@ class Proxy:
                 return status(409, "Conflict", "the object has been modified", name="x")
             case "429":
                 answer = status(429, "TooManyRequests", "later")
-                if self._dice.random() < 0.5:
+                if self._rng.random() < 0.5:
                     answer.headers["Retry-After"] = "1"
                 return answer
             case "stall":
@@ -108,8 +108,10 @@ def _reset(request: web.Request) -> web.StreamResponse:
 
 
 @asynccontextmanager
-async def proxy(connection: Connection, share: float = 0.0, seed: int = 1) -> AsyncIterator[Proxy]:
-    made = Proxy(connection, share, seed)
+async def proxy(
+    client_config: ClientConfig, share: float = 0.0, seed: int = 1
+) -> AsyncIterator[Proxy]:
+    made = Proxy(client_config, share, seed)
     app = web.Application(client_max_size=1 << 26)
     app.router.add_route("*", "/{path:.*}", made.serve)
     runner = web.AppRunner(app, shutdown_timeout=0.1, access_log=None)

@@ -13,10 +13,10 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from stowplan.client.kubeconfig import Connection
-from stowplan.client.requests import JSON, Request
-from stowplan.driver.api import ApiClient
-from stowplan.driver.certificate import identity
+from stowplan.client.kubeconfig import ClientConfig
+from stowplan.client.requests import JSON, ApiRequest
+from stowplan.driver.certificate import self_signed_certificate
+from stowplan.driver.client.api_client import ApiClient
 
 ADMIN = "token-of-the-admin"
 READY_S = 90.0
@@ -50,9 +50,9 @@ class RealServer:
         self._etcd: Process | None = None
         self._finishing: asyncio.Task[None] | None = None
         tokens.write_text(f'{tokens.read_text()}{ADMIN},admin,0,"system:masters"\n')
-        keys = identity(["localhost"], time.time())
+        keys = self_signed_certificate(["localhost"], time.time())
         (tmp_path / "accounts.key").write_text(keys.key)
-        self.connection = Connection(
+        self.client_config = ClientConfig(
             f"https://127.0.0.1:{self._port}", "real server", token=ADMIN, is_insecure=True
         )
 
@@ -82,8 +82,8 @@ class RealServer:
             f"--service-account-signing-key-file={key}",
             "--service-cluster-ip-range=10.0.0.0/24",
         )
-        async with ApiClient(self.connection) as api, asyncio.timeout(READY_S):
-            while not (await api.send(Request("GET", "/readyz"))).is_done:
+        async with ApiClient(self.client_config) as api, asyncio.timeout(READY_S):
+            while not (await api.send(ApiRequest("GET", "/readyz"))).is_done:
                 assert process.returncode is None, "kube-apiserver has ended"
                 await asyncio.sleep(0.3)
         if self._finishing is None:
@@ -106,16 +106,16 @@ class RealServer:
 
     async def _finish(self) -> None:
         """Remove pods that are being deleted, as kubelets would."""
-        async with ApiClient(self.connection) as api:
+        async with ApiClient(self.client_config) as api:
             while True:
                 await asyncio.sleep(0.3)
-                answer = await api.send(Request("GET", "/api/v1/pods"))
+                answer = await api.send(ApiRequest("GET", "/api/v1/pods"))
                 items = json.loads(answer.body)["items"] if answer.is_done else ()
                 for meta in (one["metadata"] for one in items):
                     if meta.get("deletionTimestamp"):
                         path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
                         body = json.dumps({"gracePeriodSeconds": 0}).encode()
-                        await api.send(Request("DELETE", path, (), body, JSON))
+                        await api.send(ApiRequest("DELETE", path, (), body, JSON))
 
     async def stop(self) -> None:
         """End the store, too."""

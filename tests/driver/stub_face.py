@@ -5,12 +5,24 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import ClassVar
 
-from stowplan.cluster.faults import Faults
-from stowplan.cluster.later import Pending
-from stowplan.cluster.wire import Chunk, Persist, Request, Response, Stream
-from stowplan.driver.http_server import NO_TLS, Bounds, HttpServer, Tls, open_door
-from stowplan.driver.pump import Pump
-from stowplan.driver.sqlite_store import SqliteStore
+from stowplan.apis.machinery.component_errors import ComponentErrors
+from stowplan.apis.machinery.http_messages import (
+    HttpRequest,
+    HttpResponse,
+    PersistBatch,
+    StreamChunk,
+    WatchResponse,
+)
+from stowplan.apiserver.http.deferred_work import PendingRequest
+from stowplan.driver.http.http_server import (
+    PLAIN_ONLY,
+    HttpServer,
+    ServerLimits,
+    ServerTls,
+    listening_socket,
+)
+from stowplan.driver.http.server_loop import ServerLoop
+from stowplan.driver.storage.sqlite_store import SqliteStore
 
 JSON = (("Content-Type", "application/json"),)
 
@@ -18,38 +30,40 @@ JSON = (("Content-Type", "application/json"),)
 class StubFace:
     """Answers by `answer`; a GET of /watch opens a stream, fed through `feed`."""
 
-    def __init__(self, answer: Callable[[Request], Response] | None = None) -> None:
-        self.requests: list[Request] = []
+    def __init__(self, answer: Callable[[HttpRequest], HttpResponse] | None = None) -> None:
+        self.requests: list[HttpRequest] = []
         self.closed: list[int] = []
         self.ended: set[int] = set()
-        self.batches: list[Persist] = []
+        self.batches: list[PersistBatch] = []
         self.durable = 0
         self.waiting: dict[int, bytes] = {}
         self.reads = 0
-        self.faults = Faults()
-        self._answer = answer or (lambda request: Response(200, JSON, b"{}"))
+        self.faults = ComponentErrors()
+        self._answer = answer or (lambda request: HttpResponse(200, JSON, b"{}"))
         self._woken: list[int] = []
 
-    def begin(self, request: Request, now: float) -> Response | Stream | Pending:
+    def begin(
+        self, request: HttpRequest, now: float
+    ) -> HttpResponse | WatchResponse | PendingRequest:
         return self.handle(request, now)
 
-    def handle(self, request: Request, now: float) -> Response | Stream:
+    def handle(self, request: HttpRequest, now: float) -> HttpResponse | WatchResponse:
         self.requests.append(request)
         if request.path == "/watch":
             number = len(self.waiting) + 1
             self.waiting[number] = b""
-            return Stream(200, JSON, number)
+            return WatchResponse(200, JSON, number)
         return self._answer(request)
 
     def feed(self, stream: int, data: bytes) -> None:
         self.waiting[stream] += data
         self._woken.append(stream)
 
-    def read(self, stream: int, now: float) -> Chunk:
+    def read(self, stream: int, now: float) -> StreamChunk:
         self.reads += 1
         data = self.waiting[stream][: 1 << 18]
         self.waiting[stream] = self.waiting[stream][len(data) :]
-        return Chunk(data, end=stream in self.ended and not data)
+        return StreamChunk(data, end=stream in self.ended and not data)
 
     def woken(self) -> list[int]:
         woken, self._woken = self._woken, []
@@ -61,7 +75,7 @@ class StubFace:
     def tick(self, now: float) -> float | None:
         return None
 
-    def unsaved(self) -> Persist | None:
+    def unsaved(self) -> PersistBatch | None:
         return self.batches.pop(0) if self.batches else None
 
     def saved(self, number: int) -> None:
@@ -71,13 +85,13 @@ class StubFace:
 @contextlib.asynccontextmanager
 async def served(
     face: StubFace,
-    bounds: Bounds | None = None,
+    bounds: ServerLimits | None = None,
     store: SqliteStore | None = None,
-    tls: Tls = NO_TLS,
+    tls: ServerTls = PLAIN_ONLY,
     failed: Callable[[str], None] | None = None,
 ) -> AsyncIterator[tuple[HttpServer, int]]:
-    server = HttpServer(Pump(face, store, failed), bounds)
-    door = open_door("127.0.0.1", 0)
+    server = HttpServer(ServerLoop(face, store, failed), bounds)
+    door = listening_socket("127.0.0.1", 0)
     port = door.getsockname()[1]
     await server.start(door, tls)
     try:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from stowplan.client.requests import JSON, Request
+from stowplan.client.requests import JSON, ApiRequest
 from stowplan.objects.quantity import milli_value
 from tests.driver.embedded import DEPLOY, PATHS, TOKEN, Cluster, Tree, cluster, gang, pod
 from tests.driver.processes import CONFIG, Replica, kubeconfig, replica
@@ -72,11 +72,11 @@ def workload(n_pods: int) -> list[Tree]:
         "topologyKey": "kubernetes.io/hostname",
         "labelSelector": {"matchLabels": {"app": "apart"}},
     }
-    terms = {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}
+    election_config = {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}
     trees = [tree for i in range(n_gangs) for tree in gang(f"g{i}", 4)]
     for i in range(n_pods // 10):
         meta = {"name": f"apart{i}", "namespace": "default", "labels": {"app": "apart"}}
-        spec = {"affinity": {"podAntiAffinity": terms}}
+        spec = {"affinity": {"podAntiAffinity": election_config}}
         trees.append(pod(f"apart{i}", metadata=meta, spec=spec))
     n_left = n_pods - 4 * n_gangs - n_pods // 10
     return trees + [pod(f"p{i}") for i in range(n_left)]
@@ -163,7 +163,7 @@ def test_nothing_is_lost_or_bound_twice_however_bad_the_connection_and_the_serve
     async def story() -> None:
         async with (
             cluster(tmp_path, n_nodes, server, lasting=True) as made,
-            proxy(made.api.connection, seed=seed) as harm,
+            proxy(made.api.client_config, seed=seed) as harm,
         ):
             await default_queue(made)
             args = arguments(tmp_path, made, lease_s=60)
@@ -281,7 +281,7 @@ def test_all_that_is_shipped_is_taken_by_strict_validation(tmp_path: Path, serve
             for tree in trees:
                 path = PATHS[tree["kind"]].format(tree["metadata"].get("namespace", ""))
                 query = (("dryRun", "All"), ("fieldValidation", "Strict"))
-                request = Request("POST", path, query, json.dumps(tree).encode(), JSON)
+                request = ApiRequest("POST", path, query, json.dumps(tree).encode(), JSON)
                 answer = await made.api.send(request)
                 # Some are there already.
                 assert answer.status in (201, 409), (tree["kind"], answer.body)

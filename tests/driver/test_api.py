@@ -17,18 +17,23 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from stowplan.client.answers import Answer
-from stowplan.client.execution import ExecSpec
-from stowplan.client.kubeconfig import Blob, Connection
-from stowplan.client.requests import JSON, Request
+from stowplan.client.exec_credentials import ExecSpec
+from stowplan.client.kubeconfig import ClientConfig, DataOrFile
+from stowplan.client.requests import JSON, ApiRequest
+from stowplan.client.responses import ApiResponse
 from stowplan.driver import certificate
-from stowplan.driver.api import NO_LEASE, ApiClient
-from stowplan.driver.certificate import Identity, identity
-from stowplan.driver.client_credentials import CredentialError, provided_token, proxy_of, trust
-from stowplan.driver.connecting import connection_to
+from stowplan.driver.certificate import SelfSignedCertificate, self_signed_certificate
+from stowplan.driver.client.api_client import LEASE_EXPIRED_TEXT, ApiClient
+from stowplan.driver.client.credentials import (
+    CredentialError,
+    auth_provider_token,
+    client_tls_context,
+    proxy_of,
+)
+from stowplan.driver.client.kubeconfig_loading import load_client_config
 
-GET = Request("GET", "/api/v1/pods")
-POST = Request("POST", "/api/v1/pods", (), b"{}", JSON)
+GET = ApiRequest("GET", "/api/v1/pods")
+POST = ApiRequest("POST", "/api/v1/pods", (), b"{}", JSON)
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
@@ -75,7 +80,7 @@ def test_a_token_in_a_file_is_read_again_when_it_is_refused(tmp_path: Path) -> N
         file = tmp_path / "token"
         file.write_text("first\n")
         async with serving() as server:
-            async with ApiClient(Connection(server.url, "t", token_file=str(file))) as api:
+            async with ApiClient(ClientConfig(server.url, "t", token_file=str(file))) as api:
                 assert (await api.send(GET)).status == 200
                 file.write_text("second\n")
                 assert (await api.send(GET)).status == 200
@@ -112,7 +117,7 @@ def test_a_program_is_run_again_when_it_is_refused_or_what_it_gave_is_over(tmp_p
         async with serving() as server:
             lasting = ExecSpec(spec.command, ("2099-01-01T00:00:00Z",), spec.env)
             server.takes = "me1"
-            async with ApiClient(Connection(server.url, "t", run=lasting)) as api:
+            async with ApiClient(ClientConfig(server.url, "t", run=lasting)) as api:
                 assert (await api.send(GET)).status == 200
                 assert (await api.send(GET)).status == 200
                 server.takes = "me2"
@@ -125,7 +130,7 @@ def test_a_program_is_run_again_when_it_is_refused_or_what_it_gave_is_over(tmp_p
             ]
             over = ExecSpec(spec.command, ("2020-01-01T00:00:00Z",), spec.env)
             server.takes = "me4"
-            async with ApiClient(Connection(server.url, "t", run=over)) as api:
+            async with ApiClient(ClientConfig(server.url, "t", run=over)) as api:
                 await api.send(GET)
             assert server.asked[-1][1] == "Bearer me4"
 
@@ -139,7 +144,7 @@ def test_a_program_is_run_again_when_it_is_refused_or_what_it_gave_is_over(tmp_p
 def test_a_program_that_fails_is_told(tmp_path: Path, body: str, text: str) -> None:
     async def story() -> None:
         async with ApiClient(
-            Connection("http://127.0.0.1:1", "f", run=program(tmp_path, body))
+            ClientConfig("http://127.0.0.1:1", "f", run=program(tmp_path, body))
         ) as a:
             answer = await a.send(GET)
             assert answer.status == 0
@@ -151,7 +156,7 @@ def test_a_program_that_fails_is_told(tmp_path: Path, body: str, text: str) -> N
 def test_a_program_that_is_not_there_comes_with_its_hint() -> None:
     async def story() -> None:
         spec = ExecSpec("stowplan-no-such-program", hint="get it at example.com")
-        async with ApiClient(Connection("http://127.0.0.1:1", "f", run=spec)) as api:
+        async with ApiClient(ClientConfig("http://127.0.0.1:1", "f", run=spec)) as api:
             assert "get it at example.com" in (await api.send(GET)).fault
 
     run(story())
@@ -160,7 +165,7 @@ def test_a_program_that_is_not_there_comes_with_its_hint() -> None:
 def test_basic_authentication_and_impersonation_are_told() -> None:
     async def story() -> None:
         async with serving() as server:
-            who = Connection(
+            who = ClientConfig(
                 server.url,
                 "t",
                 username="u",
@@ -179,8 +184,8 @@ def test_basic_authentication_and_impersonation_are_told() -> None:
 
 def test_certificates_are_checked_unless_somebody_says_otherwise() -> None:
     async def story() -> None:
-        own = identity(["localhost", "127.0.0.1"], time.time())
-        other = identity(["localhost", "127.0.0.1"], time.time())
+        own = self_signed_certificate(["localhost", "127.0.0.1"], time.time())
+        other = self_signed_certificate(["localhost", "127.0.0.1"], time.time())
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         with tempfile.NamedTemporaryFile("w") as file:
             file.write(own.certificate + own.key)
@@ -193,8 +198,8 @@ def test_certificates_are_checked_unless_somebody_says_otherwise() -> None:
                 ("", False, False),
                 ("", True, True),
             ):
-                blob = Blob(data=ca.encode())
-                how = Connection(server.url, "t", token="first", ca=blob, is_insecure=is_insecure)
+                blob = DataOrFile(data=ca.encode())
+                how = ClientConfig(server.url, "t", token="first", ca=blob, is_insecure=is_insecure)
                 async with ApiClient(how) as api:
                     answer = await api.send(GET)
                     assert (answer.status == 200) == works, answer.fault
@@ -217,9 +222,11 @@ class Doorkeeper(Server):
 
 
 @asynccontextmanager
-async def guarded_door(clients: list[Identity]) -> AsyncIterator[tuple[Doorkeeper, Blob]]:
+async def guarded_door(
+    clients: list[SelfSignedCertificate],
+) -> AsyncIterator[tuple[Doorkeeper, DataOrFile]]:
     """A server that asks for certificates, and how it is trusted."""
-    own = identity(["127.0.0.1"], time.time())
+    own = self_signed_certificate(["127.0.0.1"], time.time())
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     with tempfile.NamedTemporaryFile("w") as file:
         file.write(own.certificate + own.key)
@@ -230,13 +237,13 @@ async def guarded_door(clients: list[Identity]) -> AsyncIterator[tuple[Doorkeepe
     context.verify_mode = ssl.CERT_OPTIONAL
     async with serving(context, Doorkeeper()) as server:
         assert isinstance(server, Doorkeeper)
-        yield server, Blob(data=own.certificate.encode())
+        yield server, DataOrFile(data=own.certificate.encode())
 
 
-def for_clients(monkeypatch: pytest.MonkeyPatch, n: int) -> list[tuple[Identity, str]]:
+def for_clients(monkeypatch: pytest.MonkeyPatch, n: int) -> list[tuple[SelfSignedCertificate, str]]:
     """Certificates that clients may show, and their serial numbers."""
     monkeypatch.setattr(certificate, "_SERVER", "1.3.6.1.5.5.7.3.2")
-    made = [identity([], time.time()) for _ in range(n)]
+    made = [self_signed_certificate([], time.time()) for _ in range(n)]
     monkeypatch.undo()
     found = []
     for one in made:
@@ -254,11 +261,11 @@ def test_a_client_shows_its_certificate_whichever_way_it_goes(
         async with guarded_door([mine]) as (server, ca):
             server.takes = number
             shown = {
-                "certificate": Blob(data=mine.certificate.encode()),
-                "key": Blob(data=mine.key.encode()),
+                "certificate": DataOrFile(data=mine.certificate.encode()),
+                "key": DataOrFile(data=mine.key.encode()),
             }
             for more, code in ((shown, 200), ({}, 401)):
-                async with ApiClient(Connection(server.url, "t", ca=ca, **more)) as api:
+                async with ApiClient(ClientConfig(server.url, "t", ca=ca, **more)) as api:
                     assert (await api.send(GET)).status == code
                     assert (await api.send(POST)).status == code
             assert server.shown == [("GET", number), ("POST", number), ("GET", ""), ("POST", "")]
@@ -272,7 +279,7 @@ cat "$0.$n"
 """
 
 
-def giving(tmp_path: Path, given: list[Identity]) -> ExecSpec:
+def giving(tmp_path: Path, given: list[SelfSignedCertificate]) -> ExecSpec:
     """A program that gives one after the other."""
     spec = program(tmp_path, GIVES_CERTIFICATES)
     for i, one in enumerate(given):
@@ -299,15 +306,15 @@ def test_a_new_certificate_is_shown_when_the_one_before_is_refused(
         monkeypatch.setattr(ApiClient, "_open", opened)
         async with guarded_door([one for one, _ in made]) as (server, ca):
             spec = giving(tmp_path, [one for one, _ in made])
-            async with ApiClient(Connection(server.url, "t", ca=ca, run=spec)) as api:
+            async with ApiClient(ClientConfig(server.url, "t", ca=ca, run=spec)) as api:
                 server.takes = made[0][1]
                 assert (await api.send(GET)).status == 200
                 server.takes = made[1][1]
                 async with api.stream(GET) as refused:
-                    assert isinstance(refused, Answer)
+                    assert isinstance(refused, ApiResponse)
                     assert refused.status == 401
                 async with api.stream(GET) as stream:
-                    assert not isinstance(stream, Answer)
+                    assert not isinstance(stream, ApiResponse)
                 assert n_opened == 2
                 # Two are refused while the program runs.
                 server.takes = made[2][1]
@@ -320,20 +327,20 @@ def test_a_new_certificate_is_shown_when_the_one_before_is_refused(
 
 def test_a_certificate_that_is_none_is_told() -> None:
     async def story() -> None:
-        cut = Blob(data=b"-----BEGIN X-----")
-        missing = Blob(file="/no/such/ca")
+        cut = DataOrFile(data=b"-----BEGIN X-----")
+        missing = DataOrFile(file="/no/such/ca")
         for ca, text in ((cut, "f: certificate auth"), (missing, "/no/such/ca: got no such file")):
             with pytest.raises(CredentialError, match=text):
-                async with ApiClient(Connection("https://x", "f", ca=ca)):
+                async with ApiClient(ClientConfig("https://x", "f", ca=ca)):
                     pass
 
     run(story())
 
 
 def test_a_bundle_may_have_comments() -> None:
-    own = identity(["localhost"], time.time()).certificate.encode()
+    own = self_signed_certificate(["localhost"], time.time()).certificate.encode()
     bundle = "# Autorité de confiance\n".encode() + own + "# und noch jemand: Ä\n".encode()
-    assert len(trust(bundle, b"", b"", "f").get_ca_certs()) == 1
+    assert len(client_tls_context(bundle, b"", b"", "f").get_ca_certs()) == 1
 
 
 def test_what_python_asks_of_authorities_beyond_the_standard_of_clusters_is_left_out(
@@ -348,7 +355,7 @@ def test_what_python_asks_of_authorities_beyond_the_standard_of_clusters_is_left
         return context
 
     monkeypatch.setattr(ssl, "create_default_context", strict)
-    context = trust(b"", b"", b"", "f")
+    context = client_tls_context(b"", b"", b"", "f")
     assert not context.verify_flags & ssl.VERIFY_X509_STRICT
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
 
@@ -375,9 +382,9 @@ def test_a_key_that_is_locked_is_refused_and_no_password_asked_for(
         loads(context, path, password=password or "")
 
     monkeypatch.setattr(ssl.SSLContext, "load_cert_chain", loaded)
-    own = identity(["localhost"], time.time()).certificate.encode()
+    own = self_signed_certificate(["localhost"], time.time()).certificate.encode()
     with pytest.raises(CredentialError, match="client certificate and key"):
-        trust(b"", own, LOCKED.encode(), "f")
+        client_tls_context(b"", own, LOCKED.encode(), "f")
     assert given == [""]
 
 
@@ -400,13 +407,13 @@ def test_who_is_excepted_from_the_proxy_of_the_environment(
     for told in ("http://proxy:3128", "proxy:3128"):
         monkeypatch.setenv("https_proxy", told)
         wanted = None if goes_directly else "http://proxy:3128"
-        assert proxy_of(Connection(server, "t")) == wanted
+        assert proxy_of(ClientConfig(server, "t")) == wanted
 
 
 def test_requests_go_through_the_proxy() -> None:
     async def story() -> None:
         async with serving() as proxy:
-            how = Connection("http://api.invalid", "t", token="first", proxy=proxy.url)
+            how = ClientConfig("http://api.invalid", "t", token="first", proxy=proxy.url)
             async with ApiClient(how) as api:
                 assert (await api.send(GET)).status == 200
 
@@ -420,11 +427,11 @@ def test_a_write_is_held_back_when_the_lease_is_over_and_a_read_is_not() -> None
     async def story() -> None:
         async with serving() as server:
             may = True
-            async with ApiClient(Connection(server.url, "t", token="first"), lambda: may) as api:
+            async with ApiClient(ClientConfig(server.url, "t", token="first"), lambda: may) as api:
                 assert (await api.send(POST)).status == 200
                 may = False
                 answer = await api.send(POST)
-                assert (answer.status, answer.fault) == (0, NO_LEASE)
+                assert (answer.status, answer.fault) == (0, LEASE_EXPIRED_TEXT)
                 assert (await api.send(GET)).status == 200
                 may = True
                 assert (await api.send(POST)).status == 200
@@ -449,9 +456,9 @@ def test_the_guard_is_asked_up_to_the_moment_at_which_bytes_leave(
                 asked += 1
                 return asked < n_asked
 
-            how = Connection(server.url, "t", token="first")
+            how = ClientConfig(server.url, "t", token="first")
             if through_proxy:
-                how = Connection("http://api.invalid", "t", token="first", proxy=server.url)
+                how = ClientConfig("http://api.invalid", "t", token="first", proxy=server.url)
             async with ApiClient(how, guard) as api:
                 answer = await api.send(POST)
             # Through a proxy two looks: with the connection at hand, and with the bytes; else both
@@ -467,7 +474,7 @@ def test_every_request_is_counted_watches_too() -> None:
     async def story() -> None:
         async with (
             serving() as server,
-            ApiClient(Connection(server.url, "t", token="first")) as api,
+            ApiClient(ClientConfig(server.url, "t", token="first")) as api,
         ):
             await api.send(POST)
             async with api.stream(GET):
@@ -482,7 +489,7 @@ def test_every_request_is_counted_watches_too() -> None:
 
 def test_a_connection_that_is_refused_or_reset_is_an_answer_without_a_status() -> None:
     async def story() -> None:
-        async with ApiClient(Connection("http://127.0.0.1:1", "t")) as api:
+        async with ApiClient(ClientConfig("http://127.0.0.1:1", "t")) as api:
             answer = await api.send(POST)
             assert answer.status == 0
             assert answer.fault
@@ -508,14 +515,14 @@ def test_the_cluster_is_found_as_kubectl_finds_it(
     one, two = written("one", "http://one"), written("two", "http://two")
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/missing:{two}:{one}")
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    assert connection_to(one).server == "http://one"
-    assert connection_to().server == "http://two"
+    assert load_client_config(one).server == "http://one"
+    assert load_client_config().server == "http://two"
     monkeypatch.setenv("KUBECONFIG", "")
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(CredentialError, match="wanted --kubeconfig FILE"):
-        connection_to()
+        load_client_config()
     with pytest.raises(CredentialError, match="wanted a kubeconfig"):
-        connection_to(str(tmp_path / "missing"))
+        load_client_config(str(tmp_path / "missing"))
 
 
 def test_a_provider_of_old_is_asked_through_the_official_client(tmp_path: Path) -> None:
@@ -532,8 +539,8 @@ def test_a_provider_of_old_is_asked_through_the_official_client(tmp_path: Path) 
     }
     file = tmp_path / "k"
     file.write_text(json.dumps(tree))
-    assert provided_token(connection_to(str(file))) == token
+    assert auth_provider_token(load_client_config(str(file))) == token
     provider["name"] = "nobody"
     file.write_text(json.dumps(tree))
     with pytest.raises(CredentialError, match="auth-provider: got 'nobody'"):
-        provided_token(connection_to(str(file)))
+        auth_provider_token(load_client_config(str(file)))

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from stowplan.driver.asking import ATTEMPTS
-from stowplan.driver.live import Live
-from stowplan.driver.serving import Address, Serving
+from stowplan.driver.client.one_shot_requests import LIST_ATTEMPTS_MAX
+from stowplan.driver.http.status_server import ListenAddress, StatusServer
+from stowplan.driver.live.scheduler_server import SchedulerServer
 from tests.driver.processes import kubeconfig
 from tests.driver.small_api import SmallApi, status
 from tests.driver.test_live import scheduler
@@ -135,7 +135,7 @@ def test_a_server_that_is_busy_is_asked_again_a_few_times(
             ended, _, err = await stowplan("explain", "--kubeconfig", file, "web")
             assert ended == code
             assert ("got later, please" in err) == bool(code)
-            assert n_asked == (n_busy + 1 if not code else ATTEMPTS)
+            assert n_asked == (n_busy + 1 if not code else LIST_ATTEMPTS_MAX)
 
     run(story())
 
@@ -150,13 +150,13 @@ def test_what_a_running_scheduler_says_of_itself() -> None:
             ports: list[int] = []
 
             @asynccontextmanager
-            async def beside(live: Live) -> AsyncIterator[None]:
-                async with Serving(live, Address("127.0.0.1", 0)) as one:
+            async def service(live: SchedulerServer) -> AsyncIterator[None]:
+                async with StatusServer(live, ListenAddress("127.0.0.1", 0)) as one:
                     ports.append(one.port)
                     yield
 
-            async with scheduler(api, beside=beside) as live:
-                await api.until(lambda: live.measures.n_refused > 0 and len(api.binds) == 1)
+            async with scheduler(api, service=service) as live:
+                await api.until(lambda: live.metrics_recorder.n_refused > 0 and len(api.binds) == 1)
                 address = f"127.0.0.1:{ports[0]}"
                 code, out, err = await stowplan("status", "--address", address, "-o", "json")
                 assert (code, err) == (0, "")

@@ -14,9 +14,9 @@ import pytest
 
 from stowplan.driver.blocking_queue import (
     AsyncQueue,
+    BaseBlockingQueue,
     BlockingQueue,
     QueueClosed,
-    QueueFace,
     task,
 )
 from stowplan.framework.clusterevents import ANYTHING
@@ -83,11 +83,11 @@ def work(queue: BlockingQueue, traffic: Traffic) -> None:
             if what < 4:
                 queue.done(entry.uid)
             elif what < 6:
-                queue.put_back(entry)
+                queue.add_unschedulable_if_not_present(entry)
             elif what < 9:
-                queue.put_back(entry, refused_by={"quota"})
+                queue.add_unschedulable_if_not_present(entry, refused_by={"quota"})
             else:
-                queue.put_back(entry, pending_on={"quota"})
+                queue.add_unschedulable_if_not_present(entry, pending_on={"quota"})
     except QueueClosed:
         with traffic.lock:
             traffic.closed += 1
@@ -145,11 +145,11 @@ def test_nothing_is_lost_and_nothing_popped_twice_under_eight_threads() -> None:
 
 def test_control_a_queue_that_forgets_what_was_refused() -> None:
     class Forgetful(BlockingQueue):
-        def put_back(self, entry: QueueEntry, **why: object) -> str:
+        def add_unschedulable_if_not_present(self, entry: QueueEntry, **why: object) -> str:
             if why:
                 self.done(entry.uid)
                 return ""
-            return super().put_back(entry)
+            return super().add_unschedulable_if_not_present(entry)
 
     traffic, n_added = drive(lambda clock: Forgetful.of_tasks(clock=clock), 20, patience=100)
     assert "finished" in faults(traffic, n_added)[0]
@@ -197,14 +197,14 @@ def wake_by(act: Callable[[BlockingQueue], object], queue: BlockingQueue) -> lis
     return got
 
 
-def parked() -> tuple[BlockingQueue, QueueEntry, Clock]:
+def unschedulable_pods() -> tuple[BlockingQueue, QueueEntry, Clock]:
     """A queue whose only task was refused and is parked."""
     clock = Clock()
     queue = BlockingQueue.of_tasks(clock=clock)
     queue.add(task("a"))
     entry = queue.pop()
     assert entry is not None
-    queue.put_back(entry, refused_by={"quota"})
+    queue.add_unschedulable_if_not_present(entry, refused_by={"quota"})
     return queue, entry, clock
 
 
@@ -214,17 +214,17 @@ def test_add_wakes() -> None:
 
 
 def test_move_wakes() -> None:
-    queue, _, _ = parked()
+    queue, _, _ = unschedulable_pods()
     assert wake_by(lambda q: q.move(ANYTHING, None, None), queue) == ["default/a"]
 
 
 def test_activate_wakes() -> None:
-    queue, entry, _ = parked()
+    queue, entry, _ = unschedulable_pods()
     assert wake_by(lambda q: q.activate([entry.pod]), queue) == ["default/a"]
 
 
 def test_what_was_parked_for_too_long_wakes() -> None:
-    queue, _, clock = parked()
+    queue, _, clock = unschedulable_pods()
 
     def let_time_pass(queue: BlockingQueue) -> None:
         clock.now += 301 * SECOND
@@ -266,7 +266,7 @@ def test_a_waiting_thread_does_the_flushes_itself() -> None:
     queue.add(task("a"))
     entry = queue.pop()
     assert entry is not None
-    queue.put_back(entry)
+    queue.add_unschedulable_if_not_present(entry)
     assert queue.pop(timeout_s=0) is None, "after an error nobody takes it early"
     again = queue.pop(timeout_s=5)
     assert again is entry
@@ -274,7 +274,9 @@ def test_a_waiting_thread_does_the_flushes_itself() -> None:
 
 
 @pytest.mark.parametrize("face", [BlockingQueue, AsyncQueue])
-def test_a_closed_queue_takes_nothing_new_but_lets_attempts_end(face: type[QueueFace]) -> None:
+def test_a_closed_queue_takes_nothing_new_but_lets_attempts_end(
+    face: type[BaseBlockingQueue],
+) -> None:
     async def check() -> None:
         queue = face.of_tasks()
         queue.add(task("a"))
@@ -285,7 +287,7 @@ def test_a_closed_queue_takes_nothing_new_but_lets_attempts_end(face: type[Queue
             queue.add(task("b"))
         with pytest.raises(QueueClosed):
             queue._take()
-        assert queue.put_back(entry) == ""
+        assert queue.add_unschedulable_if_not_present(entry) == ""
 
     asyncio.run(check())
 
@@ -302,7 +304,7 @@ def test_tasks_of_an_event_loop_share_the_work() -> None:
             while (entry := await queue.pop()) is not None:
                 await asyncio.sleep(0)
                 if entry.attempts == 1 and entry.pod.priority == 1:
-                    queue.put_back(entry, refused_by={"quota"})
+                    queue.add_unschedulable_if_not_present(entry, refused_by={"quota"})
                     queue.move(ANYTHING, None, None)
                 else:
                     finished[entry.key] += 1

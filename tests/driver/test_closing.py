@@ -18,20 +18,20 @@ from typing import Any
 import aiohttp
 import pytest
 
-from stowplan.client.kubeconfig import Connection
-from stowplan.client.requests import JSON, Request, watch
+from stowplan.client.kubeconfig import ClientConfig
+from stowplan.client.requests import JSON, ApiRequest, watch_request
 from stowplan.client.resources import PODS
-from stowplan.driver.api import ApiClient
-from stowplan.driver.certificate import identity
+from stowplan.driver.certificate import self_signed_certificate
+from stowplan.driver.client.api_client import ApiClient
 
-GET = Request("GET", "/api/v1/pods")
-POST = Request("POST", "/api/v1/pods", (), b"{}", JSON)
+GET = ApiRequest("GET", "/api/v1/pods")
+POST = ApiRequest("POST", "/api/v1/pods", (), b"{}", JSON)
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 FIRST = b'8\r\n{"type":\r\n'
 
 
 def contexts(folder: Path) -> ssl.SSLContext:
-    made = identity(["127.0.0.1"], time.time())
+    made = self_signed_certificate(["127.0.0.1"], time.time())
     file = folder / "server.pem"
     file.write_text(made.key + made.certificate)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -84,7 +84,7 @@ def left_open(story: Callable[[str], Coroutine[Any, Any, None]], url: str) -> li
 
 
 async def streamed(api: ApiClient, opened: asyncio.Event) -> None:
-    async with api.stream(watch(PODS, "1", 300)) as stream:
+    async with api.stream(watch_request(PODS, "1", 300)) as stream:
         assert isinstance(stream, aiohttp.StreamReader)
         while await stream.readany():
             opened.set()
@@ -93,7 +93,7 @@ async def streamed(api: ApiClient, opened: asyncio.Event) -> None:
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_a_stream_that_is_dropped_is_closed_at_once(scheme: str, tmp_path: Path) -> None:
     async def story(url: str) -> None:
-        async with ApiClient(Connection(url, "t", is_insecure=True)) as api:
+        async with ApiClient(ClientConfig(url, "t", is_insecure=True)) as api:
             opened = [asyncio.Event() for _ in range(5)]
             tasks = [asyncio.create_task(streamed(api, event)) for event in opened]
             for event in opened:
@@ -109,11 +109,11 @@ def test_a_stream_that_is_dropped_is_closed_at_once(scheme: str, tmp_path: Path)
 @pytest.mark.parametrize("request_", [GET, POST], ids=["read", "write"])
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_a_request_that_is_given_up_at_any_moment_leaves_nothing_open(
-    scheme: str, request_: Request, tmp_path: Path
+    scheme: str, request_: ApiRequest, tmp_path: Path
 ) -> None:
     async def story(url: str) -> None:
         for n_rounds in range(20):
-            async with ApiClient(Connection(url, "t", is_insecure=True)) as api:
+            async with ApiClient(ClientConfig(url, "t", is_insecure=True)) as api:
                 sending = asyncio.create_task(api.send(request_))
                 for _ in range(n_rounds):
                     await asyncio.sleep(0)

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from stowplan.driver import decision_log, logs
-from stowplan.driver.decision_log import BURST, SECOND, DecisionLog
-from stowplan.driver.scheduling import deciders_named, read_files
+from stowplan.driver import logs
+from stowplan.driver.live import decision_log
+from stowplan.driver.live.configuration_files import default_deciders, read_configuration_files
+from stowplan.driver.live.decision_log import BURST, SECOND, DecisionLog
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
@@ -45,8 +46,8 @@ def lines() -> Iterator[list[Line]]:
 
 
 def made() -> DecisionLog:
-    machine = deciders_named("stowplan").machine(engine="walk")
-    return DecisionLog(machine, {"default/old": "n1"}.get)  # type: ignore[arg-type]
+    scheduler = default_deciders("stowplan").scheduler(engine="walk")
+    return DecisionLog(scheduler, {"default/old": "n1"}.get)  # type: ignore[arg-type]
 
 
 def event(name: str, reason: str, note: str, kind: str = "Warning") -> to_do.RecordEvent:
@@ -84,11 +85,11 @@ def test_a_pod_that_fits_nowhere_is_logged_again_when_the_reason_changes(lines: 
     log.handled([happened.PodDeleted(pod("a", uid="uid-a"))], [], 9)
     log.handled([], [event("a", "FailedScheduling", notes[3])], 10)
     assert len(lines) == 3
-    assert (log._scores, list(log._waiting)) == ({}, ["uid-a"])
+    assert (log._scores, list(log._logged_pods)) == ({}, ["uid-a"])
     log.handled(
         [], [event("a", "Scheduled", "Successfully assigned default/a to n1", "Normal")], 11
     )
-    assert log._waiting == {}
+    assert log._logged_pods == {}
 
 
 def test_an_error_is_no_refusal(lines: list[Line]) -> None:
@@ -207,7 +208,7 @@ def test_a_plugin_that_raises_is_logged_with_file_and_line(
     async def story() -> None:
         file = tmp_path / "weigh.py"
         file.write_text(RAISES)
-        found, _ = read_files([], [str(file)])
+        found, _ = read_configuration_files([], [str(file)])
         async with SmallApi() as api:
             api.node("n1")
             api.pod("one")
@@ -230,7 +231,7 @@ def test_sessions_and_groups_are_logged(tmp_path: Path, lines: list[Line]) -> No
         async with SmallApi({"podgroups", "queues", "priorityclasses"}) as api:
             config = tmp_path / "gangs.yaml"
             config.write_text(GANGS)
-            found, _ = read_files([str(config)])
+            found, _ = read_configuration_files([str(config)])
             api.node("n1", cpu="2")
             group_of_three(api)
             for i in range(3):
@@ -254,9 +255,9 @@ def test_a_dry_run_binds_nothing_and_logs_no_binding(lines: list[Line]) -> None:
             api.node("n1")
             api.pod("one")
             async with scheduler(api, dry_run=True) as live:
-                shadow = live.shadow
-                assert shadow is not None
-                await api.until(lambda: len(shadow.ours_only()) == 1)
+                comparer = live.comparer
+                assert comparer is not None
+                await api.until(lambda: len(comparer.ours_only()) == 1)
 
     run(story())
     assert lines == []
@@ -269,13 +270,13 @@ def written(form: str, capsys: pytest.CaptureFixture[str], **how: Any) -> list[s
     root = logging.getLogger(logs.ROOT)
     handlers, propagates = list(root.handlers), root.propagate
     try:
-        logs.set_up(form, **how)
+        logs.configure_logging(form, **how)
         log = made()
         log.handled([], [event("a", "FailedScheduling", 'got "x"\nwanted more')], 0)
         logging.getLogger("stowplan.scheduler").info("begun")
         logging.getLogger("stowplan.scheduler").debug("details")
     finally:
-        logs.set_up()
+        logs.configure_logging()
         root.handlers[:], root.propagate = handlers, propagates
         for part in ("", *logs.PARTS):
             name = f"{logs.ROOT}.{part}" if part else logs.ROOT

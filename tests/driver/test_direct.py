@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan.cluster.wire import Request, Response
-from stowplan.driver import direct
-from stowplan.driver.direct import Plain, plain
-from stowplan.driver.http_server import Bounds
+from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse
+from stowplan.driver.http import fast_path
+from stowplan.driver.http.fast_path import SimpleRequest, parse_simple_request
+from stowplan.driver.http.http_server import ServerLimits
 from tests.driver.stub_face import JSON, Client, StubFace, served
 from tests.property.wrong import assert_caught
 from tests.soak import examples
@@ -20,11 +20,11 @@ GOOD = HEAD + b"Content-Length: 2\r\n\r\n{}"
 
 
 def test_a_plain_request_is_read() -> None:
-    request = plain(GOOD)
+    request = parse_simple_request(GOOD)
     assert request is not None
     assert (request.method, request.target, request.body) == ("POST", "/api/v1/pods?x=%20a", b"{}")
     assert request.headers == [("host", "x"), ("accept", "a, b"), ("content-length", "2")]
-    assert plain(HEAD + b"\r\n") is not None
+    assert parse_simple_request(HEAD + b"\r\n") is not None
 
 
 @pytest.mark.parametrize(
@@ -58,13 +58,13 @@ def test_a_plain_request_is_read() -> None:
     ],
 )
 def test_anything_else_goes_the_general_way(data: bytes) -> None:
-    assert plain(data) is None
+    assert parse_simple_request(data) is None
 
 
 def test_a_connection_in_use_is_not_idle() -> None:
     async def scene() -> None:
-        face = StubFace(lambda _: Response(201, JSON, b"{}"))
-        async with served(face, Bounds(idle_s=0.5)) as (_, port):
+        face = StubFace(lambda _: HttpResponse(201, JSON, b"{}"))
+        async with served(face, ServerLimits(idle_s=0.5)) as (_, port):
             client = await Client.to(port)
             for _ in range(5):
                 client.send(GOOD)
@@ -78,7 +78,7 @@ def test_a_connection_in_use_is_not_idle() -> None:
 
 def test_requests_that_come_while_one_waits_are_kept() -> None:
     async def scene() -> None:
-        face = StubFace(lambda request: Response(201, JSON, request.body, after=0.1))
+        face = StubFace(lambda request: HttpResponse(201, JSON, request.body, after=0.1))
         async with served(face) as (_, port):
             client = await Client.to(port)
             client.send(HEAD + b"Content-Length: 1\r\n\r\n1")
@@ -93,8 +93,8 @@ def test_requests_that_come_while_one_waits_are_kept() -> None:
 
 def test_a_long_answer_is_not_kept_for_a_client_that_does_not_read() -> None:
     async def scene() -> None:
-        face = StubFace(lambda _: Response(200, JSON, b"x" * (64 << 20)))
-        async with served(face, Bounds(send_s=-63.5)) as (server, port):
+        face = StubFace(lambda _: HttpResponse(200, JSON, b"x" * (64 << 20)))
+        async with served(face, ServerLimits(send_s=-63.5)) as (server, port):
             client = await Client.to(port, limit=1 << 10)
             client.send(GOOD)
             await client.reader.readexactly(100)
@@ -137,13 +137,15 @@ def requests(draw: st.DrawFn) -> bytes:
     return data
 
 
-async def _both(data: bytes, read: Callable[[bytes], Plain | None]) -> list[list[Request]]:
+async def _both(
+    data: bytes, read: Callable[[bytes], SimpleRequest | None]
+) -> list[list[HttpRequest]]:
     seen = []
-    original = direct.plain
+    original = fast_path.parse_simple_request
     for reading in (read, lambda _: None):
-        direct.plain = reading
+        fast_path.parse_simple_request = reading
         try:
-            face = StubFace(lambda _: Response(201, JSON, b"{}"))
+            face = StubFace(lambda _: HttpResponse(201, JSON, b"{}"))
             async with served(face) as (_, port):
                 client = await Client.to(port)
                 client.send(data)
@@ -151,11 +153,11 @@ async def _both(data: bytes, read: Callable[[bytes], Plain | None]) -> list[list
                 told = [(r.method, r.path, r.query, r.headers, r.body) for r in face.requests]
                 seen.append(told)
         finally:
-            direct.plain = original
+            fast_path.parse_simple_request = original
     return seen  # type: ignore[return-value]
 
 
-def alike(data: bytes, read: Callable[[bytes], Plain | None]) -> None:
+def alike(data: bytes, read: Callable[[bytes], SimpleRequest | None]) -> None:
     if read(data) is not None:
         short, general = asyncio.run(_both(data, read))
         assert short == general
@@ -166,16 +168,16 @@ def test_both_ways_read_the_same() -> None:
     @settings(max_examples=examples(150))
     @given(requests())
     def look(data: bytes) -> None:
-        alike(data, plain)
+        alike(data, parse_simple_request)
 
     look()
 
 
 @pytest.mark.slow
 def test_a_reader_that_keeps_blanks_is_caught() -> None:
-    def careless(data: bytes) -> Plain | None:
+    def careless(data: bytes) -> SimpleRequest | None:
         """Keeps blanks around values, which are no part of them."""
-        found = plain(data)
+        found = parse_simple_request(data)
         return found and found._replace(headers=[(n, f" {v}") for n, v in found.headers])
 
     assert_caught(lambda data: alike(data, careless), requests())

@@ -22,27 +22,27 @@ import pytest
 from aiohttp import web
 
 from stowplan.assembly.extenders import extenders_of
-from stowplan.client.kubeconfig import Connection
+from stowplan.client.kubeconfig import ClientConfig
 from stowplan.config.model import Configuration
 from stowplan.config.model import Extender as Configured
 from stowplan.driver import certificate
-from stowplan.driver.calling import Calling
-from stowplan.driver.extender_service import ExtenderService
-from stowplan.driver.scheduling import read_files
-from stowplan.driver.serving import Address, AddressError
+from stowplan.driver.client.extender_client import ExtenderClient
+from stowplan.driver.http.extender_service import ExtenderService
+from stowplan.driver.http.status_server import AddressError, ListenAddress
+from stowplan.driver.live.configuration_files import read_configuration_files
 from stowplan.messages.effects import CallExtender
 from stowplan.messages.events import ExtenderFailed, ExtenderReplied
-from stowplan.objects.extender import (
-    Extender,
+from stowplan.messages.extender_api import (
     ExtenderArgs,
-    Question,
-    Reply,
-    Verb,
-    filtered,
-    preempted,
-    prioritized,
+    ExtenderRequest,
+    ExtenderResponse,
+    ExtenderVerb,
+    HTTPExtender,
+    read_filter_result,
+    read_preemption_result,
+    read_priorities,
 )
-from stowplan.objects.go_json import Fault
+from stowplan.objects.encoding.go_json import GoDecodeError
 from stowplan.testing import pod
 from tests.driver.processes import kubeconfig
 from tests.driver.small_api import SmallApi
@@ -50,7 +50,7 @@ from tests.driver.test_live import scheduler
 
 DATA = Path(__file__).parent.parent / "contract" / "data" / "extender.jsonl.gz"
 
-LOOPBACK = Address("127.0.0.1", 0)
+LOOPBACK = ListenAddress("127.0.0.1", 0)
 CLIENT_PURPOSE = "1.3.6.1.5.5.7.3.2"
 """What a certificate is for; those that the project makes are for servers."""
 
@@ -75,21 +75,23 @@ async def listening(handler: Handler) -> AsyncIterator[str]:
         await runner.cleanup()
 
 
-def configured(url: str, **settings: Any) -> tuple[Configured, Extender]:
+def configured(url: str, **settings: Any) -> tuple[Configured, HTTPExtender]:
     one = Configured(url, "filter", "preempt", "prioritize", 1, "bind", **settings)
     (known,) = extenders_of(Configuration("test", {}, extenders=(one,)))
     return one, known
 
 
-def effect(extender: Extender, timeout_s: float = 5.0) -> CallExtender:
+def effect(extender: HTTPExtender, timeout_s: float = 5.0) -> CallExtender:
     body = ExtenderArgs(pod("web"), node_names=("n1", "n2"))
-    return CallExtender(7, 1, "uid", Question(extender, Verb.FILTER, body), timeout_s)
+    return CallExtender(
+        7, 1, "uid", ExtenderRequest(extender, ExtenderVerb.FILTER, body), timeout_s
+    )
 
 
 async def asked(handler: Handler, timeout_s: float = 5.0, times: int = 1, **settings: Any) -> Any:
     async with listening(handler) as url:
         one, known = configured(url, **settings)
-        calling = Calling([one])
+        calling = ExtenderClient([one])
         try:
             for _ in range(times):
                 outcome = await calling.ask(effect(known, timeout_s))
@@ -136,12 +138,14 @@ def test_user_and_password_of_the_address_are_told_to_the_extender_only() -> Non
     async def story() -> None:
         async with listening(handler) as url:
             one, known = configured(url.replace("//", "//me:secret@"))
-            calling = Calling([one])
+            calling = ExtenderClient([one])
             outcome = await calling.ask(effect(known))
             await calling.stop()
             assert isinstance(outcome, ExtenderReplied)
-            fault = filtered(effect(known).question, Reply(outcome.code, outcome.body))
-            assert isinstance(fault, Fault)
+            fault = read_filter_result(
+                effect(known).question, ExtenderResponse(outcome.code, outcome.body)
+            )
+            assert isinstance(fault, GoDecodeError)
             assert "secret" not in fault.text
 
     run(story())
@@ -176,7 +180,7 @@ def test_failures_are_told_in_the_words_of_the_original() -> None:
         outcome, url = await asked(hangs_up)
         assert outcome.reason == f'Post "{url}/filter": EOF'
         one, known = configured("http://127.0.0.1:1")
-        calling = Calling([one])
+        calling = ExtenderClient([one])
         outcome = await calling.ask(effect(known))
         await calling.stop()
         refused = "dial tcp 127.0.0.1:1: connect: connection refused"
@@ -212,9 +216,9 @@ def kind_of(body: Tree) -> str:
 
 @asynccontextmanager
 async def service(
-    connection: Connection | None = None, address: Address = LOOPBACK, *, binds: bool = True
+    connection: ClientConfig | None = None, address: ListenAddress = LOOPBACK, *, binds: bool = True
 ) -> AsyncIterator[str]:
-    deciders, _ = read_files()
+    deciders, _ = read_configuration_files()
     one = ExtenderService(deciders, address, connection, binds=binds)
     await one.start()
     try:
@@ -252,17 +256,21 @@ def test_every_recorded_question_with_whole_nodes_gets_an_answer_that_the_caller
                     continue
                 names = {node["metadata"]["name"] for node in body["Nodes"]["items"]}
                 _, known = configured(url)
-                question = Question(known, Verb.FILTER, ExtenderArgs(pod("x")))
+                question = ExtenderRequest(known, ExtenderVerb.FILTER, ExtenderArgs(pod("x")))
                 code, answer = await post(session, f"{url}/filter", body)
-                said = filtered(question, Reply(code, json.dumps(answer).encode()))
-                assert not isinstance(said, Fault), said
+                said = read_filter_result(
+                    question, ExtenderResponse(code, json.dumps(answer).encode())
+                )
+                assert not isinstance(said, GoDecodeError), said
                 kept = {node["metadata"]["name"] for node in said.nodes or ()}
                 assert kept | said.failed.keys() | said.unresolvable.keys() == names
                 items = {n["metadata"]["name"]: n for n in body["Nodes"]["items"]}
                 assert all(items[n["metadata"]["name"]] == n for n in said.nodes or ())
                 code, answer = await post(session, f"{url}/prioritize", body)
-                scores = prioritized(question, Reply(code, json.dumps(answer).encode()))
-                assert not isinstance(scores, Fault)
+                scores = read_priorities(
+                    question, ExtenderResponse(code, json.dumps(answer).encode())
+                )
+                assert not isinstance(scores, GoDecodeError)
                 assert {one.host for one in scores} == names
                 assert all(0 <= one.score <= 10 for one in scores)
                 n_asked += 1
@@ -277,10 +285,10 @@ def test_every_recorded_question_about_names_gets_an_answer_that_the_caller_read
         async with SmallApi() as api:
             for name in sorted({name for _, body in questions() for name in named(body)}):
                 api.node(name)
-            connection = Connection(api.url, "test")
+            connection = ClientConfig(api.url, "test")
             async with service(connection) as url, aiohttp.ClientSession() as session:
                 _, known = configured(url)
-                question = Question(known, Verb.FILTER, ExtenderArgs(pod("x")))
+                question = ExtenderRequest(known, ExtenderVerb.FILTER, ExtenderArgs(pod("x")))
                 for _, recorded in questions():
                     body, kind = readable(recorded), kind_of(recorded)
                     names = named(body)
@@ -288,14 +296,14 @@ def test_every_recorded_question_about_names_gets_an_answer_that_the_caller_read
                         continue
                     counts[kind] += 1
                     code, answer = await post(session, f"{url}/{kind}", body)
-                    reply = Reply(code, json.dumps(answer).encode())
+                    reply = ExtenderResponse(code, json.dumps(answer).encode())
                     if kind == "preempt":
-                        found = preempted(question, reply)
-                        assert not isinstance(found, Fault)
+                        found = read_preemption_result(question, reply)
+                        assert not isinstance(found, GoDecodeError)
                         assert found.keys() <= names
                         continue
-                    said = filtered(question, reply)
-                    assert not isinstance(said, Fault), said
+                    said = read_filter_result(question, reply)
+                    assert not isinstance(said, GoDecodeError), said
                     kept = set(said.node_names or ())
                     assert kept | said.failed.keys() | said.unresolvable.keys() == names
         assert counts == {"filter": 184, "preempt": 30}
@@ -319,7 +327,7 @@ def test_names_are_judged_by_the_cluster_with_the_pods_that_run_there() -> None:
             api.pod("there", cpu="1500m", nodeName="full")
             api.pod("new", cpu="1")
             asked_pod = api.objects["pods", "default", "new"]
-            connection = Connection(api.url, "test")
+            connection = ClientConfig(api.url, "test")
             async with service(connection) as url, aiohttp.ClientSession() as session:
                 names = ["empty", "full", "tainted", "elsewhere"]
                 body = {"Pod": asked_pod, "Nodes": None, "NodeNames": names}
@@ -337,9 +345,11 @@ def test_names_are_judged_by_the_cluster_with_the_pods_that_run_there() -> None:
                 body["NodeNameToMetaVictims"] = victims
                 code, answer = await post(session, f"{url}/preempt", body)
                 _, known = configured(url)
-                question = Question(known, Verb.PREEMPT, ExtenderArgs(pod("x")))
-                said = preempted(question, Reply(code, json.dumps(answer).encode()))
-                assert not isinstance(said, Fault)
+                question = ExtenderRequest(known, ExtenderVerb.PREEMPT, ExtenderArgs(pod("x")))
+                said = read_preemption_result(
+                    question, ExtenderResponse(code, json.dumps(answer).encode())
+                )
+                assert not isinstance(said, GoDecodeError)
                 assert {node: one.uids for node, one in said.items()} == {"full": (uid,)}
                 # It binds, and counts what it has bound.
                 target = {"PodName": "new", "PodNamespace": "default", "Node": "empty"}
@@ -441,7 +451,7 @@ def test_no_page_of_a_browser_has_pods_bound(headers: dict[str, str], code: int)
             api.pod("p")
             uid = api.objects["pods", "default", "p"]["metadata"]["uid"]
             target = {"PodName": "p", "PodNamespace": "default", "Node": "n", "PodUID": uid}
-            async with service(Connection(api.url, "test")) as url:
+            async with service(ClientConfig(api.url, "test")) as url:
                 body = json.dumps(target)
                 async with session.post(f"{url}/bind", data=body, headers=headers) as response:
                     assert response.status == code
@@ -457,7 +467,7 @@ def test_nobody_unknown_is_bound_for() -> None:
             api.pod("p")
             uid = api.objects["pods", "default", "p"]["metadata"]["uid"]
             target = {"PodName": "p", "PodNamespace": "default", "Node": "n", "PodUID": uid}
-            connection = Connection(api.url, "test")
+            connection = ClientConfig(api.url, "test")
             async with service(connection, binds=False) as url:
                 _, answer = await post(session, f"{url}/bind", target)
                 assert "from somebody unknown, wanted --bind" in answer["Error"]
@@ -473,21 +483,21 @@ def test_nobody_unknown_is_bound_for() -> None:
 def test_elsewhere_than_on_loopback_callers_need_a_certificate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deciders, _ = read_files()
+    deciders, _ = read_configuration_files()
     with pytest.raises(AddressError, match="wanted --client-ca-file"):
-        ExtenderService(deciders, Address("0.0.0.0", 0))
+        ExtenderService(deciders, ListenAddress("0.0.0.0", 0))
     monkeypatch.setattr(certificate, "_SERVER", CLIENT_PURPOSE)
     known, stranger = (client_of(tmp_path / name) for name in ("known", "stranger"))
     monkeypatch.undo()
 
     async def story() -> None:
-        address = Address("0.0.0.0", 0, client_ca=str(tmp_path / "known"))
+        address = ListenAddress("0.0.0.0", 0, client_ca=str(tmp_path / "known"))
         async with SmallApi() as api:
             api.node("n")
             api.pod("p")
             meta = api.objects["pods", "default", "p"]["metadata"]
             target = {"PodName": "p", "PodNamespace": "default", "Node": "n", "PodUID": meta["uid"]}
-            async with service(Connection(api.url, "test"), address, binds=False) as url:
+            async with service(ClientConfig(api.url, "test"), address, binds=False) as url:
                 for context in (stranger, client_of(None)):
                     with pytest.raises(aiohttp.ClientError):
                         await post_as(context, f"{url}/bind", target)
@@ -511,7 +521,7 @@ def client_of(file: Path | None) -> ssl.SSLContext:
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     if file is not None:
-        own = certificate.identity(["client"], time.time())
+        own = certificate.self_signed_certificate(["client"], time.time())
         file.write_text(own.certificate + own.key)
         context.load_cert_chain(file)
     return context
@@ -563,7 +573,7 @@ def test_a_scheduler_shows_its_extender_all_that_the_server_knows_of_nodes_and_p
             extender = {"urlPrefix": url, "filterVerb": "filter", "httpTimeout": "3s"}
             tree = head | {"profiles": profiles, "extenders": [extender]}
             config.write_text(json.dumps(tree))
-            found, _ = read_files([str(config)])
+            found, _ = read_configuration_files([str(config)])
             for name in ("a", "b"):
                 api.node(name)
                 node = api.objects["nodes", "", name]

@@ -27,18 +27,18 @@ class Trouble:
         self._api = api
         self._share = share
         self._kinds = kinds
-        self._dice = np.random.default_rng(seed)
+        self._rng = np.random.default_rng(seed)
 
     async def __call__(self, request: web.Request) -> web.StreamResponse | None:
-        if request.query.get("watch") or self._dice.random() > self._share:
+        if request.query.get("watch") or self._rng.random() > self._share:
             return None
-        kind = self._kinds[int(self._dice.integers(len(self._kinds)))]
+        kind = self._kinds[int(self._rng.integers(len(self._kinds)))]
         self.seen[kind] += 1
         if kind == "500":
             return status(500, "InternalError", "etcdserver: leader changed")
         if kind == "429":
             answer = status(429, "TooManyRequests", "too many requests")
-            if self._dice.random() < 0.5:
+            if self._rng.random() < 0.5:
                 answer.headers["Retry-After"] = "0.1"
             return answer
         if kind == "stall":
@@ -126,8 +126,8 @@ async def placed_in_trouble(api: SmallApi, trouble: Trouble, n_pods: int) -> Non
                 await asyncio.sleep(0.1)
         await api.until(lambda: all(api.placed().values()))
         api.fault = None
-        await api.until(lambda: not live.machine.cache.assumed())
-        live.machine.validate()
+        await api.until(lambda: not live.scheduler.cache.assumed())
+        live.scheduler.validate()
     pods = Counter(pod for pod, _ in api.binds)
     assert len(pods) == n_pods
     assert set(pods.values()) == {1}
@@ -143,9 +143,9 @@ def test_a_watch_that_is_cut_in_the_middle_of_an_object_goes_on() -> None:
                     api.pod(f"p{i}")
                     await api.until(lambda: all(api.placed().values()))
                     api.cut_watches()
-                following = live.following
-                assert following is not None
-                assert all(one.n_lists == 1 for one in following.informers if one.is_served)
+                informers = live.informers
+                assert informers is not None
+                assert all(one.n_lists == 1 for one in informers.informers if one.is_served)
 
     run(story())
 
@@ -157,7 +157,7 @@ def test_what_has_gone_while_the_version_expired_is_noticed() -> None:
             api.pod("first", cpu="900m")
             async with scheduler(api) as live:
                 await api.until(lambda: all(api.placed().values()))
-                await api.until(lambda: not live.machine.cache.assumed())
+                await api.until(lambda: not live.scheduler.cache.assumed())
 
                 async def refuses(request: web.Request) -> web.Response | None:
                     is_watch = request.query.get("watch") == "true"

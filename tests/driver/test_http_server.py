@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from stowplan.cluster.wire import Persist, Response
-from stowplan.driver import http_server
-from stowplan.driver.http_server import Bounds, Tls
-from stowplan.driver.keys import encryption
-from stowplan.driver.sqlite_store import SqliteStore
+from stowplan.apis.machinery.http_messages import HttpResponse, PersistBatch
+from stowplan.driver.http import http_server
+from stowplan.driver.http.http_server import ServerLimits, ServerTls
+from stowplan.driver.storage.credentials_files import serving_certificate
+from stowplan.driver.storage.sqlite_store import SqliteStore
 from tests.driver.stub_face import JSON, Client, StubFace, served
 
 
@@ -26,7 +26,9 @@ def run(scene: Coroutine[Any, Any, None]) -> None:
 
 def test_a_request_as_the_cluster_reads_it() -> None:
     async def scene() -> None:
-        face = StubFace(lambda _: Response(201, (*JSON, ("Warning", "a"), ("Warning", "b")), b"{}"))
+        face = StubFace(
+            lambda _: HttpResponse(201, (*JSON, ("Warning", "a"), ("Warning", "b")), b"{}")
+        )
         async with served(face) as (_, port):
             client = await Client.to(port)
             client.get(
@@ -58,7 +60,7 @@ def test_a_request_as_the_cluster_reads_it() -> None:
 
 def test_head_sends_no_body_and_keeps_the_connection() -> None:
     async def scene() -> None:
-        face = StubFace(lambda _: Response(200, JSON, b'{"long": "body"}'))
+        face = StubFace(lambda _: HttpResponse(200, JSON, b'{"long": "body"}'))
         async with served(face) as (_, port):
             client = await Client.to(port)
             for _ in range(3):
@@ -78,7 +80,7 @@ def test_head_sends_no_body_and_keeps_the_connection() -> None:
 def test_a_body_over_the_limit_is_not_read() -> None:
     async def scene() -> None:
         face = StubFace()
-        async with served(face, Bounds(body_bytes_max=1000)) as (server, port):
+        async with served(face, ServerLimits(body_bytes_max=1000)) as (server, port):
             client = await Client.to(port)
             # Nothing of the body is sent: the length alone is enough.
             client.send(b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 1001\r\n\r\n")
@@ -98,7 +100,7 @@ def test_a_body_over_the_limit_is_not_read() -> None:
 def test_a_chunked_body_over_the_limit_is_cut_off() -> None:
     async def scene() -> None:
         face = StubFace()
-        async with served(face, Bounds(body_bytes_max=1000, body_s=5)) as (server, port):
+        async with served(face, ServerLimits(body_bytes_max=1000, body_s=5)) as (server, port):
             client = await Client.to(port)
             client.send(b"POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
             for _ in range(3):
@@ -114,7 +116,7 @@ def test_a_chunked_body_over_the_limit_is_cut_off() -> None:
 def test_all_bodies_together_are_bounded() -> None:
     async def scene() -> None:
         face = StubFace()
-        bounds = Bounds(body_bytes_max=1000, bodies_bytes_max=1500)
+        bounds = ServerLimits(body_bytes_max=1000, bodies_bytes_max=1500)
         async with served(face, bounds) as (server, port):
             slow = await Client.to(port)
             slow.send(b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n" + b"x" * 999)
@@ -136,7 +138,7 @@ def test_all_bodies_together_are_bounded() -> None:
 def test_a_body_that_does_not_come_is_not_waited_for() -> None:
     async def scene() -> None:
         face = StubFace()
-        async with served(face, Bounds(body_s=0.2)) as (_, port):
+        async with served(face, ServerLimits(body_s=0.2)) as (_, port):
             client = await Client.to(port)
             client.send(b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nabc")
             text = await client.rest()
@@ -148,7 +150,7 @@ def test_a_body_that_does_not_come_is_not_waited_for() -> None:
 
 def test_expect_is_answered_before_the_body_is_sent() -> None:
     async def scene() -> None:
-        async with served(StubFace(), Bounds(body_bytes_max=100)) as (_, port):
+        async with served(StubFace(), ServerLimits(body_bytes_max=100)) as (_, port):
             for length, first in ((50, 100), (500, 413)):
                 client = await Client.to(port)
                 client.send(
@@ -170,7 +172,7 @@ def test_expect_is_answered_before_the_body_is_sent() -> None:
 @pytest.mark.parametrize("sent", [b"", b"GET /x HT", b"GET /x HTTP/1.1\r\nHost: x\r\nA: "])
 def test_a_request_that_does_not_come_is_not_waited_for(sent: bytes) -> None:
     async def scene() -> None:
-        async with served(StubFace(), Bounds(idle_s=0.2)) as (_, port):
+        async with served(StubFace(), ServerLimits(idle_s=0.2)) as (_, port):
             client = await Client.to(port)
             client.send(sent)
             assert await client.rest() == b""
@@ -204,10 +206,10 @@ def test_headers_that_come_byte_by_byte_are_not_waited_for(before: str, secret: 
     """Neither at first, nor after an answer that went the general way, or the short one."""
 
     async def scene() -> None:
-        keys = encryption(None, "127.0.0.1", time.time())
-        tls = Tls(keys.context, plain=True)
+        keys = serving_certificate(None, "127.0.0.1", time.time())
+        tls = ServerTls(keys.context, plain=True)
         options = {"ssl": trusting(keys.certificate)} if secret else {}
-        async with served(StubFace(), Bounds(idle_s=0.4), tls=tls) as (_, port):
+        async with served(StubFace(), ServerLimits(idle_s=0.4), tls=tls) as (_, port):
             client = await Client.to(port, **options)
             if before:
                 client.get("/x", method=before)
@@ -221,7 +223,7 @@ def test_headers_that_come_byte_by_byte_are_not_waited_for(before: str, secret: 
 def test_a_body_that_comes_byte_by_byte_is_not_waited_for() -> None:
     async def scene() -> None:
         face = StubFace()
-        async with served(face, Bounds(body_s=0.3)) as (_, port):
+        async with served(face, ServerLimits(body_s=0.3)) as (_, port):
             client = await Client.to(port)
             client.send(b"POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 90000\r\n\r\n")
             start = asyncio.get_running_loop().time()
@@ -247,7 +249,7 @@ def test_a_fault_of_the_server_is_told_and_answered(
         async with served(StubFace()) as (_, port):
             client = await Client.to(port)
             with monkeypatch.context() as patched:
-                patched.setattr(http_server, "_request", breaks)
+                patched.setattr(http_server, "_wire_request_of", breaks)
                 client.get("/x?a=b")
                 status, _, body = await client.whole()
             assert status == 500
@@ -292,8 +294,8 @@ def test_what_is_no_request_is_refused(sent: bytes) -> None:
 def test_an_answer_that_is_not_taken_is_not_kept() -> None:
     async def scene() -> None:
         big = b"x" * (64 << 20)
-        face = StubFace(lambda _: Response(200, JSON, big))
-        async with served(face, Bounds(send_s=-63.5)) as (server, port):
+        face = StubFace(lambda _: HttpResponse(200, JSON, big))
+        async with served(face, ServerLimits(send_s=-63.5)) as (server, port):
             client = await Client.to(port, limit=1 << 10)
             client.get("/x")
             await client.reader.readexactly(100)
@@ -321,7 +323,7 @@ def test_an_answer_that_is_not_taken_is_not_kept() -> None:
 )
 def test_long_answers_are_packed_for_who_takes_it(length: int, accepted: str, packed: bool) -> None:
     async def scene() -> None:
-        face = StubFace(lambda _: Response(200, JSON, b"y" * length))
+        face = StubFace(lambda _: HttpResponse(200, JSON, b"y" * length))
         async with served(face) as (_, port):
             client = await Client.to(port, limit=1 << 24)
             client.get("/x", *([f"Accept-Encoding: {accepted}"] if accepted else []))
@@ -353,11 +355,11 @@ def test_a_stream_goes_on_until_it_ends() -> None:
             assert (status, headers["transfer-encoding"]) == (200, "chunked")
             for data in (b'{"a":1}\n', b'{"b":2}\n'):
                 face.feed(1, data)
-                server.pump._soon()
+                server.server_loop._soon()
                 assert await event(client) == data
             face.ended.add(1)
             face.feed(1, b"")
-            server.pump._soon()
+            server.server_loop._soon()
             assert await event(client) == b""
             # The connection is good for another request.
             client.get("/x")
@@ -385,12 +387,12 @@ def test_a_watcher_that_leaves_is_noticed() -> None:
 def test_a_watcher_that_does_not_read_is_cut_and_nothing_piles_up() -> None:
     async def scene() -> None:
         face = StubFace()
-        async with served(face, Bounds(send_s=0.3)) as (server, port):
+        async with served(face, ServerLimits(send_s=0.3)) as (server, port):
             client = await Client.to(port, limit=1 << 10)
             client.get("/watch")
             await client.head()
             face.feed(1, b"x" * (64 << 20))
-            server.pump._soon()
+            server.server_loop._soon()
             while not face.closed:
                 await asyncio.sleep(0.01)
             # What was not taken from the cluster is still there: the face decides when to drop it.
@@ -419,7 +421,7 @@ def test_a_request_that_comes_while_stopping_changes_nothing() -> None:
         face = StubFace()
         async with served(face) as (server, port):
             client = await Client.to(port)
-            await server.pump.stop()
+            await server.server_loop.stop()
             client.get("/x", method="POST", body=b"{}")
             assert (await client.rest()).startswith(b"HTTP/1.1 503 ")
         assert face.requests == []
@@ -430,9 +432,9 @@ def test_a_request_that_comes_while_stopping_changes_nothing() -> None:
 # Commits.
 
 
-def written(face: StubFace, number: int, key: str) -> Response:
-    face.batches.append(Persist(number, ((key, number, b"{}"),)))
-    return Response(201, JSON, b"{}", commit=number)
+def written(face: StubFace, number: int, key: str) -> HttpResponse:
+    face.batches.append(PersistBatch(number, ((key, number, b"{}"),)))
+    return HttpResponse(201, JSON, b"{}", commit=number)
 
 
 def test_an_answer_waits_for_its_commit(tmp_path: Path) -> None:
@@ -489,7 +491,7 @@ def test_when_the_disk_fails_nobody_is_told_that_all_is_well(tmp_path: Path) -> 
 
 def test_an_answer_may_be_held_back() -> None:
     async def scene() -> None:
-        face = StubFace(lambda _: Response(504, JSON, b"{}", after=0.2))
+        face = StubFace(lambda _: HttpResponse(504, JSON, b"{}", after=0.2))
         async with served(face) as (_, port):
             loop = asyncio.get_running_loop()
             start = loop.time()
@@ -510,8 +512,8 @@ def trusting(certificate: str) -> ssl.SSLContext:
 
 def test_one_port_speaks_both() -> None:
     async def scene() -> None:
-        keys = encryption(None, "127.0.0.1", time.time())
-        async with served(StubFace(), tls=Tls(keys.context, plain=True)) as (_, port):
+        keys = serving_certificate(None, "127.0.0.1", time.time())
+        async with served(StubFace(), tls=ServerTls(keys.context, plain=True)) as (_, port):
             plain = await Client.to(port)
             secret = await Client.to(port, ssl=trusting(keys.certificate))
             for client in (plain, secret, plain, secret):
@@ -526,9 +528,9 @@ def test_one_port_speaks_both() -> None:
 
 def test_without_plain_only_tls_is_spoken() -> None:
     async def scene() -> None:
-        keys = encryption(None, "127.0.0.1", time.time())
+        keys = serving_certificate(None, "127.0.0.1", time.time())
         face = StubFace()
-        async with served(face, tls=Tls(keys.context, plain=False)) as (_, port):
+        async with served(face, tls=ServerTls(keys.context, plain=False)) as (_, port):
             plain = await Client.to(port)
             plain.get("/x", "Authorization: Bearer secret")
             assert await plain.rest() == b""

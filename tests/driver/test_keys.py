@@ -6,9 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from stowplan.driver.certificate import identity
-from stowplan.driver.keys import CredentialsError, encryption, read_tokens, tokens
-from stowplan.driver.kubeconfig import kubeconfig, write_secret
+from stowplan.driver.certificate import self_signed_certificate
+from stowplan.driver.storage.credentials_files import (
+    CredentialFilesError,
+    load_tokens,
+    read_tokens,
+    serving_certificate,
+)
+from stowplan.driver.storage.kubeconfig_files import kubeconfig_tree, write_secret
 
 NOW = 1_800_000_000.0
 
@@ -19,7 +24,7 @@ def fields(certificate: str) -> dict[str, object]:
 
 
 def test_a_certificate_names_its_server_and_itself(tmp_path: Path) -> None:
-    made = identity(["127.0.0.1", "::1", "localhost", "stow.example"], NOW)
+    made = self_signed_certificate(["127.0.0.1", "::1", "localhost", "stow.example"], NOW)
     (tmp_path / "c.pem").write_text(made.certificate)
     said = fields(str(tmp_path / "c.pem"))
     assert said["subject"] == said["issuer"] == ((("commonName", "stowplan"),),)
@@ -34,13 +39,13 @@ def test_a_certificate_names_its_server_and_itself(tmp_path: Path) -> None:
 
 
 def test_no_two_are_alike() -> None:
-    one, other = (identity(["localhost"], NOW) for _ in range(2))
+    one, other = (self_signed_certificate(["localhost"], NOW) for _ in range(2))
     assert one.key != other.key
     assert one.certificate != other.certificate
 
 
 def test_key_and_certificate_fit(tmp_path: Path) -> None:
-    one, other = (identity(["localhost"], NOW) for _ in range(2))
+    one, other = (self_signed_certificate(["localhost"], NOW) for _ in range(2))
     (tmp_path / "good.pem").write_text(one.key + one.certificate)
     (tmp_path / "bad.pem").write_text(other.key + one.certificate)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -50,10 +55,10 @@ def test_key_and_certificate_fit(tmp_path: Path) -> None:
 
 
 def test_what_is_made_is_kept(tmp_path: Path) -> None:
-    assert tokens(tmp_path) == tokens(tmp_path)
-    assert tokens(None) != tokens(None)
-    one = encryption(tmp_path, "127.0.0.1", NOW)
-    assert encryption(tmp_path, "127.0.0.1", NOW + 5).certificate == one.certificate
+    assert load_tokens(tmp_path) == load_tokens(tmp_path)
+    assert load_tokens(None) != load_tokens(None)
+    one = serving_certificate(tmp_path, "127.0.0.1", NOW)
+    assert serving_certificate(tmp_path, "127.0.0.1", NOW + 5).certificate == one.certificate
     for file in tmp_path.iterdir():
         assert file.stat().st_mode & 0o077 == 0, file
 
@@ -64,7 +69,7 @@ def test_the_form_of_kube_apiserver(tmp_path: Path) -> None:
     (first, ann), (second, bob) = read_tokens(path)
     assert (first, ann.name, ann.uid, ann.groups) == ("abc", "ann", "1", ("devs", "ops"))
     assert (second, bob.name, bob.groups) == ("def", "bob", ())
-    assert len(tokens(tmp_path, path)) == 4
+    assert len(load_tokens(tmp_path, path)) == 4
 
 
 @pytest.mark.parametrize(
@@ -80,7 +85,7 @@ def test_the_form_of_kube_apiserver(tmp_path: Path) -> None:
 def test_a_file_that_is_none(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
-    with pytest.raises(CredentialsError) as refused:
+    with pytest.raises(CredentialFilesError) as refused:
         read_tokens(path)
     assert said in str(refused.value)
     assert "sesame" not in str(refused.value)
@@ -88,15 +93,15 @@ def test_a_file_that_is_none(tmp_path: Path, text: str, said: str) -> None:
 
 def test_a_data_directory_without_its_tokens(tmp_path: Path) -> None:
     (tmp_path / "tokens.csv").write_text("abc,somebody,1\n")
-    with pytest.raises(CredentialsError, match="has no token of admin"):
-        tokens(tmp_path)
+    with pytest.raises(CredentialFilesError, match="has no token of admin"):
+        load_tokens(tmp_path)
     (tmp_path / "tls-127.0.0.1.pem").write_text("nonsense")
-    with pytest.raises(CredentialsError, match="no usable key and certificate"):
-        encryption(tmp_path, "127.0.0.1", NOW)
+    with pytest.raises(CredentialFilesError, match="no usable key and certificate"):
+        serving_certificate(tmp_path, "127.0.0.1", NOW)
 
 
 def test_a_kubeconfig_says_where_and_who() -> None:
-    content = kubeconfig("https://x:1", "PEM", "ann", "abc")
+    content = kubeconfig_tree("https://x:1", "PEM", "ann", "abc")
     (cluster,) = content["clusters"]
     (user,) = content["users"]
     assert cluster["cluster"]["server"] == "https://x:1"

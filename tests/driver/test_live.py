@@ -13,15 +13,19 @@ from typing import Any
 import pytest
 
 from stowplan.assembly.deciders import Deciders
-from stowplan.client.election import Terms
-from stowplan.client.kubeconfig import Connection
+from stowplan.client.kubeconfig import ClientConfig
+from stowplan.client.leader_election import LeaderElectionConfig
 from stowplan.client.resources import resources_of
-from stowplan.driver import live as live_module
-from stowplan.driver import warming
-from stowplan.driver.companion import Companion
-from stowplan.driver.live import Beside, Live, LiveOptions
-from stowplan.driver.scheduling import deciders_named, read_files
-from stowplan.driver.standing import dump, summary
+from stowplan.driver import kernel_warming
+from stowplan.driver.live import scheduler_server as live_module
+from stowplan.driver.live.background_scheduler import BackgroundScheduler
+from stowplan.driver.live.configuration_files import default_deciders, read_configuration_files
+from stowplan.driver.live.scheduler_server import (
+    LeaseThreadService,
+    SchedulerServer,
+    SchedulerServerOptions,
+)
+from stowplan.driver.live.status import status_summary, write_state_dump
 from tests.driver.small_api import SmallApi
 
 QUICK = {"duration_s": 1.5, "renew_s": 1.0, "retry_s": 0.2}
@@ -32,23 +36,27 @@ def run(story: Coroutine[Any, Any, None]) -> None:
 
 
 def deciders() -> Deciders:
-    return deciders_named("stowplan")
+    return default_deciders("stowplan")
 
 
 @asynccontextmanager
 async def scheduler(
     api: SmallApi,
     identity: str = "",
-    beside: Beside | None = None,
+    service: LeaseThreadService | None = None,
     decider: Deciders | None = None,
     **options: Any,
-) -> AsyncIterator[Live]:
-    terms = Terms("kube-system", "stowplan", identity, **QUICK) if identity else None
-    connection = Connection(api.url, "test")
-    live = Live(
+) -> AsyncIterator[SchedulerServer]:
+    election_config = (
+        LeaderElectionConfig("kube-system", "stowplan", identity, **QUICK) if identity else None
+    )
+    connection = ClientConfig(api.url, "test")
+    live = SchedulerServer(
         decider or deciders(),
-        LiveOptions(connection, terms, seed=1, **({"engine": "walk"} | options)),
-        beside,
+        SchedulerServerOptions(
+            connection, election_config, seed=1, **({"engine": "walk"} | options)
+        ),
+        service,
     )
     task = asyncio.create_task(live.run())
     try:
@@ -126,10 +134,10 @@ def test_a_dry_run_writes_nothing_and_says_what_it_would_place() -> None:
             api.pod("two", cpu="800m")
             api.pod("vip", cpu="40", priority=10)
             async with scheduler(api, dry_run=True) as live:
-                shadow = live.shadow
-                assert shadow is not None
-                await api.until(lambda: len(shadow.ours_only()) == 2)
-                assert {one.key for one in shadow.ours_only()} == {"default/one", "default/two"}
+                comparer = live.comparer
+                assert comparer is not None
+                await api.until(lambda: len(comparer.ours_only()) == 2)
+                assert {one.key for one in comparer.ours_only()} == {"default/one", "default/two"}
             assert api.writes == []
 
     run(story())
@@ -149,7 +157,7 @@ def test_gangs_are_placed_whole_as_soon_as_their_kinds_are_served(tmp_path: Path
         async with SmallApi() as api:
             config = tmp_path / "gangs.yaml"
             config.write_text(GANGS)
-            found, _ = read_files([str(config)])
+            found, _ = read_configuration_files([str(config)])
             api.node("n1", cpu="2")
             for i in range(3):
                 gang_member(api, i)
@@ -157,10 +165,10 @@ def test_gangs_are_placed_whole_as_soon_as_their_kinds_are_served(tmp_path: Path
                 await api.until(lambda: live.is_synced)
                 api.served |= {"podgroups", "queues", "priorityclasses"}
                 group_of_three(api)
-                await api.until(lambda: bool(live.following and served(live, "podgroups")))
+                await api.until(lambda: bool(live.informers and served(live, "podgroups")))
                 await asyncio.sleep(1.5)
                 assert api.binds == []
-                assert summary(live)["sessions"]["waiting"] == 3
+                assert status_summary(live)["sessions"]["waiting"] == 3
                 api.node("n2", cpu="4")
                 await api.until(lambda: all(api.placed().values()))
                 assert sorted(pod for pod, _ in api.binds) == ["m0", "m1", "m2"]
@@ -186,7 +194,7 @@ def test_members_that_have_done_their_work_count_in_their_gang(
         async with SmallApi({"podgroups", "queues", "priorityclasses"}) as api:
             config = tmp_path / "gangs.yaml"
             config.write_text(GANGS)
-            found, _ = read_files([str(config)])
+            found, _ = read_configuration_files([str(config)])
             api.node("n1", cpu="4")
             group_of_three(api)
             for i in range(3):
@@ -216,9 +224,9 @@ def group_of_three(api: SmallApi) -> None:
     api.put("podgroups", {"apiVersion": version, "metadata": meta, "spec": spec, "status": {}})
 
 
-def served(live: Live, plural: str) -> bool:
-    assert live.following is not None
-    return any(len(one) for one in live.following.informers if one.resource.plural == plural)
+def served(live: SchedulerServer, plural: str) -> bool:
+    assert live.informers is not None
+    return any(len(one) for one in live.informers.informers if one.resource.plural == plural)
 
 
 def gang_member(api: SmallApi, i: int) -> None:
@@ -234,9 +242,9 @@ def test_the_state_is_dumped(tmp_path: Path) -> None:
             api.pod("fits")
             api.pod("huge", cpu="40")
             async with scheduler(api) as live:
-                await api.until(lambda: live.measures.n_refused > 0 and len(api.binds) == 1)
-                await api.until(lambda: live.machine.cache.nodes.info(0).pods != [])
-                path = dump(live)
+                await api.until(lambda: live.metrics_recorder.n_refused > 0 and len(api.binds) == 1)
+                await api.until(lambda: live.scheduler.cache.nodes.info(0).pods != [])
+                path = write_state_dump(live)
             assert path.stat().st_mode & 0o077 == 0
             tree = json.loads(path.read_text())
             path.unlink()
@@ -255,7 +263,9 @@ def test_an_end_does_not_wait_for_what_is_being_compiled(monkeypatch: pytest.Mon
 
     async def story() -> None:
         async with SmallApi() as api:
-            live = Live(deciders(), LiveOptions(Connection(api.url, "test")))
+            live = SchedulerServer(
+                deciders(), SchedulerServerOptions(ClientConfig(api.url, "test"))
+            )
             task = asyncio.create_task(live.run())
             await api.until(lambda: begun.is_set() and live.is_synced)
             api.node("n1")
@@ -263,7 +273,7 @@ def test_an_end_does_not_wait_for_what_is_being_compiled(monkeypatch: pytest.Mon
             live.stop()
             assert await asyncio.wait_for(task, 120) == 0
 
-    monkeypatch.setattr(warming, "warm", slow)
+    monkeypatch.setattr(kernel_warming, "warm_kernels", slow)
     run(story())
     over.set()
 
@@ -274,11 +284,13 @@ def test_what_breaks_while_it_is_compiled_is_told(monkeypatch: pytest.MonkeyPatc
 
     async def story() -> None:
         async with SmallApi() as api:
-            live = Live(deciders(), LiveOptions(Connection(api.url, "test")))
+            live = SchedulerServer(
+                deciders(), SchedulerServerOptions(ClientConfig(api.url, "test"))
+            )
             with pytest.raises(ValueError, match="no kernels"):
                 await asyncio.wait_for(live.run(), 120)
 
-    monkeypatch.setattr(warming, "warm", broken)
+    monkeypatch.setattr(kernel_warming, "warm_kernels", broken)
     run(story())
 
 
@@ -286,8 +298,8 @@ def test_a_scheduler_runs_in_a_thread_of_another_program() -> None:
     async def story() -> None:
         async with SmallApi() as api:
             api.node("n1")
-            options = LiveOptions(Connection(api.url, "test"), engine="walk")
-            companion = Companion(deciders(), options)
+            options = SchedulerServerOptions(ClientConfig(api.url, "test"), engine="walk")
+            companion = BackgroundScheduler(deciders(), options)
             companion.start()
             api.pod("web")
             await api.until(lambda: all(api.placed().values()))

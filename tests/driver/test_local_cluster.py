@@ -15,14 +15,19 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from stowplan.cli.up import command
-from stowplan.cluster.later import Later, Pending
-from stowplan.cluster.wire import Request, Response
-from stowplan.driver import pump as pumping
-from stowplan.driver import sqlite_store
-from stowplan.driver.local_cluster import Running, Settings, UpError, running
-from stowplan.driver.pump import Pump
-from stowplan.driver.sqlite_store import COMMITTED, FILE
+from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse
+from stowplan.apiserver.http.deferred_work import DeferredWork, PendingRequest
+from stowplan.cli.commands.up import command
+from stowplan.driver.http import server_loop as pumping
+from stowplan.driver.http.server_loop import ServerLoop
+from stowplan.driver.local_cluster import (
+    LocalCluster,
+    LocalClusterSettings,
+    UpError,
+    running_local_cluster,
+)
+from stowplan.driver.storage import sqlite_store
+from stowplan.driver.storage.sqlite_store import COMMITTED, FILE
 from tests.driver.stub_face import JSON, Client, StubFace, served
 
 
@@ -37,17 +42,19 @@ MAPS = "/api/v1/namespaces/default/configmaps"
 KEY = "configmaps/default/a"
 
 
-def asked(cluster: Running, name: str) -> Request:
+def asked(cluster: LocalCluster, name: str) -> HttpRequest:
     token = json.loads(cluster.kubeconfig.read_text())["users"][0]["user"]["token"]
     body = json.dumps({"metadata": {"name": name}}).encode()
-    return Request("POST", MAPS, (), {"authorization": f"Bearer {token}"}, body)
+    return HttpRequest("POST", MAPS, (), {"authorization": f"Bearer {token}"}, body)
 
 
-def begun(settings: Settings, scene: Callable[[Running], Any] | None = None) -> str:
+def begun(
+    settings: LocalClusterSettings, scene: Callable[[LocalCluster], Any] | None = None
+) -> str:
     """Start, let `scene` happen, stop; what it could not begin or go on with."""
 
     async def life() -> str:
-        async with running(settings) as cluster:
+        async with running_local_cluster(settings) as cluster:
             if scene is not None:
                 await scene(cluster)
             return cluster.failed.result() if cluster.failed.done() else ""
@@ -55,13 +62,13 @@ def begun(settings: Settings, scene: Callable[[Running], Any] | None = None) -> 
     return asyncio.run(asyncio.wait_for(life(), 300))
 
 
-async def one_write(cluster: Running) -> None:
-    answer = await cluster.pump.ask(asked(cluster, "a"))
-    assert isinstance(answer, Response)
+async def one_write(cluster: LocalCluster) -> None:
+    answer = await cluster.server_loop.ask(asked(cluster, "a"))
+    assert isinstance(answer, HttpResponse)
     assert answer.status == 201, answer
 
 
-def refusal(settings: Settings) -> str:
+def refusal(settings: LocalClusterSettings) -> str:
     with pytest.raises(UpError) as refused:
         begun(settings)
     return str(refused.value)
@@ -117,19 +124,19 @@ def changed(**meta: Any) -> bytes:
 def test_records_that_are_no_objects_are_set_aside(
     tmp_path: Path, value: bytes, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    settings = Settings(data=tmp_path)
+    settings = LocalClusterSettings(data=tmp_path)
     assert begun(settings, one_write) == ""
     stored = rewritten(tmp_path, value)
 
-    async def scene(cluster: Running) -> None:
+    async def scene(cluster: LocalCluster) -> None:
         resource = cluster.cluster.server.registry.by_path("configmaps")
         assert resource is not None
         assert cluster.cluster.server.get(resource, "default", "a") is None
 
     assert begun(settings, scene) == ""
-    (told,) = caplog.messages
-    assert told.startswith(f"Stored object set aside, it is no object: key={KEY} err=")
-    assert said in told
+    (logged_fault,) = caplog.messages
+    assert logged_fault.startswith(f"Stored object set aside, it is no object: key={KEY} err=")
+    assert said in logged_fault
     file = sqlite3.connect(tmp_path / FILE)
     assert file.execute("SELECT value FROM objects WHERE key = ?", (KEY,)).fetchone() == (stored,)
     file.close()
@@ -143,7 +150,7 @@ def test_records_that_are_no_objects_are_set_aside(
 def test_a_stored_object_that_an_observer_cannot_read(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, faults: list[str]
 ) -> None:
-    settings = Settings(data=tmp_path)
+    settings = LocalClusterSettings(data=tmp_path)
     assert begun(settings, one_write) == ""
     rewritten(tmp_path, changed(ownerReferences=[7]))
     assert begun(settings) == ""
@@ -154,13 +161,13 @@ def test_a_stored_object_that_an_observer_cannot_read(
 
 @pytest.mark.parametrize("name", [FILE, f"{FILE}-wal", COMMITTED])
 def test_files_that_are_taken_away_end_it(tmp_path: Path, name: str) -> None:
-    async def scene(cluster: Running) -> None:
+    async def scene(cluster: LocalCluster) -> None:
         await one_write(cluster)
         (tmp_path / name).rename(tmp_path / "elsewhere")
         with pytest.raises(sqlite_store.StoreError):
-            await cluster.pump.ask(asked(cluster, "b"))
+            await cluster.server_loop.ask(asked(cluster, "b"))
 
-    text = begun(Settings(data=tmp_path), scene)
+    text = begun(LocalClusterSettings(data=tmp_path), scene)
     assert f"{tmp_path / name}: removed or exchanged while the cluster ran" in text
     assert "\n" not in text
 
@@ -168,7 +175,7 @@ def test_files_that_are_taken_away_end_it(tmp_path: Path, name: str) -> None:
 def test_a_taken_port_is_told_once(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        text = refusal(Settings(port=port, kubeconfig=tmp_path / "k"))
+        text = refusal(LocalClusterSettings(port=port, kubeconfig=tmp_path / "k"))
     assert text == (
         f"port {port} of 127.0.0.1: Address already in use; name another with --port, or 0 for any "
         "that is free"
@@ -177,7 +184,7 @@ def test_a_taken_port_is_told_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("host", ["nosuch.invalid", "192.0.2.1"])
 def test_an_address_that_is_not_ours_is_told(tmp_path: Path, host: str) -> None:
-    text = refusal(Settings(host=host, kubeconfig=tmp_path / "k"))
+    text = refusal(LocalClusterSettings(host=host, kubeconfig=tmp_path / "k"))
     assert text.startswith(f"{host}: ")
     assert text.endswith("; name another with --bind")
 
@@ -204,60 +211,60 @@ def test_a_second_cluster_leaves_the_kubeconfig_of_the_first(
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    async def scene(cluster: Running) -> None:
+    async def scene(cluster: LocalCluster) -> None:
         text = cluster.kubeconfig.read_text()
         with pytest.raises(UpError) as refused:
-            async with running(Settings()):
+            async with running_local_cluster(LocalClusterSettings()):
                 raise AssertionError("two clusters have one kubeconfig")
         assert str(refused.value).startswith(
             "stowplan.kubeconfig: in use by another `stowplan up`; name another with --kubeconfig"
         )
-        async with running(Settings(kubeconfig=tmp_path / "other")):
+        async with running_local_cluster(LocalClusterSettings(kubeconfig=tmp_path / "other")):
             assert len(names(tmp_path)) == 4
         assert cluster.kubeconfig.read_text() == text
 
-    assert begun(Settings(), scene) == ""
+    assert begun(LocalClusterSettings(), scene) == ""
     assert names(tmp_path) == []
 
 
 def test_a_kubeconfig_that_was_left_is_written_anew(tmp_path: Path) -> None:
     path = tmp_path / "k"
 
-    async def killed(cluster: Running) -> None:
+    async def killed(cluster: LocalCluster) -> None:
         (tmp_path / "left").write_text(cluster.kubeconfig.read_text())
 
-    assert begun(Settings(kubeconfig=path), killed) == ""
+    assert begun(LocalClusterSettings(kubeconfig=path), killed) == ""
     (tmp_path / "left").rename(path)
-    assert begun(Settings(kubeconfig=path)) == ""
+    assert begun(LocalClusterSettings(kubeconfig=path)) == ""
     assert names(tmp_path) == []
 
 
 def test_a_kubeconfig_of_another_is_not_deleted(tmp_path: Path) -> None:
     path = tmp_path / "k"
 
-    async def exchanged(cluster: Running) -> None:
+    async def exchanged(cluster: LocalCluster) -> None:
         text = path.read_text()
         path.unlink()
         path.write_text(text)
 
-    assert begun(Settings(kubeconfig=path), exchanged) == ""
+    assert begun(LocalClusterSettings(kubeconfig=path), exchanged) == ""
     assert names(tmp_path) == ["k"]
 
 
 def test_what_has_no_effect_is_warned_of_and_faults_are_counted(tmp_path: Path) -> None:
-    async def scene(cluster: Running) -> None:
+    async def scene(cluster: LocalCluster) -> None:
         quota = msgspec.structs.replace(asked(cluster, "a"), path=QUOTAS)
-        answer = await cluster.pump.ask(quota)
-        assert isinstance(answer, Response)
+        answer = await cluster.server_loop.ask(quota)
+        assert isinstance(answer, HttpResponse)
         assert answer.status == 201
         (warned,) = (value for name, value in answer.headers if name == "Warning")
         assert warned.startswith('299 - "ResourceQuota: stored, but not enforced')
         page = msgspec.structs.replace(quota, method="GET", path="/metrics", body=b"")
-        answer = await cluster.pump.ask(page)
-        assert isinstance(answer, Response)
+        answer = await cluster.server_loop.ask(page)
+        assert isinstance(answer, HttpResponse)
         assert b'stowplan_controller_failing_objects{component="deployment"} 0\n' in answer.body
 
-    assert begun(Settings(kubeconfig=tmp_path / "k"), scene) == ""
+    assert begun(LocalClusterSettings(kubeconfig=tmp_path / "k"), scene) == ""
 
 
 # The data directory.
@@ -268,7 +275,7 @@ def test_a_data_directory_that_everybody_may_write(tmp_path: Path, mode: int) ->
     data = tmp_path / "data"
     data.mkdir()
     data.chmod(mode)
-    assert refusal(Settings(data=data)) == (
+    assert refusal(LocalClusterSettings(data=data)) == (
         f"{data}: permissions {mode:04o} are too open: every user of this machine may exchange the "
         "data and the tokens in it; `chmod 700` it"
     )
@@ -282,7 +289,7 @@ def test_a_data_directory_that_others_may_read(
     data = tmp_path / "data"
     data.mkdir()
     data.chmod(mode)
-    assert begun(Settings(data=data)) == ""
+    assert begun(LocalClusterSettings(data=data)) == ""
     text = "Data directory can be written by its group"
     assert any(message.startswith(text) for message in caplog.messages) == warned
 
@@ -298,18 +305,20 @@ def test_a_disk_that_is_full_at_the_end(
 
     connect = sqlite3.connect
     monkeypatch.setattr(sqlite3, "connect", lambda *a, **more: connect(*a, factory=Full, **more))
-    assert begun(Settings(data=tmp_path), one_write) == ""
-    (told,) = caplog.messages
-    assert told.startswith(f"The data directory was not closed cleanly: err={tmp_path / FILE}: ")
-    assert "database or disk is full; nothing is lost" in told
+    assert begun(LocalClusterSettings(data=tmp_path), one_write) == ""
+    (logged_fault,) = caplog.messages
+    assert logged_fault.startswith(
+        f"The data directory was not closed cleanly: err={tmp_path / FILE}: "
+    )
+    assert "database or disk is full; nothing is lost" in logged_fault
     monkeypatch.undo()
 
-    async def scene(cluster: Running) -> None:
-        answer = await cluster.pump.ask(asked(cluster, "a"))
-        assert isinstance(answer, Response)
+    async def scene(cluster: LocalCluster) -> None:
+        answer = await cluster.server_loop.ask(asked(cluster, "a"))
+        assert isinstance(answer, HttpResponse)
         assert answer.status == 409
 
-    assert begun(Settings(data=tmp_path), scene) == ""
+    assert begun(LocalClusterSettings(data=tmp_path), scene) == ""
 
 
 # Faults of our own: a face that breaks.
@@ -319,7 +328,7 @@ class Breaking(StubFace):
     """Breaks where it is told to, as often as it is told to."""
 
     def __init__(self, where: str, times: int) -> None:
-        super().__init__(lambda _: Response(200, JSON, b"{}"))
+        super().__init__(lambda _: HttpResponse(200, JSON, b"{}"))
         self.where, self.left = where, times
         self.ticks = 0
 
@@ -333,7 +342,7 @@ class Breaking(StubFace):
         self._break("tick")
         return now
 
-    def handle(self, request: Request, now: float) -> Any:
+    def handle(self, request: HttpRequest, now: float) -> Any:
         self._break("handle")
         return super().handle(request, now)
 
@@ -346,15 +355,15 @@ class Reading(StubFace):
     """A POST is read for as long as no GET has been answered."""
 
     def __init__(self) -> None:
-        super().__init__(lambda _: Response(200, JSON, b"{}"))
+        super().__init__(lambda _: HttpResponse(200, JSON, b"{}"))
         self.answered = threading.Event()
         self.threads: list[str] = []
 
-    def begin(self, request: Request, now: float) -> Any:
+    def begin(self, request: HttpRequest, now: float) -> Any:
         if request.method == "GET":
             self.answered.set()
             return self.handle(request, now)
-        return Pending(Later(self._read), lambda now: self.handle(request, now))
+        return PendingRequest(DeferredWork(self._read), lambda now: self.handle(request, now))
 
     def _read(self) -> None:
         self.threads.append(threading.current_thread().name)
@@ -387,11 +396,11 @@ def test_a_fault_while_a_long_request_is_read_is_of_that_request(
     async def scene() -> None:
         face = Reading()
         face._read = lambda: 1 / 0  # type: ignore[method-assign, assignment, return-value]
-        pump = Pump(face)
-        answer = await pump.ask(Request("POST", "/x"))
-        assert isinstance(answer, Response)
+        server_loop = ServerLoop(face)
+        answer = await server_loop.ask(HttpRequest("POST", "/x"))
+        assert isinstance(answer, HttpResponse)
         assert (answer.status, b"ZeroDivisionError" in answer.body) == (500, True)
-        await pump.stop()
+        await server_loop.stop()
 
     asyncio.run(asyncio.wait_for(scene(), 30))
     assert "ZeroDivisionError" in caplog.text
@@ -402,13 +411,13 @@ def pumped(face: Breaking, seconds: float, caplog: pytest.LogCaptureFixture) -> 
     said: list[str] = []
 
     async def scene() -> None:
-        pump = Pump(face, None, said.append)
-        pump.start()
+        server_loop = ServerLoop(face, None, said.append)
+        server_loop.start()
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            pump._soon()
+            server_loop._soon()
             await asyncio.sleep(0.001)
-        await pump.stop()
+        await server_loop.stop()
 
     with caplog.at_level(logging.ERROR, "stowplan.cluster"):
         asyncio.run(scene())
@@ -419,10 +428,10 @@ def test_a_turn_that_fails_is_told_and_made_again(caplog: pytest.LogCaptureFixtu
     face = Breaking("tick", 5)
     assert pumped(face, 0.3, caplog) == []
     assert face.ticks > 10
-    (told,) = caplog.messages
-    assert told.startswith("letting time pass: a fault of Stowplan: KeyError('spec') in ")
-    assert "test_local_cluster.py" in told
-    assert "(tick)" in told
+    (logged_fault,) = caplog.messages
+    assert logged_fault.startswith("letting time pass: a fault of Stowplan: KeyError('spec') in ")
+    assert "test_local_cluster.py" in logged_fault
+    assert "(tick)" in logged_fault
 
 
 def test_a_turn_that_fails_for_good_ends_the_cluster(caplog: pytest.LogCaptureFixture) -> None:
@@ -434,20 +443,20 @@ def test_a_turn_that_fails_for_good_ends_the_cluster(caplog: pytest.LogCaptureFi
 def test_requests_and_watches_that_meet_a_fault(caplog: pytest.LogCaptureFixture) -> None:
     async def scene() -> None:
         face = Breaking("handle", 1)
-        pump = Pump(face)
-        pump.start()
+        server_loop = ServerLoop(face)
+        server_loop.start()
         for status in (500, 200):
-            answer = await pump.ask(Request("POST", "/x"))
-            assert isinstance(answer, Response)
+            answer = await server_loop.ask(HttpRequest("POST", "/x"))
+            assert isinstance(answer, HttpResponse)
             assert answer.status == status
             if status == 500:
                 tree = json.loads(answer.body)
                 assert tree["message"].startswith("Internal error occurred: KeyError('spec') in ")
         face.where, face.left = "read", 1
-        stream = await pump.ask(Request("GET", "/watch"))
-        assert not isinstance(stream, Response)
-        assert (await pump.read(stream.number)).end
-        await pump.stop()
+        stream = await server_loop.ask(HttpRequest("GET", "/watch"))
+        assert not isinstance(stream, HttpResponse)
+        assert (await server_loop.read(stream.number)).end
+        await server_loop.stop()
 
     with caplog.at_level(logging.ERROR, "stowplan.cluster"):
         asyncio.run(scene())
@@ -457,12 +466,12 @@ def test_requests_and_watches_that_meet_a_fault(caplog: pytest.LogCaptureFixture
 def test_only_so_many_faults_are_told(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pumping, "FAULTS_MAX", 3)
-    pump = Pump(StubFace())
+    monkeypatch.setattr(pumping, "LOGGED_FAULTS_MAX", 3)
+    server_loop = ServerLoop(StubFace())
     with caplog.at_level(logging.ERROR, "stowplan.cluster"):
         for number in (1, 1, 2, 3, 4, 5):
             try:
                 raise KeyError(number)
             except KeyError as fault:
-                pump.told("trying", fault)
+                server_loop.logged_fault("trying", fault)
     assert len(caplog.messages) == 3

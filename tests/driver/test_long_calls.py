@@ -14,18 +14,20 @@ import aiohttp
 import pytest
 
 from stowplan.assembly.deciders import Deciders
-from stowplan.client.election import Terms
-from stowplan.client.kubeconfig import Connection
-from stowplan.driver.clocks import steady
-from stowplan.driver.live import Live, LiveOptions
-from stowplan.driver.scheduling import deciders_named, read_files
-from stowplan.driver.serving import Address, Serving
+from stowplan.client.kubeconfig import ClientConfig
+from stowplan.client.leader_election import LeaderElectionConfig
+from stowplan.driver.clocks import monotonic_ns
+from stowplan.driver.http.status_server import ListenAddress, StatusServer
+from stowplan.driver.live.configuration_files import default_deciders, read_configuration_files
+from stowplan.driver.live.scheduler_server import SchedulerServer, SchedulerServerOptions
 from tests.driver.small_api import SmallApi
 from tests.driver.test_live import GANGS
 
 pytestmark = pytest.mark.slow
 
-TERMS = Terms("kube-system", "stowplan", "one", duration_s=60.0, renew_s=40.0, retry_s=0.1)
+TERMS = LeaderElectionConfig(
+    "kube-system", "stowplan", "one", duration_s=60.0, renew_s=40.0, retry_s=0.1
+)
 HELD_S_MAX = 40.0
 """A call that nobody lets go is over after so long, and the test has failed."""
 
@@ -34,7 +36,7 @@ def run(story: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(story, 300))
 
 
-class Waiting(Live):
+class Waiting(SchedulerServer):
     """Wrong: holds sessions in the loop."""
 
     def _may_take_long(self) -> bool:
@@ -45,17 +47,19 @@ class Patient:
     """A scheduler in a thread of its own, whose machine can be held up, until `released`. url: of
     its health."""
 
-    def __init__(self, api: SmallApi, deciders: Deciders, kind: type[Live]) -> None:
+    def __init__(self, api: SmallApi, deciders: Deciders, kind: type[SchedulerServer]) -> None:
         self.url = ""
         self.is_held_up = False
         self.released = threading.Event()
-        options = LiveOptions(Connection(api.url, "test"), TERMS, seed=1, engine="walk")
+        options = SchedulerServerOptions(
+            ClientConfig(api.url, "test"), TERMS, seed=1, engine="walk"
+        )
         self.live = kind(deciders, options, self._beside)
         self.thread = threading.Thread(target=lambda: asyncio.run(self.live.run()))
 
     @asynccontextmanager
-    async def _beside(self, live: Live) -> AsyncIterator[None]:
-        async with Serving(live, Address("127.0.0.1", 0)) as face:
+    async def _beside(self, live: SchedulerServer) -> AsyncIterator[None]:
+        async with StatusServer(live, ListenAddress("127.0.0.1", 0)) as face:
             self.url = f"http://127.0.0.1:{face.port}/healthz"
             yield
 
@@ -82,7 +86,7 @@ class Patient:
 
 @asynccontextmanager
 async def patient(
-    api: SmallApi, found: Deciders, kind: type[Live] = Live
+    api: SmallApi, found: Deciders, kind: type[SchedulerServer] = SchedulerServer
 ) -> AsyncIterator[Patient]:
     one = Patient(api, found, kind)
     one.thread.start()
@@ -119,9 +123,9 @@ def test_health_is_told_and_the_lease_renewed_while_pods_are_decided() -> None:
     async def story() -> None:
         async with SmallApi() as api:
             api.node("n1")
-            async with patient(api, deciders_named("stowplan")) as one:
-                machine = one.live.machine
-                machine.handle = one.slowed(machine.handle)  # type: ignore[method-assign]
+            async with patient(api, default_deciders("stowplan")) as one:
+                scheduler = one.live.scheduler
+                scheduler.handle = one.slowed(scheduler.handle)  # type: ignore[method-assign]
                 api.pod("web")
                 await looked_after(api, one)
                 assert one.live.leadership.leads
@@ -136,15 +140,15 @@ def test_the_end_of_a_session_is_told(tmp_path: Path) -> None:
     async def story() -> None:
         config = tmp_path / "gangs.yaml"
         config.write_text(GANGS)
-        found, _ = read_files([str(config)])
+        found, _ = read_configuration_files([str(config)])
         async with SmallApi({"podgroups", "queues", "priorityclasses"}) as api:
             api.node("n1", cpu="4")
             async with patient(api, found) as one:
-                sessions = one.live.machine.sessions
+                sessions = one.live.scheduler.sessions
                 assert sessions is not None
                 ended: list[float] = []
                 decider: Any = sessions.decider
-                decider.hold = one.slowed(decider.hold, lambda: ended.append(steady() / 1e9))
+                decider.hold = one.slowed(decider.hold, lambda: ended.append(monotonic_ns() / 1e9))
                 api.pod("alone", scheduler="kube-batch")
                 # For longer than a period.
                 ends = time.monotonic() + 1.5 * decider.period_s
@@ -155,20 +159,20 @@ def test_the_end_of_a_session_is_told(tmp_path: Path) -> None:
     run(story())
 
 
-async def taken_in(tmp_path: Path, kind: type[Live]) -> bool:
+async def taken_in(tmp_path: Path, kind: type[SchedulerServer]) -> bool:
     """Whether what a watch shows was taken in while a session was held."""
     config = tmp_path / "gangs.yaml"
     config.write_text(GANGS)
-    found, _ = read_files([str(config)])
+    found, _ = read_configuration_files([str(config)])
     async with SmallApi({"podgroups", "queues", "priorityclasses"}) as api:
         api.node("n1", cpu="4")
         meta = {"apiVersion": "scheduling.sigs.dev/v1alpha2", "metadata": {"name": "default"}}
         api.put("queues", meta | {"spec": {"weight": 1}})
         async with patient(api, found, kind) as one:
-            sessions, following = one.live.machine.sessions, one.live.following
+            sessions, informers = one.live.scheduler.sessions, one.live.informers
             assert sessions is not None
-            assert following is not None
-            pods = next(one for one in following.informers if one.resource.plural == "pods")
+            assert informers is not None
+            pods = next(one for one in informers.informers if one.resource.plural == "pods")
             decider: Any = sessions.decider
             n_known: list[int] = []
             decider.hold = one.slowed(decider.hold, lambda: n_known.append(len(pods)))
@@ -183,7 +187,7 @@ async def taken_in(tmp_path: Path, kind: type[Live]) -> bool:
 
 def test_requests_and_watches_go_on_while_a_session_is_held(tmp_path: Path) -> None:
     async def story() -> None:
-        assert await taken_in(tmp_path, Live)
+        assert await taken_in(tmp_path, SchedulerServer)
 
     run(story())
 

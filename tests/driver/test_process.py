@@ -14,11 +14,11 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from stowplan.client.kubeconfig import Connection
+from stowplan.client.kubeconfig import ClientConfig
 from stowplan.driver import process
-from stowplan.driver.live import LiveOptions
-from stowplan.driver.process import Orders
-from stowplan.driver.scheduling import deciders_named
+from stowplan.driver.live.configuration_files import default_deciders
+from stowplan.driver.live.scheduler_server import SchedulerServerOptions
+from stowplan.driver.process import ProcessOptions
 from tests.driver.processes import CONFIG, kubeconfig, replica
 from tests.driver.real_server import free_port
 from tests.driver.small_api import SmallApi, status
@@ -99,25 +99,31 @@ def test_a_name_that_somebody_else_schedules_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("holder", "is_renewed", "orders", "is_refused"),
     [
-        ("other", True, Orders(), True),
-        ("other", True, Orders(take_over=True), False),
-        ("other", False, Orders(), False),
-        ("stowplan_a_replica", True, Orders(), False),
+        ("other", True, ProcessOptions(), True),
+        ("other", True, ProcessOptions(take_over=True), False),
+        ("other", False, ProcessOptions(), False),
+        ("stowplan_a_replica", True, ProcessOptions(), False),
     ],
 )
 def test_who_counts_as_somebody_else(
-    monkeypatch: pytest.MonkeyPatch, holder: str, is_renewed: bool, orders: Orders, is_refused: bool
+    monkeypatch: pytest.MonkeyPatch,
+    holder: str,
+    is_renewed: bool,
+    orders: ProcessOptions,
+    is_refused: bool,
 ) -> None:
-    monkeypatch.setattr(process, "LOOK_S", 0.1)
+    monkeypatch.setattr(process, "LEASE_POLL_S", 0.1)
 
     async def story() -> None:
         async with SmallApi() as api:
             api.put("leases", lease(holder, 0))
             task = asyncio.create_task(renewing(api, holder)) if is_renewed else None
-            options = LiveOptions(Connection(api.url, "test"))
-            begins = process.look_around(deciders_named("stowplan"), options, orders)
+            options = SchedulerServerOptions(ClientConfig(api.url, "test"))
+            begins = process.check_startup(default_deciders("stowplan"), options, orders)
             if is_refused:
-                with pytest.raises(process.Taken, match="being renewed by 'other'"):
+                with pytest.raises(
+                    process.CompetingSchedulerError, match="being renewed by 'other'"
+                ):
                     await begins
             else:
                 await begins
@@ -132,7 +138,7 @@ def test_a_server_in_trouble_does_not_hide_who_renews(
     monkeypatch: pytest.MonkeyPatch, every: int
 ) -> None:
     """Of the looks at the lease some fail, the first among them."""
-    monkeypatch.setattr(process, "LOOK_S", 0.05)
+    monkeypatch.setattr(process, "LEASE_POLL_S", 0.05)
     n_looks = 0
 
     async def trouble(request: web.Request) -> web.StreamResponse | None:
@@ -149,9 +155,9 @@ def test_a_server_in_trouble_does_not_hide_who_renews(
             api.put("leases", lease("other", 0))
             api.fault = trouble
             task = asyncio.create_task(renewing(api, "other"))
-            options = LiveOptions(Connection(api.url, "test"))
-            with pytest.raises(process.Taken, match="being renewed by 'other'"):
-                await process.look_around(deciders_named("stowplan"), options, Orders())
+            options = SchedulerServerOptions(ClientConfig(api.url, "test"))
+            with pytest.raises(process.CompetingSchedulerError, match="being renewed by 'other'"):
+                await process.check_startup(default_deciders("stowplan"), options, ProcessOptions())
             task.cancel()
 
     run(story())

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from stowplan.assembly.in_tree import IN_TREE
-from stowplan.assembly.reading import READ_UNSAID, SESSIONS_READ, kinds_of, kinds_read
+from stowplan.assembly.watched_kinds import SESSIONS_READ, UNDECLARED_READS, kinds_of, kinds_read
 from stowplan.client.resources import RESOURCES
-from stowplan.driver.scheduling import read_files
-from stowplan.framework.world import World
+from stowplan.conformance.evaluate import evaluate
+from stowplan.driver.live.configuration_files import read_configuration_files
+from stowplan.framework.object_store import ObjectStore
 from stowplan.objects.meta import Object
-from stowplan.sim.evaluate import evaluate
 
 DATA = Path(__file__).parent.parent / "conformance" / "data"
 DEPTH = 25
@@ -24,13 +24,13 @@ DEPTH = 25
 
 def test_every_kind_that_rules_read_can_be_followed() -> None:
     served = {resource.kind for resource in RESOURCES}
-    for kinds in READ_UNSAID.values():
+    for kinds in UNDECLARED_READS.values():
         assert set(kinds) <= served
-    assert set(kinds_read(read_files()[0])) <= served
+    assert set(kinds_read(read_configuration_files()[0])) <= served
 
 
 def test_only_rules_that_there_are_have_an_entry() -> None:
-    assert READ_UNSAID.keys() <= IN_TREE.keys()
+    assert UNDECLARED_READS.keys() <= IN_TREE.keys()
 
 
 def test_a_profile_follows_what_its_rules_read_and_nothing_else(tmp_path: Path) -> None:
@@ -43,9 +43,11 @@ def test_a_profile_follows_what_its_rules_read_and_nothing_else(tmp_path: Path) 
         "  plugins: {multiPoint: {disabled: [{name: '*'}], enabled: [{name: PrioritySort},"
         " {name: NodeName}, {name: DefaultBinder}]}}\n"
     )
-    assert kinds_read(read_files([str(file)])[0]) == ()
+    assert kinds_read(read_configuration_files([str(file)])[0]) == ()
     file.write_text(file.read_text().replace("NodeName", "InterPodAffinity"))
-    assert [kind.__name__ for kind in kinds_read(read_files([str(file)])[0])] == ["Namespace"]
+    assert [kind.__name__ for kind in kinds_read(read_configuration_files([str(file)])[0])] == [
+        "Namespace"
+    ]
 
 
 class Seen:
@@ -84,13 +86,13 @@ def test_no_rule_reads_what_would_not_be_followed(
     and no others."""
     seen = Seen()
     for name in ("find", "all", "observed"):
-        asked = getattr(World, name)
+        asked = getattr(ObjectStore, name)
 
-        def noted(self: World, kind: type[Object], *rest: Any, asked: Any = asked) -> Any:
+        def noted(self: ObjectStore, kind: type[Object], *rest: Any, asked: Any = asked) -> Any:
             seen.note(kind)
             return asked(self, kind, *rest)
 
-        monkeypatch.setattr(World, name, noted)
+        monkeypatch.setattr(ObjectStore, name, noted)
     for _ in evaluate(lines(folder, 20), form=form):
         pass
     assert len(seen.kinds) >= 8
@@ -107,7 +109,7 @@ def test_a_rule_that_reads_in_secret_is_caught() -> None:
     seen, rule = Seen(), IN_TREE["NodeName"]()
 
     def reads(self: Any) -> None:
-        World.find(World(), RESOURCES[0].kind, "x")
+        ObjectStore.find(ObjectStore(), RESOURCES[0].kind, "x")
         hidden(seen)
 
     reads(rule)

@@ -17,14 +17,19 @@ from aiohttp import web
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from stowplan.assembly.deciders import Text, deciders_of
-from stowplan.driver.clocks import steady
-from stowplan.driver.exposition import exposed
-from stowplan.driver.limits import Limiter
-from stowplan.driver.live import Live
-from stowplan.driver.logs import JsonFormatter, LogError, TextFormatter, levels_of
-from stowplan.driver.origins import is_local
-from stowplan.driver.serving import Address, AddressError, Serving, address_of
+from stowplan.assembly.deciders import ConfigText, deciders_of
+from stowplan.driver.client.rate_limiter import RateLimiter
+from stowplan.driver.clocks import monotonic_ns
+from stowplan.driver.http.origins import is_local
+from stowplan.driver.http.status_server import (
+    AddressError,
+    ListenAddress,
+    StatusServer,
+    parse_listen_address,
+)
+from stowplan.driver.live.exposition import exposition_text
+from stowplan.driver.live.scheduler_server import SchedulerServer
+from stowplan.driver.logs import JsonFormatter, LogError, TextFormatter, parse_levels
 from stowplan.framework import PermitWait
 from tests.driver.small_api import SmallApi
 from tests.driver.test_live import scheduler
@@ -56,12 +61,12 @@ def test_elsewhere_than_on_loopback_readers_must_be_known_and_allowed() -> None:
             ports: list[int] = []
 
             @asynccontextmanager
-            async def beside(live: Live) -> AsyncIterator[None]:
-                async with Serving(live, Address("0.0.0.0", 0)) as one:
+            async def service(live: SchedulerServer) -> AsyncIterator[None]:
+                async with StatusServer(live, ListenAddress("0.0.0.0", 0)) as one:
                     ports.append(one.port)
                     yield
 
-            async with scheduler(api, beside=beside) as live:
+            async with scheduler(api, service=service) as live:
                 await api.until(lambda: live.is_synced)
                 url = f"https://127.0.0.1:{ports[0]}"
                 assert await code(url, "/healthz") == 200
@@ -90,8 +95,8 @@ def test_on_loopback_no_page_of_a_browser_reads_by_another_name() -> None:
             ports: list[int] = []
 
             @asynccontextmanager
-            async def beside(live: Live) -> AsyncIterator[None]:
-                async with Serving(live, Address("127.0.0.1", 0)) as one:
+            async def service(live: SchedulerServer) -> AsyncIterator[None]:
+                async with StatusServer(live, ListenAddress("127.0.0.1", 0)) as one:
                     ports.append(one.port)
                     yield
 
@@ -100,7 +105,7 @@ def test_on_loopback_no_page_of_a_browser_reads_by_another_name() -> None:
                 async with session.get(url, headers=headers) as response:
                     return response.status
 
-            async with scheduler(api, beside=beside) as live:
+            async with scheduler(api, service=service) as live:
                 await api.until(lambda: live.is_synced)
                 for path in ("/metrics", "/configz", "/statusz"):
                     assert await asked(path) == 200
@@ -154,20 +159,20 @@ async def code(url: str, path: str, token: str = "", method: str = "GET") -> int
     [
         ("0", None),
         ("", None),
-        ("8080", Address("127.0.0.1", 8080)),
-        ("127.0.0.1:1", Address("127.0.0.1", 1)),
-        ("[::1]:1", Address("::1", 1)),
-        (":443", Address("0.0.0.0", 443)),
+        ("8080", ListenAddress("127.0.0.1", 8080)),
+        ("127.0.0.1:1", ListenAddress("127.0.0.1", 1)),
+        ("[::1]:1", ListenAddress("::1", 1)),
+        (":443", ListenAddress("0.0.0.0", 443)),
     ],
 )
-def test_addresses(text: str, address: Address | None) -> None:
-    assert address_of(text) == address
+def test_addresses(text: str, address: ListenAddress | None) -> None:
+    assert parse_listen_address(text) == address
 
 
 @pytest.mark.parametrize("text", ["here", "127.0.0.1:x", "127.0.0.1:99999"])
 def test_addresses_that_are_none(text: str) -> None:
     with pytest.raises(AddressError, match="wanted HOST:PORT"):
-        address_of(text)
+        parse_listen_address(text)
 
 
 def test_an_address_in_use_is_told() -> None:
@@ -175,21 +180,21 @@ def test_an_address_in_use_is_told() -> None:
         async with SmallApi() as api:
             port = int(api.url.rpartition(":")[2])
 
-            def beside(live: Live) -> Serving:
-                return Serving(live, Address("127.0.0.1", port))
+            def service(live: SchedulerServer) -> StatusServer:
+                return StatusServer(live, ListenAddress("127.0.0.1", port))
 
             with pytest.raises(AddressError, match="in use"):
-                async with scheduler(api, beside=beside) as live:
+                async with scheduler(api, service=service) as live:
                     await api.until(lambda: live.is_synced, 2)
 
     run(story())
 
 
 def test_loopback_is_told_from_the_rest() -> None:
-    assert Address("localhost", 1).is_loopback
-    assert Address("::1", 1).is_loopback
-    assert not Address("0.0.0.0", 1).is_loopback
-    assert not Address("example.com", 1).is_loopback
+    assert ListenAddress("localhost", 1).is_loopback
+    assert ListenAddress("::1", 1).is_loopback
+    assert not ListenAddress("0.0.0.0", 1).is_loopback
+    assert not ListenAddress("example.com", 1).is_loopback
 
 
 # Metrics.
@@ -238,8 +243,8 @@ def test_metrics_have_the_names_and_labels_of_the_original(tmp_path: Path) -> No
         "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
         "profiles: [{schedulerName: stowplan}, {schedulerName: slow}]\n"
     )
-    plain = deciders_of([Text(file.read_text(), str(file))])
-    slow = deciders_of([Text(file.read_text(), str(file))], [Slow])
+    plain = deciders_of([ConfigText(file.read_text(), str(file))])
+    slow = deciders_of([ConfigText(file.read_text(), str(file))], [Slow])
 
     async def story() -> dict[str, Metric]:
         async with SmallApi() as api:
@@ -249,20 +254,22 @@ def test_metrics_have_the_names_and_labels_of_the_original(tmp_path: Path) -> No
             api.pod("huge", cpu="40")
             api.pod("low", cpu="3500m")
             async with scheduler(api, decider=plain) as live:
-                Serving(live, Address("127.0.0.1", 0))
-                await api.until(lambda: live.measures.n_bound == 2)
+                StatusServer(live, ListenAddress("127.0.0.1", 0))
+                await api.until(lambda: live.metrics_recorder.n_bound == 2)
                 api.pod("vip", cpu="3800m", priority=10)
                 await api.until(lambda: bool(api.placed().get("vip")))
-                await api.until(lambda: live.measures.n_bound == 3)
-                first = read(await live.in_turn(lambda: exposed(live)))
+                await api.until(lambda: live.metrics_recorder.n_bound == 3)
+                first = read(await live.call_between_handles(lambda: exposition_text(live)))
             async with scheduler(api, decider=slow) as live:
-                Serving(live, Address("127.0.0.1", 0))
+                StatusServer(live, ListenAddress("127.0.0.1", 0))
                 api.pod("waits", cpu="1m", scheduler="slow")
-                await api.until(lambda: live.measures.n_refused >= 1)
+                await api.until(lambda: live.metrics_recorder.n_refused >= 1)
                 await api.until(lambda: permit_waits(live) > 0)
                 return first | {
                     name: metric
-                    for name, metric in read(await live.in_turn(lambda: exposed(live))).items()
+                    for name, metric in read(
+                        await live.call_between_handles(lambda: exposition_text(live))
+                    ).items()
                     if "permit_wait" in name
                 }
 
@@ -290,8 +297,8 @@ def test_metrics_have_the_names_and_labels_of_the_original(tmp_path: Path) -> No
     assert evaluated > value(found, "scheduler_schedule_attempts_total")
 
 
-def permit_waits(live: Live) -> int:
-    return sum(1 for name, _ in live.measures.counted.distributions if "permit_wait" in name)
+def permit_waits(live: SchedulerServer) -> int:
+    return sum(1 for name, _ in live.metrics_recorder.counted.histograms if "permit_wait" in name)
 
 
 def read(body: bytes) -> dict[str, Metric]:
@@ -322,10 +329,10 @@ def test_logs_are_text_or_json() -> None:
 
 
 def test_levels_are_told_by_part() -> None:
-    assert levels_of("info,informers=debug") == {"": logging.INFO, "informers": logging.DEBUG}
+    assert parse_levels("info,informers=debug") == {"": logging.INFO, "informers": logging.DEBUG}
     for text in ("loud", "nobody=info"):
         with pytest.raises(LogError, match="wanted one of"):
-            levels_of(text)
+            parse_levels(text)
 
 
 # Pace.
@@ -333,16 +340,16 @@ def test_levels_are_told_by_part() -> None:
 
 def test_requests_go_as_fast_as_they_may_and_no_faster() -> None:
     async def story() -> None:
-        limiter = Limiter(100, 10)
-        begun = steady()
+        limiter = RateLimiter(100, 10)
+        begun = monotonic_ns()
         await asyncio.gather(*(limiter.turn() for _ in range(10)))
-        assert steady() - begun < 50_000_000
+        assert monotonic_ns() - begun < 50_000_000
         await asyncio.gather(*(limiter.turn() for _ in range(20)))
-        assert steady() - begun > 150_000_000
-        begun = steady()
-        free = Limiter()
+        assert monotonic_ns() - begun > 150_000_000
+        begun = monotonic_ns()
+        free = RateLimiter()
         for _ in range(1000):
             await free.turn()
-        assert steady() - begun < 200_000_000
+        assert monotonic_ns() - begun < 200_000_000
 
     run(story())

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from stowplan.driver.scheduling import deciders_named, read_files
-from stowplan.driver.shadow import (
+from stowplan.driver.live.configuration_files import default_deciders, read_configuration_files
+from stowplan.driver.live.decision_comparer import (
     AS_GOOD,
     KEPT_NS,
     OTHER,
@@ -19,9 +19,9 @@ from stowplan.driver.shadow import (
     REFUSED,
     SAME,
     THEIRS_ONLY,
-    Difference,
-    Judge,
-    Shadow,
+    DecisionComparer,
+    DecisionDifference,
+    ReferenceScheduler,
 )
 from stowplan.messages.effects import Bind
 from stowplan.messages.events import BindDone, Event, NodeAdded, PodAdded, PodDeleted, PodUpdated
@@ -33,8 +33,10 @@ from tests.driver.test_live import GANGS, scheduler
 NODES = (node("small", cpu="1"), node("large", cpu="4"))
 
 
-def shadow(*events: Event, judge: Judge | None = None) -> Shadow:
-    made = Shadow(lambda event: None, judge or Judge(deciders_named("default-scheduler")))
+def comparer(*events: Event, judge: ReferenceScheduler | None = None) -> DecisionComparer:
+    made = DecisionComparer(
+        lambda event: None, judge or ReferenceScheduler(default_deciders("default-scheduler"))
+    )
     made.seen([*map(NodeAdded, NODES), *events], 0)
     made.compare_all(0)
     return made
@@ -60,7 +62,7 @@ def small(name: str) -> Pod:
 def test_what_comes_bound_at_once_is_compared_all_the_same() -> None:
     # As a quick scheduler's placements are shown: pending and bound in one go.
     one, two, three = small("one"), small("two"), pod("huge", cpu="3900m", memory="1Mi")
-    found = shadow(
+    found = comparer(
         *(PodAdded(one), bound(one, "large")),
         *(PodAdded(two), bound(two, "small")),
         *(PodAdded(three), bound(three, "large")),
@@ -76,7 +78,7 @@ def test_what_comes_bound_at_once_is_compared_all_the_same() -> None:
 def test_each_is_judged_on_the_cluster_as_it_was_then() -> None:
     # The second fits only where the first has not been put here, but there.
     one, two = pod("one", cpu="3", memory="1Mi"), pod("two", cpu="3", memory="1Mi")
-    found = shadow(PodAdded(one), PodAdded(two), bound(one, "large"), PodDeleted(one))
+    found = comparer(PodAdded(one), PodAdded(two), bound(one, "large"), PodDeleted(one))
     found.seen([bound(two, "large")], 1)
     found.compare_all(1)
     assert found.counts == {SAME: 2}
@@ -85,7 +87,7 @@ def test_each_is_judged_on_the_cluster_as_it_was_then() -> None:
 def test_the_judge_does_not_see_what_was_decided_here() -> None:
     one, two = pod("one", cpu="3", memory="1Mi"), pod("two", cpu="3", memory="1Mi")
     told: list[Event] = []
-    made = Shadow(told.append, Judge(deciders_named("default-scheduler")))
+    made = DecisionComparer(told.append, ReferenceScheduler(default_deciders("default-scheduler")))
     made.seen([*map(NodeAdded, NODES), PodAdded(one), PodAdded(two)], 0)
     assert made.take(Bind(1, 1, one.uid, "default", "one", "large"))
     assert told == [BindDone(1, one.uid)]
@@ -98,7 +100,7 @@ def test_the_judge_does_not_see_what_was_decided_here() -> None:
 def test_nodes_of_equal_worth_are_as_good() -> None:
     twins = [NodeAdded(node(name, cpu="4")) for name in ("a", "b")]
     one, two = small("one"), small("two")
-    found = shadow(*twins, PodAdded(one), bound(one, "b"), PodAdded(two), bound(two, "b"))
+    found = comparer(*twins, PodAdded(one), bound(one, "b"), PodAdded(two), bound(two, "b"))
     assert found.counts == {AS_GOOD: 1, OTHER: 1}
 
 
@@ -108,7 +110,10 @@ def test_bindings_that_overtook_each_other_are_taken_in_the_order_of_the_pods() 
     # Decided: one for a, the best while both are empty; two for b, the best after that.
     shown = [bound(two, "b"), PodUpdated(bound(two, "b").pod), bound(one, "a")]
     found, naive = (
-        Shadow(lambda event: None, Judge(deciders_named("default-scheduler"))) for _ in range(2)
+        DecisionComparer(
+            lambda event: None, ReferenceScheduler(default_deciders("default-scheduler"))
+        )
+        for _ in range(2)
     )
     found.seen([*nodes, PodAdded(one), PodAdded(two), *shown], 0)
     found.compare_all(0)
@@ -121,7 +126,7 @@ def test_bindings_that_overtook_each_other_are_taken_in_the_order_of_the_pods() 
 
 def test_what_is_shown_is_kept_until_it_is_quiet_but_not_for_long() -> None:
     one, two = small("one"), small("two")
-    found = shadow(PodAdded(one), PodAdded(two))
+    found = comparer(PodAdded(one), PodAdded(two))
     found.seen([bound(one, "large")], 10)
     found.serve_due(10 + QUIET_NS - 1)
     assert found.counts == {}
@@ -139,24 +144,24 @@ def test_what_is_shown_is_kept_until_it_is_quiet_but_not_for_long() -> None:
 
 def test_refusals_are_compared_once() -> None:
     fits, huge = pod("fits", cpu="3"), pod("huge", cpu="40")
-    found = shadow(
+    found = comparer(
         *(PodAdded(fits), refused(fits), refused(fits)),
         *(PodAdded(huge), refused(huge), refused(huge)),
     )
     assert found.counts == {OURS_ONLY: 1, REFUSED: 1}
-    assert found.differences == [Difference("default/fits", "large", "", "")]
+    assert found.differences == [DecisionDifference("default/fits", "large", "", "")]
 
 
 def test_room_that_was_made_for_a_pod_is_where_it_belongs() -> None:
     one = small("one")
     cleared = refused(one, nominated="small")
-    found = shadow(PodAdded(one), cleared, bound(cleared.pod, "small"))
+    found = comparer(PodAdded(one), cleared, bound(cleared.pod, "small"))
     assert found.counts == {SAME: 1}
 
 
 def test_pods_that_ran_before_and_pods_of_others_are_not_compared() -> None:
     old, foreign = pod("old", on="small"), pod("foreign", scheduler="somebody")
-    found = shadow(PodAdded(old), PodUpdated(old), PodAdded(foreign), bound(foreign, "small"))
+    found = comparer(PodAdded(old), PodUpdated(old), PodAdded(foreign), bound(foreign, "small"))
     assert found.counts == {}
 
 
@@ -165,7 +170,7 @@ def test_pods_of_sessions_are_compared_with_what_was_decided_when_they_came(
 ) -> None:
     config = tmp_path / "gangs.yaml"
     config.write_text(GANGS)
-    found = shadow(judge=Judge(read_files([str(config)])[0]))
+    found = comparer(judge=ReferenceScheduler(read_configuration_files([str(config)])[0]))
     one, two = (pod(name, scheduler="kube-batch") for name in ("one", "two"))
     found.seen([PodAdded(one), PodAdded(two)], 1)
     found.take(Bind(1, 1, one.uid, "default", "one", "large"))
@@ -184,15 +189,15 @@ def test_a_live_dry_run_writes_nothing_and_misses_nothing() -> None:
             api.node("small", cpu="1")
             api.node("large", cpu="4")
             async with scheduler(api, dry_run=True) as live:
-                shadow = live.shadow
-                assert shadow is not None
+                comparer = live.comparer
+                assert comparer is not None
                 await api.until(lambda: live.is_synced)
                 for i in range(4):
                     api.pod(f"p{i}", cpu="700m")
                     tree = api.objects["pods", "default", f"p{i}"]
                     api.put("pods", tree | {"spec": tree["spec"] | {"nodeName": "large"}})
-                await api.until(lambda: sum(shadow.counts.values()) == 4)
-                assert shadow.counts[THEIRS_ONLY] == 0
+                await api.until(lambda: sum(comparer.counts.values()) == 4)
+                assert comparer.counts[THEIRS_ONLY] == 0
             assert api.writes == []
 
     run(story())

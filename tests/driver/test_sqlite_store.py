@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan.driver import sqlite_store
-from stowplan.driver.sqlite_store import COMMITTED, FILE, SqliteStore, StoreError
+from stowplan.driver.storage import sqlite_store
+from stowplan.driver.storage.sqlite_store import COMMITTED, FILE, SqliteStore, StoreError
 from tests.soak import examples
 
 Found = dict[str, tuple[int, bytes]]
@@ -61,7 +61,7 @@ def test_a_second_process_is_refused(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path)
     code = (
         "import sys; from pathlib import Path\n"
-        "from stowplan.driver.sqlite_store import SqliteStore, StoreError\n"
+        "from stowplan.driver.storage.sqlite_store import SqliteStore, StoreError\n"
         "try: SqliteStore(Path(sys.argv[1]))\n"
         "except StoreError as e: print(e); sys.exit(7)\n"
     )

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 from aiohttp import web
 
-from stowplan.driver.following import FALLBACK
+from stowplan.driver.live.informers import FALLBACK_MESSAGE
 from tests.driver.small_api import Fault, SmallApi, status
 from tests.driver.test_live import run, scheduler
 
@@ -70,7 +70,7 @@ def test_pods_are_bound_where_streaming_lists_are_refused(
 
     caplog.set_level(logging.INFO, "stowplan.informers")
     run(story())
-    told = [record for record in caplog.records if record.getMessage() == FALLBACK]
+    told = [record for record in caplog.records if record.getMessage() == FALLBACK_MESSAGE]
     keys = [getattr(record, "keys", {}) for record in told]
     assert keys.count({"resource": "pods", "err": words}) == 1
 
@@ -86,9 +86,9 @@ def test_who_may_not_list_pods_reads_so_in_the_log(caplog: pytest.LogCaptureFixt
             api.fault = without_rights
             async with scheduler(api) as live:
                 await api.until(reported)
-                assert live.following is not None
-                assert any(wanted[6:] in text for text in live.following.waiting_for())
+                assert live.informers is not None
+                assert any(wanted[6:] in text for text in live.informers.unsynced())
 
     caplog.set_level(logging.INFO, "stowplan.informers")
     run(story())
-    assert not any(record.getMessage() == FALLBACK for record in caplog.records)
+    assert not any(record.getMessage() == FALLBACK_MESSAGE for record in caplog.records)

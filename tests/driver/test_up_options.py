@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from stowplan.client.requests import JSON, Request
-from stowplan.driver.api import ApiClient
-from stowplan.driver.connecting import connection_to
-from stowplan.driver.up_scheduler import NAMES, deciders_of_up, terms_of_all
+from stowplan.client.requests import JSON, ApiRequest
+from stowplan.driver.client.api_client import ApiClient
+from stowplan.driver.client.kubeconfig_loading import load_client_config
+from stowplan.driver.local_scheduler import NAMES, leader_election_configs, local_deciders
 from tests.driver.embedded import pod
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("embedded")]
@@ -71,13 +71,13 @@ async def synced(directory: Path, *arguments: str) -> subprocess.CompletedProces
 
 async def placed(directory: Path, scheduler: str) -> str:
     """The node of a pod of this scheduler."""
-    async with ApiClient(connection_to(str(directory / "stowplan.kubeconfig"))) as api:
+    async with ApiClient(load_client_config(str(directory / "stowplan.kubeconfig"))) as api:
         body = json.dumps(pod("p", scheduler=scheduler)).encode()
-        answer = await api.send(Request("POST", PODS, (), body, JSON))
+        answer = await api.send(ApiRequest("POST", PODS, (), body, JSON))
         assert answer.status == 201, answer.body
         async with asyncio.timeout(120):
             while True:
-                answer = await api.send(Request("GET", f"{PODS}/p"))
+                answer = await api.send(ApiRequest("GET", f"{PODS}/p"))
                 node: str = json.loads(answer.body)["spec"].get("nodeName", "")
                 if node:
                     return node
@@ -129,12 +129,12 @@ def test_files_that_are_wrong_are_refused_before_it_starts(tmp_path: Path) -> No
 
 
 def test_each_name_has_its_lease(tmp_path: Path) -> None:
-    assert tuple(deciders_of_up().configuration.profiles) == NAMES
-    leases = terms_of_all(deciders_of_up(), "me")
-    assert [terms.name for terms in leases] == ["kube-scheduler", "stowplan"]
+    assert tuple(local_deciders().configuration.profiles) == NAMES
+    leases = leader_election_configs(local_deciders(), "me")
+    assert [election_config.name for election_config in leases] == ["kube-scheduler", "stowplan"]
     config = tmp_path / "config.yaml"
     config.write_text(CONFIG)
-    leases = terms_of_all(deciders_of_up([str(config)]), "me")
-    assert [terms.name for terms in leases] == ["first", "second"]
+    leases = leader_election_configs(local_deciders([str(config)]), "me")
+    assert [election_config.name for election_config in leases] == ["first", "second"]
     config.write_text(CONFIG + "leaderElection: {leaderElect: false}\n")
-    assert terms_of_all(deciders_of_up([str(config)]), "me") == []
+    assert leader_election_configs(local_deciders([str(config)]), "me") == []

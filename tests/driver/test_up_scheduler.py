@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from stowplan.client.requests import JSON, Request
-from stowplan.driver import up_scheduler
-from stowplan.driver.api import ApiClient
-from stowplan.driver.connecting import connection_to
-from stowplan.driver.live import Live
-from stowplan.driver.local_cluster import Settings, running
+from stowplan.client.requests import JSON, ApiRequest
+from stowplan.driver import local_scheduler
+from stowplan.driver.client.api_client import ApiClient
+from stowplan.driver.client.kubeconfig_loading import load_client_config
+from stowplan.driver.live.scheduler_server import SchedulerServer
+from stowplan.driver.local_cluster import LocalClusterSettings, running_local_cluster
 from tests.driver.embedded import Tree, pod
 from tests.driver.processes import replica
 
@@ -32,12 +32,12 @@ def run(story: Coroutine[Any, Any, None]) -> None:
 
 
 async def create(api: ApiClient, tree: Tree) -> None:
-    answer = await api.send(Request("POST", PODS, (), json.dumps(tree).encode(), JSON))
+    answer = await api.send(ApiRequest("POST", PODS, (), json.dumps(tree).encode(), JSON))
     assert answer.status == 201, answer.body
 
 
 async def nodes_of(api: ApiClient) -> dict[str, str]:
-    answer = await api.send(Request("GET", PODS))
+    answer = await api.send(ApiRequest("GET", PODS))
     items = json.loads(answer.body)["items"]
     return {one["metadata"]["name"]: one["spec"].get("nodeName", "") for one in items}
 
@@ -58,7 +58,7 @@ def test_pods_that_name_no_scheduler_or_this_one_are_placed_and_no_others(tmp_pa
             break
 
     async def story() -> None:
-        async with ApiClient(connection_to(str(tmp_path / "k"))) as api:
+        async with ApiClient(load_client_config(str(tmp_path / "k"))) as api:
             plain = pod("plain")
             del plain["spec"]["schedulerName"]
             for tree in (pod("foreign", scheduler="somebody"), plain, pod("ours")):
@@ -84,11 +84,11 @@ def test_pods_that_name_no_scheduler_or_this_one_are_placed_and_no_others(tmp_pa
 
 def test_its_leases_keep_others_from_deciding_the_same_pods(tmp_path: Path) -> None:
     async def story() -> None:
-        settings = Settings(kubeconfig=tmp_path / "k")
-        async with running(settings) as cluster:
+        settings = LocalClusterSettings(kubeconfig=tmp_path / "k")
+        async with running_local_cluster(settings) as cluster:
             file = str(cluster.kubeconfig)
-            async with ApiClient(connection_to(file)) as api:
-                async with up_scheduler.scheduling(cluster):
+            async with ApiClient(load_client_config(file)) as api:
+                async with local_scheduler.local_scheduler(cluster):
                     for name in LEASES:
                         while not (await holder(api, name)).startswith("stowplan-up_"):
                             await asyncio.sleep(0.05)
@@ -102,26 +102,29 @@ def test_its_leases_keep_others_from_deciding_the_same_pods(tmp_path: Path) -> N
 
 
 def test_a_lost_lease_is_taken_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    begun: list[Live] = []
-    made = Live.__init__
+    begun: list[SchedulerServer] = []
+    made = SchedulerServer.__init__
 
-    def noted(self: Live, *arguments: Any, **options: Any) -> None:
+    def noted(self: SchedulerServer, *arguments: Any, **options: Any) -> None:
         made(self, *arguments, **options)
         begun.append(self)
 
     async def story() -> None:
-        settings = Settings(nodes=1, kubeconfig=tmp_path / "k")
-        async with running(settings) as cluster, up_scheduler.scheduling(cluster):
+        settings = LocalClusterSettings(nodes=1, kubeconfig=tmp_path / "k")
+        async with (
+            running_local_cluster(settings) as cluster,
+            local_scheduler.local_scheduler(cluster),
+        ):
             while not (begun and begun[0].is_synced and begun[0].leadership.leads):
                 await asyncio.sleep(0.05)
-            async with ApiClient(connection_to(str(cluster.kubeconfig))) as api:
+            async with ApiClient(load_client_config(str(cluster.kubeconfig))) as api:
                 holders = [await holder(api, name) for name in LEASES]
             assert "" not in holders
             # As after a sleep. The next one goes by the same name: another would have to wait until
             # the lease is over.
             assert begun[0].leadership.election is not None
             begun[0].leadership.election.deadline = 1
-            async with ApiClient(connection_to(str(cluster.kubeconfig))) as api:
+            async with ApiClient(load_client_config(str(cluster.kubeconfig))) as api:
                 while len(begun) == 1:
                     await asyncio.sleep(0.05)
                 await create(api, pod("later"))
@@ -131,13 +134,13 @@ def test_a_lost_lease_is_taken_again(tmp_path: Path, monkeypatch: pytest.MonkeyP
             assert len(begun) == 2
             assert not cluster.failed.done()
 
-    monkeypatch.setattr(Live, "__init__", noted)
+    monkeypatch.setattr(SchedulerServer, "__init__", noted)
     run(story())
 
 
 async def holder(api: ApiClient, name: str) -> str:
     path = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{name}"
-    answer = await api.send(Request("GET", path))
+    answer = await api.send(ApiRequest("GET", path))
     spec = json.loads(answer.body).get("spec", {})
     return str(spec.get("holderIdentity") or "")
 
@@ -145,14 +148,17 @@ async def holder(api: ApiClient, name: str) -> str:
 def test_a_cluster_whose_scheduler_has_ended_does_not_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def broken(self: Live) -> int:
+    async def broken(self: SchedulerServer) -> int:
         raise ValueError("no more")
 
     async def story() -> None:
-        settings = Settings(kubeconfig=tmp_path / "k")
-        async with running(settings) as cluster, up_scheduler.scheduling(cluster):
+        settings = LocalClusterSettings(kubeconfig=tmp_path / "k")
+        async with (
+            running_local_cluster(settings) as cluster,
+            local_scheduler.local_scheduler(cluster),
+        ):
             text = await cluster.failed
             assert text == "the scheduler has ended: ValueError('no more')"
 
-    monkeypatch.setattr(Live, "run", broken)
+    monkeypatch.setattr(SchedulerServer, "run", broken)
     run(story())

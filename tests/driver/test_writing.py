@@ -11,20 +11,25 @@ from typing import Any
 
 import pytest
 
-from stowplan.client.answers import Answer
-from stowplan.client.kubeconfig import Connection
-from stowplan.client.requests import JSON, Request
-from stowplan.driver import writing
-from stowplan.driver.api import NO_LEASE, ApiClient
-from stowplan.driver.writing import CLOSED, LeaseOver, Line, Lines
+from stowplan.client.kubeconfig import ClientConfig
+from stowplan.client.requests import JSON, ApiRequest
+from stowplan.client.responses import ApiResponse
+from stowplan.driver.client import connection_pool
+from stowplan.driver.client.api_client import LEASE_EXPIRED_TEXT, ApiClient
+from stowplan.driver.client.connection_pool import (
+    SERVER_CLOSED_TEXT,
+    ConnectionPool,
+    HttpConnection,
+    LeaseExpired,
+)
 
 
 def run(story: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(story, 300))
 
 
-def post(name: str, timeout_s: float | None = 10.0) -> Request:
-    return Request("POST", f"/{name}", (), name.encode(), JSON, timeout_s)
+def post(name: str, timeout_s: float | None = 10.0) -> ApiRequest:
+    return ApiRequest("POST", f"/{name}", (), name.encode(), JSON, timeout_s)
 
 
 Act = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
@@ -83,7 +88,7 @@ async def raw(act: Act = echo) -> AsyncIterator[Raw]:
 
 @asynccontextmanager
 async def client(server: Raw, **more: Any) -> AsyncIterator[ApiClient]:
-    async with ApiClient(Connection(server.url, "t", token="x"), **more) as api:
+    async with ApiClient(ClientConfig(server.url, "t", token="x"), **more) as api:
         yield api
 
 
@@ -91,12 +96,12 @@ def test_connections_are_kept_and_a_request_leaves_as_it_should() -> None:
     async def story() -> None:
         async with raw() as server, client(server) as api:
             for i in range(5):
-                assert await api.send(post(f"p{i}")) == Answer(201, f"p{i}".encode())
+                assert await api.send(post(f"p{i}")) == ApiResponse(201, f"p{i}".encode())
             assert server.n_connections == 1
             head = server.heads[0].decode()
             assert head.startswith("POST /p0 HTTP/1.1\r\nHost: 127.0.0.1:")
-            for line in ("Authorization: Bearer x", "Content-Type: application/json"):
-                assert f"\r\n{line}\r\n" in head
+            for connection in ("Authorization: Bearer x", "Content-Type: application/json"):
+                assert f"\r\n{connection}\r\n" in head
             assert "\r\nUser-Agent: stowplan/" in head
 
     run(story())
@@ -109,7 +114,7 @@ def test_many_requests_go_side_by_side_and_each_has_its_own_answer() -> None:
 
     async def story() -> None:
         async with raw(slowly) as server:
-            lines = Lines(server.url, None, "", "t", most=20)
+            lines = ConnectionPool(server.url, None, "", "t", most=20)
             names = [f"p{i}" for i in range(300)]
             sends = (lines.send(post(name), [], lambda: True) for name in names)
             answers = await asyncio.gather(*sends)
@@ -142,7 +147,7 @@ def test_after_an_answer_that_closes_the_next_request_connects_anew() -> None:
 
 def test_what_was_idle_for_long_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
-        monkeypatch.setattr(writing, "IDLE_S", 0.02)
+        monkeypatch.setattr(connection_pool, "IDLE_S", 0.02)
         async with raw() as server, client(server) as api:
             await api.send(post("a"))
             await asyncio.sleep(0.05)
@@ -152,13 +157,13 @@ def test_what_was_idle_for_long_is_not_used_again(monkeypatch: pytest.MonkeyPatc
     run(story())
 
 
-class Sluggish(Lines):
+class Sluggish(ConnectionPool):
     """Goes on a while after the connection is there."""
 
-    async def _connected(self, limit_s: float) -> Line:
-        line = await super()._connected(limit_s)
+    async def _connect(self, limit_s: float) -> HttpConnection:
+        connection = await super()._connect(limit_s)
         await asyncio.sleep(0.1)
-        return line
+        return connection
 
 
 def test_a_connection_that_is_closed_as_soon_as_it_is_made_is_told_at_once() -> None:
@@ -168,7 +173,7 @@ def test_a_connection_that_is_closed_as_soon_as_it_is_made_is_told_at_once() -> 
             url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
             lines = Sluggish(url, None, "", "t", most=5)
             begun = time.monotonic()
-            with pytest.raises(ConnectionError, match=CLOSED):
+            with pytest.raises(ConnectionError, match=SERVER_CLOSED_TEXT):
                 await lines.send(post("a"), [], lambda: True)
             assert time.monotonic() - begun < 5
             await lines.close()
@@ -235,20 +240,22 @@ def test_what_goes_wrong_is_an_answer_and_its_connection_is_not_used_again(
     run(story())
 
 
-class Careless(Lines):
+class Careless(ConnectionPool):
     """Wrong: keeps the connection of a request that nobody waits for any more."""
 
-    async def send(self, request: Request, headers: Any, guard: Any) -> Answer:
-        line = self._at_hand() or await self._connected(10.0)
+    async def send(self, request: ApiRequest, headers: Any, guard: Any) -> ApiResponse:
+        connection = self._take_idle() or await self._connect(10.0)
         try:
-            return await line.ask(self._written(request, headers), math.inf)
+            return await connection.ask(self._encode_request(request, headers), math.inf)
         finally:
-            line._waiting = None
-            self._keep(line)
+            connection._waiting = None
+            self._release(connection)
 
 
-@pytest.mark.parametrize("kind", [Lines, Careless])
-def test_the_answer_to_a_request_that_was_given_up_is_taken_for_no_other(kind: type[Lines]) -> None:
+@pytest.mark.parametrize("kind", [ConnectionPool, Careless])
+def test_the_answer_to_a_request_that_was_given_up_is_taken_for_no_other(
+    kind: type[ConnectionPool],
+) -> None:
     async def late(body: bytes, writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(0.1)
         writer.write(reply(body))
@@ -261,7 +268,7 @@ def test_the_answer_to_a_request_that_was_given_up_is_taken_for_no_other(kind: t
             first.cancel()
             await asyncio.gather(first, return_exceptions=True)
             answer = await lines.send(post("second"), [], lambda: True)
-            assert (answer.body == b"second") == (kind is Lines)
+            assert (answer.body == b"second") == (kind is ConnectionPool)
             await lines.close()
 
     run(story())
@@ -279,14 +286,14 @@ def test_the_lease_is_looked_at_when_a_connection_is_at_hand_and_no_earlier() ->
 
     async def story() -> None:
         async with raw(slowly) as server:
-            lines = Lines(server.url, None, "", "t", most=1)
+            lines = ConnectionPool(server.url, None, "", "t", most=1)
             may = True
             first = asyncio.ensure_future(lines.send(post("first"), [], lambda: may))
             second = asyncio.ensure_future(lines.send(post("second"), [], lambda: may))
             await asyncio.sleep(0.05)
             may = False
             assert (await first).status == 201
-            with pytest.raises(LeaseOver, match=NO_LEASE):
+            with pytest.raises(LeaseExpired, match=LEASE_EXPIRED_TEXT):
                 await second
             assert server.seen == [b"first"]
             # The connection is as good as before.
@@ -302,11 +309,11 @@ def test_nothing_comes_between_the_look_at_the_lease_and_the_bytes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     happened: list[str] = []
-    ask = Line.ask
+    ask = HttpConnection.ask
 
-    def asked(line: Line, data: bytes, until: float) -> Any:
+    def asked(connection: HttpConnection, data: bytes, until: float) -> Any:
         happened.append("asked")
-        return ask(line, data, until)
+        return ask(connection, data, until)
 
     def guard() -> bool:
         # Whatever else the loop has to do would come now.
@@ -315,7 +322,7 @@ def test_nothing_comes_between_the_look_at_the_lease_and_the_bytes(
         return True
 
     async def story() -> None:
-        monkeypatch.setattr(Line, "ask", asked)
+        monkeypatch.setattr(HttpConnection, "ask", asked)
         async with raw() as server, client(server, guard=guard) as api:
             assert (await api.send(post("a"))).status == 201
         assert happened[:2] == ["looked", "asked"]
@@ -326,7 +333,7 @@ def test_nothing_comes_between_the_look_at_the_lease_and_the_bytes(
 def test_a_header_of_two_lines_is_not_sent() -> None:
     async def story() -> None:
         async with raw() as server:
-            how = Connection(server.url, "t", token="x\r\nX-Other: y")
+            how = ClientConfig(server.url, "t", token="x\r\nX-Other: y")
             async with ApiClient(how) as api:
                 answer = await api.send(post("a"))
             assert answer.status == 0

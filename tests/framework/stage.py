@@ -12,7 +12,7 @@ from stowplan.framework import (
     Registry,
     Snapshot,
 )
-from stowplan.framework.points import points_of
+from stowplan.framework.extension_points import points_of
 from stowplan.testing import draw, pod
 
 POD = pod("web", priority=5)

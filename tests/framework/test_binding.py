@@ -21,8 +21,8 @@ from stowplan.framework import (
     Status,
     unschedulable,
 )
-from stowplan.framework.binding import parameters_of
-from stowplan.framework.runtime import frameworks
+from stowplan.framework.plugin_calls import parameters_of
+from stowplan.framework.runtime.framework import build_frameworks
 from stowplan.objects.pod import Pod
 from tests.framework.stage import POD, Sort, framework_of, plugin, snapshot
 
@@ -85,7 +85,7 @@ def test_static_and_class_methods_count_their_parameters_right() -> None:
     framework = framework_of(Static)
     assert framework.filter_node(POD, NODE, CycleState()).reasons == ("node=n1",)
     nodes = snapshot().nodes
-    assert framework.scores_apart(POD, nodes, nodes.all_rows, CycleState())["Static"][0] == 11
+    assert framework.scores_separately(POD, nodes, nodes.all_rows, CycleState())["Static"][0] == 11
 
 
 # Refusals when a class is registered.
@@ -247,8 +247,8 @@ def test_all_profiles_sort_the_queue_alike() -> None:
         for name, sort in (("a", "Sort"), ("b", "Other"))
     }
     with pytest.raises(ContractError, match=r"profiles sort the queue by \['Other', 'Sort'\]"):
-        frameworks(profiles, registry, FeatureGates())
-    assert list(frameworks({"a": profiles["a"]}, registry, FeatureGates())) == ["a"]
+        build_frameworks(profiles, registry, FeatureGates())
+    assert list(build_frameworks({"a": profiles["a"]}, registry, FeatureGates())) == ["a"]
 
 
 def test_a_plugin_is_only_enabled_where_it_has_a_method() -> None:
@@ -294,7 +294,7 @@ def test_an_exception_names_plugin_method_pod_and_node() -> None:
             "filter of pod 'default/web' on node 'n1' raised ValueError: no such shelf",
         ),
         (
-            lambda: framework.scores_apart(POD, snapshot().nodes, slice(0, 3), state),
+            lambda: framework.scores_separately(POD, snapshot().nodes, slice(0, 3), state),
             "score of pod 'default/web' on node 'n1' raised KeyError: 'x'",
         ),
         (

@@ -18,17 +18,17 @@ from stowplan.framework.clusterevents import (
     WILDCARD,
     Action,
     ClusterEvent,
-    EventWithHint,
-    labels_of,
-    matches,
-    node_changes,
+    ClusterEventWithHint,
+    event_labels,
+    event_matches,
+    node_update_events,
     on,
-    pod_changes,
-    with_taint_rule,
+    pod_update_events,
+    with_node_taint_events,
 )
 from stowplan.objects.node import Node, NodeCondition
 from stowplan.objects.pod import Pod, PodResourceClaimStatus
-from stowplan.testing.make import node, pod
+from stowplan.testing.builders import node, pod
 
 LABEL, TAINT = Action.UPDATE_NODE_LABEL, Action.UPDATE_NODE_TAINT
 
@@ -56,7 +56,7 @@ LABEL, TAINT = Action.UPDATE_NODE_LABEL, Action.UPDATE_NODE_TAINT
 def test_matching(
     registered: tuple[str, Action], incoming: tuple[str, Action], heard: bool
 ) -> None:
-    assert matches(ClusterEvent(*registered), ClusterEvent(*incoming)) is heard
+    assert event_matches(ClusterEvent(*registered), ClusterEvent(*incoming)) is heard
 
 
 def test_labels() -> None:
@@ -72,20 +72,21 @@ def test_labels() -> None:
     assert {ACTION_OF_TITLE[action.title] for action in Action} == set(Action)
 
 
-def actions(registered: tuple[EventWithHint, ...]) -> list[tuple[str, Action]]:
+def actions(registered: tuple[ClusterEventWithHint, ...]) -> list[tuple[str, Action]]:
     return [(one.event.resource, one.event.action) for one in registered]
 
 
 def test_who_asks_for_new_nodes_hears_of_taints_too() -> None:
     asked = (on(POD, Action.DELETE), on(NODE, Action.ADD | LABEL))
-    assert actions(with_taint_rule(asked)) == [*actions(asked), (NODE, TAINT)]
+    assert actions(with_node_taint_events(asked)) == [*actions(asked), (NODE, TAINT)]
     for enough in ((on(NODE, Action.ADD), on(NODE, TAINT)), (on(NODE, LABEL),), ()):
-        assert with_taint_rule(enough) == enough
+        assert with_node_taint_events(enough) == enough
 
 
 def changed(before: Pod, after: Pod) -> list[str]:
     return [
-        label.removeprefix("UnschedulablePod") for label in labels_of(pod_changes(before, after))
+        label.removeprefix("UnschedulablePod")
+        for label in event_labels(pod_update_events(before, after))
     ]
 
 
@@ -127,7 +128,7 @@ def test_generated_claims_are_a_change_of_a_pod() -> None:
 
 
 def test_a_bound_pod_is_another_resource() -> None:
-    assert labels_of(pod_changes(pod("a"), pod("a", on="n1"))) == ["AssignedPodUpdate"]
+    assert event_labels(pod_update_events(pod("a"), pod("a", on="n1"))) == ["AssignedPodUpdate"]
 
 
 def with_condition(made: Node, status: str) -> Node:
@@ -160,11 +161,13 @@ def with_condition(made: Node, status: str) -> Node:
     ],
 )
 def test_changes_of_a_node(before: Node, after: Node, wanted: list[str]) -> None:
-    labels = [label.removeprefix("Node") for label in labels_of(node_changes(before, after))]
+    labels = [
+        label.removeprefix("Node") for label in event_labels(node_update_events(before, after))
+    ]
     assert labels == wanted
 
 
 def test_annotations_are_a_change_of_a_node() -> None:
     before = node("n")
     after = replace(before, metadata=replace(before.metadata, annotations={"x": "y"}))
-    assert labels_of(node_changes(before, after)) == ["NodeUpdateNodeAnnotation"]
+    assert event_labels(node_update_events(before, after)) == ["NodeUpdateNodeAnnotation"]

@@ -7,17 +7,17 @@ import numpy as np
 import pytest
 
 from stowplan.framework import OK, Code, Status, error, unresolvable, unschedulable
-from stowplan.framework.diagnosis import Diagnosis, one_node
-from stowplan.framework.verdicts import PluginVerdicts, Verdicts
+from stowplan.framework.diagnosis import Diagnosis, single_node_diagnosis
+from stowplan.framework.node_to_status import NodeToStatus, PluginVerdicts
 
 FULL = unschedulable("full")
 TAINT = unresolvable("tainted")
 ROWS = np.array([4, 1, 7, 2], dtype=np.int64)
 
 
-def verdicts() -> Verdicts:
+def verdicts() -> NodeToStatus:
     """Of rows 4, 1, 7, 2: A refuses 4 and 1, B refuses 1 and 7 for two reasons, 2 passes."""
-    found = Verdicts(ROWS, ["A", "B"])
+    found = NodeToStatus(ROWS, ["A", "B"])
     everything = np.arange(4)
     found.record(0, PluginVerdicts(np.array([1, 1, 0, 0]), lambda code: FULL), everything)
     by_code = {5: TAINT, 6: unschedulable("no gpu", "no cpu")}
@@ -55,14 +55,14 @@ def test_a_verdict_can_be_overruled() -> None:
 
 
 def test_errors_are_noted() -> None:
-    found = Verdicts(ROWS, ["A"])
+    found = NodeToStatus(ROWS, ["A"])
     codes = PluginVerdicts(np.array([1, 0, 1, 1]), lambda code: error("broken"))
     found.record(0, codes, np.arange(4))
     assert found.errors == [error('running "A" filter plugin: broken').by("A")]
 
 
 def test_verdicts_can_be_given_one_by_one() -> None:
-    found = Verdicts.given(ROWS[:2], [FULL.by("A"), TAINT.by("B")])
+    found = NodeToStatus.given(ROWS[:2], [FULL.by("A"), TAINT.by("B")])
     assert [found.at(0), found.at(1)] == [FULL.by("A"), TAINT.by("B")]
 
 
@@ -89,7 +89,7 @@ def test_what_users_read() -> None:
 def test_counts_are_sorted_as_texts() -> None:
     diagnosis = Diagnosis(12)
     statuses = [FULL.by("A")] * 10 + [TAINT.by("A")] * 2
-    diagnosis.verdicts = Verdicts.given(np.arange(12), statuses)
+    diagnosis.verdicts = NodeToStatus.given(np.arange(12), statuses)
     assert diagnosis.text() == "0/12 nodes are available: 10 full, 2 tainted."
 
 
@@ -126,6 +126,6 @@ def test_who_refused() -> None:
 
 
 def test_a_refusal_after_the_choice_is_about_one_node() -> None:
-    diagnosis = one_node(unschedulable("taken").by("A"))
+    diagnosis = single_node_diagnosis(unschedulable("taken").by("A"))
     assert diagnosis.text() == "0/1 nodes are available: 1 taken."
     assert diagnosis.plugins == {"A"}

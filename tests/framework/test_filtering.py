@@ -27,7 +27,7 @@ from stowplan.framework import (
     unschedulable,
 )
 from stowplan.framework.diagnosis import Diagnosis
-from stowplan.framework.runtime import PreFilterOutcome
+from stowplan.framework.runtime.framework import PreFilterOutcome
 from stowplan.objects.pod import Pod
 from stowplan.testing import pod
 from tests.framework.stage import POD, framework_of, plugin, snapshot
@@ -214,7 +214,7 @@ def test_columns_give_what_nodes_give(columns: bool) -> None:
 def test_filters_apart_says_what_each_says_alone() -> None:
     framework = framework_of(refusing("A", NO, "n1"), refusing("B", NEVER, "n1", "n2"))
     nodes = snapshot().nodes
-    apart = framework.filters_apart(POD, nodes, nodes.all_rows, CycleState())
+    apart = framework.filters_separately(POD, nodes, nodes.all_rows, CycleState())
     assert {name: one.codes.tolist() for name, one in apart.items()} == {
         "A": [1, 0, 0],
         "B": [1, 1, 0],

@@ -36,7 +36,7 @@ def verdicts(*plugins: type[Any]) -> Any:
     full = Registry()
     for one in (Sort, *plugins):
         full.register(one)
-    profile = replace(once.profile, asks_all=True)
+    profile = replace(once.profile, checks_all_filters=True)
     framework = Framework(profile, full, FeatureGates())
     return framework.run_filters(POD, SNAPSHOT, CycleState())
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from stowplan.columns.nodetable import table_of
-from stowplan.cycle import decide
-from stowplan.framework import Snapshot, member
+from stowplan.conformance.attempt_cases import AttemptCase, framework_of
+from stowplan.cycle import decision
+from stowplan.framework import Snapshot
+from stowplan.framework.runtime import registered_plugin
 from stowplan.objects.pod import Pod
-from stowplan.plugins.fit import NodeResourcesFit
-from stowplan.sim.attempts import AttemptCase, framework_of
+from stowplan.plugins.resources.fit import NodeResourcesFit
 from stowplan.testing import node, pod
 
 A, B = "example.com/a", "example.com/b"
@@ -21,12 +22,12 @@ def messages(*, columns: bool) -> list[str]:
     snapshot = Snapshot(table_of(node(f"n{i}", resources={B: 4}, pods=9) for i in range(3)))
     waiting: list[Pod] = [pod(f"p{i}", resources=asked) for i, asked in enumerate(ORDERS)]
     framework = framework_of(AttemptCase("case", waiting[0]), columns=columns)
-    return [decide(each, snapshot, framework).message for each in waiting]
+    return [decision(each, snapshot, framework).message for each in waiting]
 
 
 @pytest.fixture(autouse=True)
 def always_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member, "KEPT_NODES_MIN", 1)
+    monkeypatch.setattr(registered_plugin, "CACHED_NODES_MIN", 1)
 
 
 def test_kept_codes_tell_each_pod_its_own_reasons() -> None:

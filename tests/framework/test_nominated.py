@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from stowplan.columns import NodeTable
 from stowplan.framework import Nominations, Snapshot, Status, snapshot, unschedulable
-from stowplan.framework.nominated import Crowds, NominatedVerdicts
-from stowplan.framework.touched import Touched
+from stowplan.framework.runtime.nominated_pods import NominatedPodsByRow, NominatedVerdicts
+from stowplan.framework.runtime.touched_rows import TouchedRows
 from stowplan.testing import node, pod
-from stowplan.testing.history import NODE_NAMES, history
+from stowplan.testing.generators.table_changes import NODE_NAMES, random_steps
 from tests.property.wrong import assert_caught
 from tests.soak import examples
 
@@ -53,7 +53,7 @@ def test_old_changes_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_touched_rows() -> None:
     table, nominations = NodeTable(), Nominations()
     seen = Snapshot(table, nominations=nominations)
-    touched = Touched()
+    touched = TouchedRows()
     assert touched.take(seen) is None
     assert touched.take(seen) == []
     for name in ("a", "b", "c"):
@@ -70,10 +70,10 @@ class Follower:
     """A table with nominations, by the dice."""
 
     def __init__(self, seed: int) -> None:
-        self.dice = np.random.default_rng(seed)
+        self.rng = np.random.default_rng(seed)
         self.table, self.nominations = NodeTable(), Nominations()
         self.snapshot = Snapshot(self.table, nominations=self.nominations)
-        self.steps = iter(history(self.dice, 30))
+        self.steps = iter(random_steps(self.rng, 30))
 
     def step(self) -> bool:
         """False when the story is over."""
@@ -82,10 +82,10 @@ class Follower:
             return False
         happening.apply(self.table)
         for _ in range(2):
-            number = int(self.dice.integers(6))
+            number = int(self.rng.integers(6))
             waiting = pod(f"w{number}", cpu=str(number), priority=5 * (number % 3))
-            if self.dice.integers(3):
-                self.nominations.add(waiting, NODE_NAMES[self.dice.integers(len(NODE_NAMES))])
+            if self.rng.integers(3):
+                self.nominations.add(waiting, NODE_NAMES[self.rng.integers(len(NODE_NAMES))])
             else:
                 self.nominations.drop(waiting.uid)
         return True
@@ -95,10 +95,10 @@ def crowds_are_counted(seed: int) -> None:
     """Kept sums are those of the pods that count, on every row."""
     story = Follower(seed)
     while story.step():
-        if story.dice.integers(3) == 0:
+        if story.rng.integers(3) == 0:
             continue
         asking = pod("asking", priority=5)
-        crowds = Crowds.of(story.snapshot, 5)
+        crowds = NominatedPodsByRow.of(story.snapshot, 5)
         counted = [story.nominations.counted(name, asking) for name in story.table.names]
         assert crowds.pod_count.tolist() == [len(infos) for infos in counted]
         assert crowds.requested("cpu").tolist() == [
@@ -114,14 +114,14 @@ def test_crowds_are_those_that_count(seed: int) -> None:
 
 def test_control_crowds_that_stay_where_rows_move(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a row is taken to be of the same node for ever."""
-    right = Crowds._follow
+    right = NominatedPodsByRow._follow
 
-    def follow(self: Crowds, snapshot: Any) -> None:
+    def follow(self: NominatedPodsByRow, snapshot: Any) -> None:
         if self.pod_count.shape[0] == snapshot.nodes.n_nodes:
             self._shape = snapshot.nodes.shape
         right(self, snapshot)
 
-    monkeypatch.setattr(Crowds, "_follow", follow)
+    monkeypatch.setattr(NominatedPodsByRow, "_follow", follow)
     assert_caught(crowds_are_counted, SEEDS)
 
 
@@ -139,9 +139,9 @@ def verdicts_are_those_of_now(seed: int) -> None:
         return found
 
     while story.step():
-        if story.dice.integers(3) == 0:
+        if story.rng.integers(3) == 0:
             continue
-        asking = f"default/w{story.dice.integers(6)}"
+        asking = f"default/w{story.rng.integers(6)}"
         own = story.table.row(story.nominations.node_of(asking))
         rows, which = kept.follow(story.snapshot, judge, own)
         statuses = list(kept.statuses)
@@ -170,11 +170,11 @@ def test_control_a_pod_that_speaks_for_its_class(monkeypatch: pytest.MonkeyPatch
 
 def test_control_rows_that_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: only nominations are followed, not what happens to nodes and the pods on them."""
-    right = Touched.take
+    right = TouchedRows.take
 
-    def take(self: Touched, snapshot: Any) -> list[int] | None:
+    def take(self: TouchedRows, snapshot: Any) -> list[int] | None:
         self._generation = snapshot.nodes.journal.generation
         return right(self, snapshot)
 
-    monkeypatch.setattr(Touched, "take", take)
+    monkeypatch.setattr(TouchedRows, "take", take)
     assert_caught(verdicts_are_those_of_now, SEEDS)

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from stowplan.columns import NodeInfo, NodeTable, Rows
 from stowplan.framework import OK, CycleState, Snapshot
-from stowplan.framework.priorities import Priority, normalize_reduce
-from stowplan.framework.prioritize import (
-    ExtenderFailed,
+from stowplan.framework.functions.priorities import Priority, normalize_reduce
+from stowplan.framework.runtime.prioritize_nodes import (
+    ExtenderError,
     PrioritiesFailed,
     Prioritized,
     priorities_of,
@@ -102,7 +102,7 @@ class Fixed:
 
     def prioritize(self, pod: Pod, node_names: Sequence[str]) -> dict[str, int]:
         if self.scores is None:
-            raise ExtenderFailed("no answer")
+            raise ExtenderError("no answer")
         return self.scores
 
 

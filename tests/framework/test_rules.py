@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from stowplan.assembly import registry
-from stowplan.assembly.build import configuration_of, frameworks_for, machine_for
+from stowplan.assembly.build import configuration_of, frameworks_for, scheduler_for
 from stowplan.columns.nodetable import table_of
 from stowplan.framework import (
     OK,
@@ -34,9 +34,9 @@ from stowplan.framework import (
     unresolvable,
     unschedulable,
 )
-from stowplan.framework.member import Member
-from stowplan.framework.priorities import normalized
-from stowplan.framework.runtime import Scores
+from stowplan.framework.functions.priorities import normalize_scores
+from stowplan.framework.runtime.framework import Scores
+from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.messages.effects import Bind, Effect, PatchStatus, RecordEvent
 from stowplan.messages.events import NodeAdded, PodAdded, Tick
 from stowplan.objects.requests import nonzero_requested
@@ -233,8 +233,8 @@ def test_a_whole_list_scores_all_nodes(columns: bool) -> None:
 )
 def test_normalize_reduce(scores: list[int], plain: list[int], reverse: list[int]) -> None:
     given = np.array(scores, dtype=np.int64)
-    assert normalized(given, 10).tolist() == plain
-    assert normalized(given, 10, reverse=True).tolist() == reverse
+    assert normalize_scores(given, 10).tolist() == plain
+    assert normalize_scores(given, 10, reverse=True).tolist() == reverse
     reduce: Any = normalize_reduce(10, reverse=True)
     assert reduce(given).tolist() == reverse
     assert given.tolist() == scores
@@ -370,9 +370,9 @@ def test_a_fault_fails_the_attempt_and_the_scheduler_lives() -> None:
     def moody(pod: Pod, nodes: NodeTable) -> Any:
         return np.zeros(nodes.n_nodes, float if faulty and pod.name == "bad" else np.int64)
 
-    machine = machine_for(*configuration_of(None, "test", [moody]))
+    scheduler = scheduler_for(*configuration_of(None, "test", [moody]))
     nodes = [NodeAdded(node(name)) for name in ("n1", "n2")]
-    effects = machine.handle([*nodes, PodAdded(pod("bad")), PodAdded(pod("good"))], 0)
+    effects = scheduler.handle([*nodes, PodAdded(pod("bad")), PodAdded(pod("good"))], 0)
     wanted = (
         "plugin 'moody': moody() of pod 'default/bad' gave float64 (2,), wanted an array int64 (2,)"
         f" (test_rules.py:{moody.__code__.co_firstlineno})"
@@ -382,14 +382,14 @@ def test_a_fault_fails_the_attempt_and_the_scheduler_lives() -> None:
     (told,) = (e for e in effects if isinstance(e, RecordEvent) and e.type == "Warning")
     assert (told.name, told.note) == ("bad", wanted)
     assert bound(effects) == ["good"]
-    machine.validate()
+    scheduler.validate()
     # Still at fault after its backoff, then mended.
-    again = machine.handle([Tick()], 2 * SECOND)
+    again = scheduler.handle([Tick()], 2 * SECOND)
     assert bound(again) == []
     assert [e.note for e in again if isinstance(e, RecordEvent)] == [wanted]
     faulty = False
-    assert bound(machine.handle([Tick()], 20 * SECOND)) == ["bad"]
-    machine.validate()
+    assert bound(scheduler.handle([Tick()], 20 * SECOND)) == ["bad"]
+    scheduler.validate()
 
 
 def bound(effects: list[Effect]) -> list[str]:
@@ -490,7 +490,7 @@ def test_a_score_over_arrays_costs_what_a_rule_that_ships_costs() -> None:
     table, asked = table_of(nodes, pods), pod("web", cpu="250m", memory="256Mi")
     entry = registry()["NodeResourcesFit"]
     theirs = entry.plugin(entry.args(), Handle(FeatureGates()))
-    mine = Member("least-allocated", plugin_of(least_allocated)(), 1, in_tree=False)
+    mine = RegisteredPlugin("least-allocated", plugin_of(least_allocated)(), 1, in_tree=False)
     walks = {
         "ships": lambda: theirs.score_column(asked, table, table.all_rows),
         "mine": lambda: mine.scores(asked, table, table.all_rows, CycleState()),

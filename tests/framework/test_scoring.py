@@ -23,7 +23,7 @@ from stowplan.framework import (
     error,
     unschedulable,
 )
-from stowplan.framework.runtime import Scores
+from stowplan.framework.runtime.framework import Scores
 from tests.framework.stage import POD, framework_of, plugin, snapshot
 
 Ints = NDArray[np.int64]
@@ -166,7 +166,7 @@ def test_scores_apart_are_raw() -> None:
         framework_of(by_name("A", normalize_score=np.zeros(3)), A=5),
         snapshot().nodes,
     )
-    apart = framework.scores_apart(POD, nodes, nodes.all_rows, CycleState())
+    apart = framework.scores_separately(POD, nodes, nodes.all_rows, CycleState())
     assert apart["A"].tolist() == [10, 20, 30]
 
 

@@ -7,10 +7,10 @@ from itertools import count
 from stowplan.assembly import build
 from stowplan.assembly.build import configuration_of, frameworks_for
 from stowplan.columns.nodetable import table_of
-from stowplan.cycle import decide
+from stowplan.cycle import decision
 from stowplan.framework import Framework, Snapshot
 from stowplan.framework.metrics import Labels, Metrics
-from stowplan.framework.timed import (
+from stowplan.framework.runtime.timed_framework import (
     EVALUATIONS,
     PLUGIN_SECONDS,
     POINT_SECONDS,
@@ -19,7 +19,7 @@ from stowplan.framework.timed import (
     TimedFramework,
 )
 from stowplan.messages.events import NodeAdded, PodAdded
-from stowplan.scheduler.timed import EVENT_SECONDS
+from stowplan.scheduler.timed_scheduler import EVENT_SECONDS
 from stowplan.testing import node, pod
 
 NODES = [node(f"n{i}", cpu="4", labels={"disk": "ssd" if i % 2 else "hdd"}) for i in range(6)]
@@ -40,7 +40,7 @@ def framework(metrics: Metrics | None = None) -> Framework:
 
 
 def counted(metrics: Metrics, name: str, **labels: str) -> float:
-    found = {**metrics.counters, **{k: d.count for k, d in metrics.distributions.items()}}
+    found = {**metrics.counters, **{k: d.count for k, d in metrics.histograms.items()}}
     return sum(n for (own, given), n in found.items() if own == name and has(given, labels))
 
 
@@ -53,7 +53,7 @@ def test_it_decides_as_one_that_is_not_timed() -> None:
     timed, plain = framework(metrics), framework()
     assert isinstance(timed, TimedFramework)
     for one in PODS:
-        ours, theirs = (decide(one, snapshot(), which) for which in (timed, plain))
+        ours, theirs = (decision(one, snapshot(), which) for which in (timed, plain))
         assert (ours.node_name, ours.message) == (theirs.node_name, theirs.message)
 
 
@@ -62,7 +62,7 @@ def test_points_are_timed_always_and_plugins_in_one_attempt_of_ten() -> None:
     timed = framework(metrics)
     n_attempts = 2 * SAMPLED_EVERY + 1
     for _ in range(n_attempts):
-        decide(PODS[1], snapshot(), timed)
+        decision(PODS[1], snapshot(), timed)
     point = {"profile": "default-scheduler", "status": "Success"}
     for name in ("PreFilter", "Filter", "PreScore", "Score"):
         assert counted(metrics, POINT_SECONDS, extension_point=name, **point) == n_attempts
@@ -80,7 +80,7 @@ def test_points_are_timed_always_and_plugins_in_one_attempt_of_ten() -> None:
 
 def test_a_search_for_room_is_counted() -> None:
     metrics = Metrics(count().__next__)
-    decide(PODS[2], snapshot(), framework(metrics))
+    decision(PODS[2], snapshot(), framework(metrics))
     assert counted(metrics, PREEMPTIONS) == 1
     refused = {"extension_point": "PostFilter", "status": "Unschedulable"}
     assert counted(metrics, POINT_SECONDS, **refused) == 1
@@ -88,9 +88,11 @@ def test_a_search_for_room_is_counted() -> None:
 
 def test_a_timed_machine_tells_what_it_has_taken_in() -> None:
     metrics = Metrics(count().__next__)
-    machine = build.machine_for(*configuration_of(None, "default"), engine="walk", metrics=metrics)
+    scheduler = build.scheduler_for(
+        *configuration_of(None, "default"), engine="walk", metrics=metrics
+    )
     running = pod("there", on="n0")
-    machine.handle([*map(NodeAdded, NODES), PodAdded(PODS[0]), PodAdded(running)], 0)
+    scheduler.handle([*map(NodeAdded, NODES), PodAdded(PODS[0]), PodAdded(running)], 0)
     assert counted(metrics, EVENT_SECONDS, event="NodeAdd") == len(NODES)
     assert counted(metrics, EVENT_SECONDS, event="UnschedulablePodAdd") == 1
     assert counted(metrics, EVENT_SECONDS, event="AssignedPodAdd") == 1

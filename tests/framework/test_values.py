@@ -10,16 +10,16 @@ from stowplan.framework import (
     CycleState,
     FeatureGates,
     Nominations,
+    ObjectStore,
     Problem,
     Snapshot,
     Status,
-    World,
     error,
     unresolvable,
     unschedulable,
 )
+from stowplan.framework.object_store import key_of
 from stowplan.framework.problems import did_you_mean
-from stowplan.framework.world import key_of
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.storage import StorageClass
 from stowplan.objects.workload import Namespace, Service
@@ -172,30 +172,32 @@ def test_nominations_are_kept_by_node() -> None:
 def test_the_world_is_asked_by_kind_and_key() -> None:
     meta = ObjectMeta(name="x", namespace="prod")
     service, klass = Service(metadata=meta), StorageClass(metadata=ObjectMeta(name="x"))
-    world = World([service, klass])
+    object_store = ObjectStore([service, klass])
     assert (key_of(service), key_of(klass)) == ("prod/x", "x")
-    assert world.find(Service, "prod/x") is service
-    assert world.find(StorageClass, "x") is klass
-    assert world.find(Service, "x") is None
-    assert world.find(Namespace, "x") is None
-    assert list(world.all(Service)) == [service]
+    assert object_store.find(Service, "prod/x") is service
+    assert object_store.find(StorageClass, "x") is klass
+    assert object_store.find(Service, "x") is None
+    assert object_store.find(Namespace, "x") is None
+    assert list(object_store.all(Service)) == [service]
 
 
 def test_every_change_of_the_world_is_a_new_version() -> None:
-    world = World()
-    versions = [world.version]
+    object_store = ObjectStore()
+    versions = [object_store.version]
     for name in "abb":
-        world.put(Namespace(metadata=ObjectMeta(name=name, labels={"n": str(len(versions))})))
-        versions.append(world.version)
-    world.drop(Namespace, "a")
-    versions.append(world.version)
+        object_store.put(
+            Namespace(metadata=ObjectMeta(name=name, labels={"n": str(len(versions))}))
+        )
+        versions.append(object_store.version)
+    object_store.drop(Namespace, "a")
+    versions.append(object_store.version)
     assert len(set(versions)) == len(versions)
-    assert [(n.name, n.labels) for n in world.all(Namespace)] == [("b", {"n": "3"})]
+    assert [(n.name, n.labels) for n in object_store.all(Namespace)] == [("b", {"n": "3"})]
     with pytest.raises(KeyError):
-        world.drop(Namespace, "a")
+        object_store.drop(Namespace, "a")
 
 
 def test_a_snapshot_of_nodes_alone() -> None:
     empty = Snapshot(snapshot().nodes)
-    assert list(empty.world.all(Namespace)) == []
+    assert list(empty.object_store.all(Namespace)) == []
     assert empty.nominations.nodes() == ()

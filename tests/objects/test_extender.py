@@ -9,34 +9,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.objects.extender import (
-    Extender,
+from stowplan.messages.extender_api import (
     ExtenderArgs,
     ExtenderPreemptionArgs,
-    Question,
-    Reply,
-    Verb,
+    ExtenderRequest,
+    ExtenderResponse,
+    ExtenderVerb,
+    HTTPExtender,
     Victims,
-    bound,
-    encoded,
-    filtered,
-    in_order,
-    preempted,
-    prioritized,
-    shown,
-    timed_out,
-    tree_of,
+    body_tree,
+    encode_body,
+    in_call_order,
+    read_binding_result,
+    read_filter_result,
+    read_preemption_result,
+    read_priorities,
+    redact_password,
+    timeout_response,
 )
-from stowplan.objects.go_json import Fault
+from stowplan.objects.encoding.go_json import GoDecodeError
 from stowplan.objects.pod import Pod
 from stowplan.testing import node, pod
 
-FILTER = Extender(0, "http://fit/", {Verb.FILTER: "sieve"})
+FILTER = HTTPExtender(0, "http://fit/", {ExtenderVerb.FILTER: "sieve"})
 WEB = pod("web", cpu="1")
 
 
-def asked(verb: Verb = Verb.FILTER, url: str = "http://fit") -> Question:
-    return Question(Extender(0, url, {verb: verb.value}), verb, ExtenderArgs(WEB))
+def asked(verb: ExtenderVerb = ExtenderVerb.FILTER, url: str = "http://fit") -> ExtenderRequest:
+    return ExtenderRequest(HTTPExtender(0, url, {verb: verb.value}), verb, ExtenderArgs(WEB))
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def asked(verb: Verb = Verb.FILTER, url: str = "http://fit") -> Question:
     ],
 )
 def test_where_a_call_goes(prefix: str, path: str, url: str) -> None:
-    assert Extender(0, prefix, {Verb.FILTER: path}).url(Verb.FILTER) == url
+    assert HTTPExtender(0, prefix, {ExtenderVerb.FILTER: path}).url(ExtenderVerb.FILTER) == url
 
 
 @pytest.mark.parametrize(
@@ -61,19 +61,19 @@ def test_where_a_call_goes(prefix: str, path: str, url: str) -> None:
     ],
 )
 def test_passwords_are_told_to_nobody(url: str, told: str) -> None:
-    assert shown(url) == told
+    assert redact_password(url) == told
     question = asked(url=url)
-    assert "secret" not in timed_out(question).reason
-    assert "secret" not in str(filtered(question, Reply(500)))
+    assert "secret" not in timeout_response(question).reason
+    assert "secret" not in str(read_filter_result(question, ExtenderResponse(500)))
 
 
 def test_those_that_may_fail_are_asked_last() -> None:
-    a, b, c = (Extender(i, "u", ignorable=i == 0) for i in range(3))
-    assert in_order((a, b, c)) == (b, c, a)
+    a, b, c = (HTTPExtender(i, "u", ignorable=i == 0) for i in range(3))
+    assert in_call_order((a, b, c)) == (b, c, a)
 
 
 def test_an_extender_is_interested_in_who_names_its_resources() -> None:
-    gpu = Extender(0, "u", managed_resources=frozenset({"example.com/gpu"}))
+    gpu = HTTPExtender(0, "u", managed_resources=frozenset({"example.com/gpu"}))
     assert FILTER.is_interested(WEB)
     assert not gpu.is_interested(WEB)
     assert gpu.is_interested(pod("a", resources={"example.com/gpu": "0"}))
@@ -84,14 +84,14 @@ def test_an_extender_is_interested_in_who_names_its_resources() -> None:
 
 def test_a_body_has_one_of_the_two_lists() -> None:
     n1 = node("n1", cpu="4")
-    whole = tree_of(ExtenderArgs(WEB, (n1,)))
+    whole = body_tree(ExtenderArgs(WEB, (n1,)))
     assert list(whole) == ["Pod", "Nodes", "NodeNames"]
     assert whole["NodeNames"] is None
     assert whole["Nodes"]["metadata"] == {}
     (item,) = whole["Nodes"]["items"]
     assert item["metadata"]["name"] == "n1"
     assert item["status"]["daemonEndpoints"] == {"kubeletEndpoint": {"Port": 0}}
-    named = json.loads(encoded(ExtenderArgs(WEB, None, ("n1", "n1"))))
+    named = json.loads(encode_body(ExtenderArgs(WEB, None, ("n1", "n1"))))
     assert (named["Nodes"], named["NodeNames"]) == (None, ["n1", "n1"])
 
 
@@ -100,7 +100,7 @@ def test_objects_are_sent_as_the_api_server_spells_them() -> None:
         meta = {"name": "x", "managedFields": [1]}
         return {"kind": "K", "apiVersion": "v1", "metadata": meta, "extra": 1}
 
-    tree = tree_of(ExtenderArgs(WEB, (node("n1"), {"kind": "Node", "metadata": None})), spelt)
+    tree = body_tree(ExtenderArgs(WEB, (node("n1"), {"kind": "Node", "metadata": None})), spelt)
     assert tree["Pod"] == {"metadata": {"name": "x"}, "extra": 1}
     first, second = tree["Nodes"]["items"]
     assert first["metadata"]["managedFields"] == [1]
@@ -113,7 +113,7 @@ def test_objects_are_sent_as_the_api_server_spells_them() -> None:
 def test_victims_are_told_whole_or_by_uid(is_meta: bool) -> None:
     low: Pod = pod("low", uid="u1")
     body = ExtenderPreemptionArgs(WEB, {"n1": Victims((low,), 2)}, is_meta)
-    tree = tree_of(body)
+    tree = body_tree(body)
     told, other = tree["NodeNameToMetaVictims"], tree["NodeNameToVictims"]
     told, other = (told, other) if is_meta else (other, told)
     assert other is None
@@ -128,29 +128,39 @@ def test_victims_are_told_whole_or_by_uid(is_meta: bool) -> None:
 @pytest.mark.parametrize(
     ("reply", "text"),
     [
-        (Reply(reason="no route"), "no route"),
-        (Reply(404, b"{}"), "failed filter with extender at URL http://fit/filter, code 404"),
-        (Reply(200, b'{"Error": "no", "NodeNames": ["n1"]}'), "no"),
-        (Reply(200, b""), "EOF"),
+        (ExtenderResponse(reason="no route"), "no route"),
+        (
+            ExtenderResponse(404, b"{}"),
+            "failed filter with extender at URL http://fit/filter, code 404",
+        ),
+        (ExtenderResponse(200, b'{"Error": "no", "NodeNames": ["n1"]}'), "no"),
+        (ExtenderResponse(200, b""), "EOF"),
     ],
 )
-def test_what_counts_as_failure(reply: Reply, text: str) -> None:
-    assert filtered(asked(), reply) == Fault(text)
+def test_what_counts_as_failure(reply: ExtenderResponse, text: str) -> None:
+    assert read_filter_result(asked(), reply) == GoDecodeError(text)
 
 
 def test_a_preemption_has_no_error() -> None:
-    assert preempted(asked(Verb.PREEMPT), Reply(200, b'{"Error": "no"}')) == {}
+    assert (
+        read_preemption_result(
+            asked(ExtenderVerb.PREEMPT), ExtenderResponse(200, b'{"Error": "no"}')
+        )
+        == {}
+    )
 
 
 def test_entries_without_a_value_have_none() -> None:
-    found = prioritized(asked(Verb.PRIORITIZE), Reply(200, b'[null, {"Score": 3}]'))
-    assert not isinstance(found, Fault)
+    found = read_priorities(
+        asked(ExtenderVerb.PRIORITIZE), ExtenderResponse(200, b'[null, {"Score": 3}]')
+    )
+    assert not isinstance(found, GoDecodeError)
     assert [(one.host, one.score) for one in found] == [("", 0), ("", 3)]
     body = b'{"NodeNameToMetaVictims": {"n1": null, "n2": {"Pods": [null]}}}'
-    victims = preempted(asked(Verb.PREEMPT), Reply(200, body))
-    assert not isinstance(victims, Fault)
+    victims = read_preemption_result(asked(ExtenderVerb.PREEMPT), ExtenderResponse(200, body))
+    assert not isinstance(victims, GoDecodeError)
     assert (victims["n1"].uids, victims["n2"].uids) == ((), ("",))
-    assert bound(asked(Verb.BIND), Reply(200, b"null")) is None
+    assert read_binding_result(asked(ExtenderVerb.BIND), ExtenderResponse(200, b"null")) is None
 
 
 # Answers that are read at once, and with patience.
@@ -182,12 +192,18 @@ class Never:
 
 def haste_reads_the_same(answer: object, tail: str) -> None:
     """What is read at once is what is read with patience."""
-    reply = Reply(200, (json.dumps(answer) + tail).encode())
-    found = [filtered(asked(), reply), prioritized(asked(Verb.PRIORITIZE), reply)]
+    reply = ExtenderResponse(200, (json.dumps(answer) + tail).encode())
+    found = [
+        read_filter_result(asked(), reply),
+        read_priorities(asked(ExtenderVerb.PRIORITIZE), reply),
+    ]
     with pytest.MonkeyPatch.context() as patch:
         for name in ("_exact_filter", "_exact_priorities"):
-            patch.setattr(f"stowplan.objects.extender.{name}", Never())
-        slow = [filtered(asked(), reply), prioritized(asked(Verb.PRIORITIZE), reply)]
+            patch.setattr(f"stowplan.messages.extender_api.{name}", Never())
+        slow = [
+            read_filter_result(asked(), reply),
+            read_priorities(asked(ExtenderVerb.PRIORITIZE), reply),
+        ]
     assert found == slow
 
 
@@ -210,7 +226,7 @@ def test_control_keys_that_haste_passes_over_are_noticed(monkeypatch: pytest.Mon
         failed_and_unresolvable_nodes: dict[str, str] | None = None
         error: str = ""
 
-    name = "stowplan.objects.extender._exact_filter"
+    name = "stowplan.messages.extender_api._exact_filter"
     monkeypatch.setattr(name, msgspec.json.Decoder(Loose))
     with pytest.raises(AssertionError):
         haste_reads_the_same({"nodeNames": ["n1"]}, "")

@@ -9,17 +9,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.objects.go_json import Fault, Fields, ListOf, MapOf, Scan, Text, Tree, Whole, read
+from stowplan.objects.encoding.go_json import (
+    GoDecodeError,
+    GoInt64,
+    GoMap,
+    GoObject,
+    GoSlice,
+    GoString,
+    GoStruct,
+    SyntaxScanner,
+    read,
+)
 
-POINT = Fields("shapes.Point", {"X": Whole(), "Y": Whole()})
-SHAPE = Fields(
+POINT = GoStruct("shapes.Point", {"X": GoInt64(), "Y": GoInt64()})
+SHAPE = GoStruct(
     "shapes.Shape",
     {
-        "Name": Text(),
-        "Corners": ListOf("[]shapes.Point", POINT),
-        "Notes": MapOf("map[string]string", Text()),
+        "Name": GoString(),
+        "Corners": GoSlice("[]shapes.Point", POINT),
+        "Notes": GoMap("map[string]string", GoString()),
         "Origin": POINT,
-        "Whole": Tree("shapes.Any"),
+        "Whole": GoObject("shapes.Any"),
     },
 )
 
@@ -76,7 +86,7 @@ def test_what_is_read(text: str, wanted: Any) -> None:
     ],
 )
 def test_what_is_no_json(text: str, fault: str) -> None:
-    assert read(text.encode(), SHAPE) == Fault(fault)
+    assert read(text.encode(), SHAPE) == GoDecodeError(fault)
 
 
 WRONG = "json: cannot unmarshal"
@@ -107,7 +117,7 @@ WRONG = "json: cannot unmarshal"
     ],
 )
 def test_what_is_of_another_type(text: str, fault: str) -> None:
-    assert read(text.encode(), SHAPE) == Fault(fault)
+    assert read(text.encode(), SHAPE) == GoDecodeError(fault)
 
 
 JSON = st.recursive(
@@ -120,9 +130,9 @@ JSON = st.recursive(
 def faults_are_found_where_they_are(tree: Any, cut: int) -> None:
     """What is JSON is read; what ends too early is not, and the scan says why."""
     text = json.dumps([{"a": tree}]).encode()
-    assert read(text, ListOf("[]any", Tree("any"))) == [{"a": tree}]
+    assert read(text, GoSlice("[]any", GoObject("any"))) == [{"a": tree}]
     early = text[: 1 + cut % (len(text) - 1)]
-    assert Scan(early).fault() == "unexpected EOF"
+    assert SyntaxScanner(early).fault() == "unexpected EOF"
 
 
 @given(JSON, st.integers(0, 10_000))
@@ -131,11 +141,11 @@ def test_whatever_ends_too_early_is_said_to(tree: Any, cut: int) -> None:
 
 
 def test_control_a_scan_that_loses_its_place_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def string(self: Scan) -> None:
+    def string(self: SyntaxScanner) -> None:
         """Wrong: a quotation mark ends a string though a backslash stands before it."""
         while self._next() != ord('"'):
             pass
 
-    monkeypatch.setattr(Scan, "_string", string)
+    monkeypatch.setattr(SyntaxScanner, "_string", string)
     with pytest.raises(AssertionError):
         faults_are_found_where_they_are('"x"', 100)

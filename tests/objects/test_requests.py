@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.objects.codec import convert
+from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.pod import Pod, PodSpec
 from stowplan.objects.quantity import QuantityError, milli_value, value
 from stowplan.objects.requests import (

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stowplan.objects.codec import convert
+from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.selectors import (
     LabelSelector,
     NodeSelector,

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from stowplan.columns import NodeTable
 from stowplan.columns.nodetable import table_of
 from stowplan.framework import CycleState, FeatureGates, Framework, Registry, Snapshot, Status
-from stowplan.framework.points import points_of
+from stowplan.framework.extension_points import points_of
 from stowplan.framework.profile import PluginUse, Profile
-from stowplan.objects.codec import convert
+from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.node import Node, Taint
 from stowplan.objects.pod import Pod, Toleration
 from stowplan.plugins.priority_sort import PrioritySort
@@ -116,7 +116,7 @@ class Walks:
         if not outcome.status.is_success:
             return [outcome.status] * nodes.n_nodes
         rows = backwards(nodes) if turned else nodes.all_rows
-        answers = framework.filters_apart(pod, nodes, rows, state)
+        answers = framework.filters_separately(pod, nodes, rows, state)
         if not answers:
             return [Status()] * nodes.n_nodes
         verdicts = answers[self.name]
@@ -131,7 +131,7 @@ class Walks:
         status = framework.run_pre_score(pod, Snapshot(nodes), np.arange(nodes.n_nodes), state)
         assert status.is_success, status
         rows = backwards(nodes) if turned else nodes.all_rows
-        answers = framework.scores_apart(pod, nodes, rows, state)
+        answers = framework.scores_separately(pod, nodes, rows, state)
         if not answers:
             return None
         found: list[int] = answers[self.name].tolist()

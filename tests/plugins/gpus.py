@@ -15,10 +15,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stowplan.assembly.build import configuration_of, machine_for
+from stowplan.assembly.build import configuration_of, scheduler_for
 from stowplan.messages import events as happened
 from stowplan.messages.events import Event
-from stowplan.objects.duration import parse
+from stowplan.objects.encoding.duration import parse
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import ContainerRunning, ContainerState, ContainerStatus
 from stowplan.objects.scv import Card, Scv, ScvStatus
@@ -73,7 +73,7 @@ class GpuPlayer(Player):
 
     def __init__(self, *, compat: bool = False) -> None:
         super().__init__()
-        self.machine = machine_for(*configuration_of(configuration(compat=compat), "script"))
+        self.scheduler = scheduler_for(*configuration_of(configuration(compat=compat), "script"))
         self._scvs: dict[str, Scv] = {}
 
     def _read_scv(self, name: str, *settings: str) -> Event:

@@ -11,15 +11,15 @@ from stowplan.assembly import registry
 from stowplan.assembly.in_tree import DEFAULT_PLUGINS
 from stowplan.columns import NodeTable
 from stowplan.cycle import filter_pod
-from stowplan.cycle.decide import post_filter
-from stowplan.framework import FeatureGates, Framework, Nominations, Profile, Snapshot, World
-from stowplan.framework.points import points_of
-from stowplan.objects.codec import convert
+from stowplan.cycle.decision import run_post_filters
+from stowplan.framework import FeatureGates, Framework, Nominations, ObjectStore, Profile, Snapshot
+from stowplan.framework.extension_points import points_of
+from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.workload import PodDisruptionBudget
-from stowplan.plugins.default_preemption import PreemptionReport
-from stowplan.testing.dice import Dice, chance, number, pick, some
+from stowplan.plugins.preemption.default_preemption import PreemptionReport
+from stowplan.testing.generators.choices import RandomSource, chance, pick, random_int, sample
 
 NAMES = ("a", "b", "c", "d", "e", "f", "g")
 GPU = "example.com/gpu"
@@ -52,12 +52,12 @@ PREEMPTORS: tuple[dict[str, Any], ...] = (
 """The sixth minds what nodes are, the eighth looks beyond the row, the last fits nowhere."""
 
 
-def made_node(dice: Dice, name: str) -> Node:
-    offers = {"cpu": pick(dice, ("4", "6")), "memory": pick(dice, ("8Gi", "7Ei"))}
-    offers |= {"pods": pick(dice, ("110", "4", "6")), GPU: pick(dice, ("2", "0"))}
-    labels = {"kubernetes.io/hostname": name, "disk": pick(dice, ("ssd", "hdd"))}
-    taints = [{"key": "k", "effect": "NoSchedule"}] if chance(dice, 6) else []
-    spec = {"unschedulable": chance(dice, 8), "taints": taints}
+def made_node(rng: RandomSource, name: str) -> Node:
+    offers = {"cpu": pick(rng, ("4", "6")), "memory": pick(rng, ("8Gi", "7Ei"))}
+    offers |= {"pods": pick(rng, ("110", "4", "6")), GPU: pick(rng, ("2", "0"))}
+    labels = {"kubernetes.io/hostname": name, "disk": pick(rng, ("ssd", "hdd"))}
+    taints = [{"key": "k", "effect": "NoSchedule"}] if chance(rng, 6) else []
+    spec = {"unschedulable": chance(rng, 8), "taints": taints}
     return convert(
         {
             "metadata": {"name": name, "labels": labels},
@@ -124,19 +124,19 @@ def framework(*, columns: bool, args: Any = None, plugins: tuple[Any, ...] = ())
 class Story:
     """A cluster and what happens to it, by the dice."""
 
-    def __init__(self, dice: Dice) -> None:
-        self.dice = dice
+    def __init__(self, rng: RandomSource) -> None:
+        self.rng = rng
         self.table = NodeTable()
-        self.world = World()
+        self.object_store = ObjectStore()
         self.nominations = Nominations()
-        self.snapshot = Snapshot(self.table, self.world, self.nominations)
+        self.snapshot = Snapshot(self.table, self.object_store, self.nominations)
         # Few of them, so that each is asked about again when something has changed.
-        self._kinds = [pick(dice, PREEMPTORS) | {"priority": pick(dice, (10, 100))} for _ in "ab"]
+        self._kinds = [pick(rng, PREEMPTORS) | {"priority": pick(rng, (10, 100))} for _ in "ab"]
         self._n_pods = 0
         self._homes: dict[str, str] = {}
         for name in NAMES:
-            self.table.add_node(made_node(dice, name))
-            for _ in range(number(dice, 0, 5)):
+            self.table.add_node(made_node(rng, name))
+            for _ in range(random_int(rng, 0, 5)):
                 self._bind(name)
         self.table.refresh()
 
@@ -147,12 +147,12 @@ class Story:
             *(self._nomination_comes,) * 2,
             *(self._pod_changes, self._budget_changes) * 3,
         )
-        pick(self.dice, happenings)()
+        pick(self.rng, happenings)()
         self.table.refresh()
 
     def preemptor(self) -> Pod:
         """A pending pod; now and then one that is nominated to a node already."""
-        return made_pod(f"high-{number(self.dice, 0, 3)}", **pick(self.dice, self._kinds))
+        return made_pod(f"high-{random_int(self.rng, 0, 3)}", **pick(self.rng, self._kinds))
 
     def preempt(self, pod: Pod, node_name: str, victims: list[str]) -> None:
         """What the scheduler does when a preemption has been decided."""
@@ -161,16 +161,16 @@ class Story:
         self.nominations.add(pod, node_name)
 
     def _bind(self, name: str) -> None:
-        dice = self.dice
+        rng = self.rng
         self._n_pods += 1
         made = made_pod(
             f"low-{self._n_pods}",
-            pick(dice, ASKS[:5]) if not chance(dice, 12) else ASKS[5],
+            pick(rng, ASKS[:5]) if not chance(rng, 12) else ASKS[5],
             on=name,
-            priority=pick(dice, (0, 0, 0, -5, 5, 50)),
-            labels={"app": pick(dice, ("x", "y"))} if not chance(dice, 3) else {},
-            ports=[{"hostPort": pick(dice, (80, 81))}] if chance(dice, 6) else [],
-            started=pick(dice, (1, 1, 1, 2, None)),
+            priority=pick(rng, (0, 0, 0, -5, 5, 50)),
+            labels={"app": pick(rng, ("x", "y"))} if not chance(rng, 3) else {},
+            ports=[{"hostPort": pick(rng, (80, 81))}] if chance(rng, 6) else [],
+            started=pick(rng, (1, 1, 1, 2, None)),
         )
         self.table.add_pod(made)
         self._homes[made.uid] = name
@@ -180,46 +180,46 @@ class Story:
         del self._homes[uid]
 
     def _pod_comes(self) -> None:
-        self._bind(pick(self.dice, NAMES))
+        self._bind(pick(self.rng, NAMES))
 
     def _pod_goes(self) -> None:
         if self._homes:
-            self._remove(pick(self.dice, tuple(self._homes)))
+            self._remove(pick(self.rng, tuple(self._homes)))
 
     def _pod_changes(self) -> None:
         """Of most changes nobody takes notice, but the pod stands last on its node from then on."""
         if not self._homes:
             return
-        info = self.table.pod(pick(self.dice, tuple(self._homes)))
+        info = self.table.pod(pick(self.rng, tuple(self._homes)))
         assert info is not None
-        pod, labels = info.pod, {"app": pick(self.dice, ("x", "y"))}
-        if chance(self.dice, 6):
+        pod, labels = info.pod, {"app": pick(self.rng, ("x", "y"))}
+        if chance(self.rng, 6):
             pod = replace(pod, metadata=replace(pod.metadata, labels=labels))
         self.table.update_pod(replace(pod, status=replace(pod.status, phase="Running")))
 
     def _node_changes(self) -> None:
-        name = pick(self.dice, NAMES)
+        name = pick(self.rng, NAMES)
         if self.table.row(name) < 0:
-            self.table.add_node(made_node(self.dice, name))
-        elif chance(self.dice, 2):
-            self.table.update_node(made_node(self.dice, name))
+            self.table.add_node(made_node(self.rng, name))
+        elif chance(self.rng, 2):
+            self.table.update_node(made_node(self.rng, name))
         else:
             self.table.remove_node(name)
 
     def _budget_changes(self) -> None:
-        dice = self.dice
-        name, app = pick(dice, (("one", "x"), ("two", "y"), ("three", "x")))
-        if self.world.find(PodDisruptionBudget, f"default/{name}") and chance(dice, 4):
-            self.world.drop(PodDisruptionBudget, f"default/{name}")
+        rng = self.rng
+        name, app = pick(rng, (("one", "x"), ("two", "y"), ("three", "x")))
+        if self.object_store.find(PodDisruptionBudget, f"default/{name}") and chance(rng, 4):
+            self.object_store.drop(PodDisruptionBudget, f"default/{name}")
             return
-        disrupted = some(dice, tuple(self._homes), 2) if chance(dice, 6) else ()
-        self.world.put(made_budget(name, app, number(dice, 0, 2), disrupted))
+        disrupted = sample(rng, tuple(self._homes), 2) if chance(rng, 6) else ()
+        self.object_store.put(made_budget(name, app, random_int(rng, 0, 2), disrupted))
 
     def _nomination_comes(self) -> None:
-        self.nominations.add(self.preemptor(), pick(self.dice, NAMES))
+        self.nominations.add(self.preemptor(), pick(self.rng, NAMES))
 
     def _nomination_goes(self) -> None:
-        self.nominations.drop(f"high-{number(self.dice, 0, 3)}")
+        self.nominations.drop(f"high-{random_int(self.rng, 0, 3)}")
 
 
 def told(framework: Framework, pod: Pod, snapshot: Snapshot) -> dict[str, Any]:
@@ -227,7 +227,7 @@ def told(framework: Framework, pod: Pod, snapshot: Snapshot) -> dict[str, Any]:
     attempt = filter_pod(pod, snapshot, framework)
     assert attempt.verdicts is not None, attempt.errors
     names = snapshot.nodes.names
-    found = post_filter(attempt)
+    found = run_post_filters(attempt)
     assert found is not None, "the profile has no PostFilter"
     report = attempt.state.find("DefaultPreemption")
     result: dict[str, Any] = {

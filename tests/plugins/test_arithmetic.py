@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from stowplan.plugins.arithmetic import (
-    count,
-    normalized,
-    normalized_reversed,
+    default_normalize_score,
+    default_normalize_score_reversed,
+    divide_truncated,
+    n_rows_of,
     percentages,
-    quotient,
 )
 from tests.plugins.clusters import is_found
 
@@ -24,9 +24,17 @@ def ints(*numbers: int) -> Ints:
 
 def test_division_truncates_toward_zero() -> None:
     sevens = ints(7, -7, 7, -7, 6, -6, 0)
-    assert quotient(sevens, ints(2, 2, -2, -2, 3, 3, -5)).tolist() == [3, -3, -3, 3, 2, -2, 0]
-    assert quotient(ints(7, -7), 2).tolist() == [3, -3]
-    assert quotient(ints(), ints()).tolist() == []
+    assert divide_truncated(sevens, ints(2, 2, -2, -2, 3, 3, -5)).tolist() == [
+        3,
+        -3,
+        -3,
+        3,
+        2,
+        -2,
+        0,
+    ]
+    assert divide_truncated(ints(7, -7), 2).tolist() == [3, -3]
+    assert divide_truncated(ints(), ints()).tolist() == []
 
 
 def test_percentages_keep_the_sign_of_go() -> None:
@@ -45,13 +53,13 @@ def test_percentages_keep_the_sign_of_go() -> None:
     ],
 )
 def test_normalising(scores: tuple[int, ...], forward: list[int], backward: list[int]) -> None:
-    assert normalized(ints(*scores)).tolist() == forward
-    assert normalized_reversed(ints(*scores)).tolist() == backward
+    assert default_normalize_score(ints(*scores)).tolist() == forward
+    assert default_normalize_score_reversed(ints(*scores)).tolist() == backward
 
 
 def test_rows_are_counted_whatever_names_them() -> None:
-    assert count(slice(0, 4)) == 4
-    assert count(ints(7, 3)) == 2
+    assert n_rows_of(slice(0, 4)) == 4
+    assert n_rows_of(ints(7, 3)) == 2
 
 
 pairs = st.tuples(
@@ -66,7 +74,7 @@ def truncates(numerator: int, denominator: int, found: Ints) -> bool:
 
 @given(pairs)
 def test_any_quotient(pair: tuple[int, int]) -> None:
-    assert truncates(*pair, quotient(*map(ints, pair)))
+    assert truncates(*pair, divide_truncated(*map(ints, pair)))
 
 
 @pytest.mark.parametrize(

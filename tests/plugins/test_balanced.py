@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable, Rows
 from stowplan.framework import OK, SKIP
-from stowplan.objects.codec import convert
+from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.pod import Pod
-from stowplan.plugins.balanced import (
+from stowplan.plugins.resources.balanced_allocation import (
     NodeResourcesBalancedAllocation,
     NodeResourcesBalancedAllocationArgs,
-    improvement,
+    balanced_allocation_score,
 )
-from stowplan.plugins.resource_scorer import Stock, scored
+from stowplan.plugins.resources.resource_allocation import ResourceUtilization, score_resources
 from tests.plugins.clusters import Walks, cases, container, is_caught, is_found, node, pod, table
 
 GPU = "example.com/gpu"
@@ -58,8 +58,8 @@ def test_scores(asks: str, resources: str, scores: list[int]) -> None:
 
 def test_two_fractions_are_not_put_through_a_root() -> None:
     """0.1 and 0.8: half their difference truncates to 64, the root of the squares to 65."""
-    held = [Stock(1, np.array([10]), np.array([0]), n) for n in (1, 8)]
-    assert improvement(held, 1).tolist() == [50 + (50 + 64 - 100) // 2]
+    held = [ResourceUtilization(1, np.array([10]), np.array([0]), n) for n in (1, 8)]
+    assert balanced_allocation_score(held, 1).tolist() == [50 + (50 + 64 - 100) // 2]
 
 
 def test_pods_that_ask_for_nothing_are_skipped() -> None:
@@ -112,8 +112,8 @@ def plain_improvement(held: Sequence[Held]) -> int:
 
 
 def of(held: Sequence[Held]) -> int:
-    stocks = [Stock(1, np.array([a]), np.array([b]), r) for a, b, r in held]
-    return int(scored(stocks, 1, improvement)[0])
+    stocks = [ResourceUtilization(1, np.array([a]), np.array([b]), r) for a, b, r in held]
+    return int(score_resources(stocks, 1, balanced_allocation_score)[0])
 
 
 sizes = st.integers(0, 20) | st.integers(0, 2**40)

@@ -15,27 +15,27 @@ from msgspec.structs import replace
 
 from stowplan.columns.nodetable import table_of
 from stowplan.cycle import filter_pod
-from stowplan.cycle.decide import post_filter
+from stowplan.cycle.decision import run_post_filters
 from stowplan.framework import (
     OK,
     NodeInfo,
     NodeTable,
     Nominations,
+    ObjectStore,
     PostFilterResult,
     Rows,
     Snapshot,
     Status,
-    World,
     unschedulable,
 )
-from stowplan.framework.touched import Touched
+from stowplan.framework.runtime.touched_rows import TouchedRows
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod, PodCondition
-from stowplan.plugins import default_preemption, preemption_kept
-from stowplan.plugins.default_preemption import DefaultPreemptionArgs, PreemptionReport
-from stowplan.plugins.preemption_arithmetic import Arithmetic
-from stowplan.plugins.preemption_kept import KeptDryRuns
-from stowplan.plugins.preemption_trial import Trial
+from stowplan.plugins.preemption import default_preemption, dry_run_cache
+from stowplan.plugins.preemption.default_preemption import DefaultPreemptionArgs, PreemptionReport
+from stowplan.plugins.preemption.dry_run_cache import DryRunCache
+from stowplan.plugins.preemption.vector_dry_run import VectorDryRun
+from stowplan.plugins.preemption.victim_selector import VictimSelector
 from stowplan.testing import node
 from tests.plugins.preemption_story import framework, made_budget, made_pod
 
@@ -46,7 +46,9 @@ FIT = "Insufficient cpu"
 @pytest.fixture(params=["kept, many", "kept, few", "anew"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """How dry runs are done."""
-    monkeypatch.setattr(default_preemption, "MANY", 1 if request.param == "kept, many" else 10**9)
+    monkeypatch.setattr(
+        default_preemption, "VECTOR_DRY_RUN_MIN", 1 if request.param == "kept, many" else 10**9
+    )
     found: str = request.param
     return found
 
@@ -85,10 +87,10 @@ def preempts(
     nominations = Nominations()
     for name, other in (nominated or {}).items():
         nominations.add(other, name)
-    snapshot = Snapshot(table_of(nodes, pods), World(budgets), nominations)
+    snapshot = Snapshot(table_of(nodes, pods), ObjectStore(budgets), nominations)
     asked = framework(columns=way != "anew", args=args, plugins=plugins)
     attempt = filter_pod(pod, snapshot, asked)
-    result = post_filter(attempt)
+    result = run_post_filters(attempt)
     assert result is not None, "the profile has no PostFilter"
     return Outcome(result, attempt.state.find("DefaultPreemption"))
 
@@ -252,7 +254,7 @@ def test_where_eviction_does_not_help(way: str) -> None:
 def test_a_report_is_not_read_late() -> None:
     table = table_of(nodes("a"), [low("a1", "a", "2")])
     attempt = filter_pod(HIGH, Snapshot(table), framework(columns=True))
-    assert post_filter(attempt)
+    assert run_post_filters(attempt)
     report = attempt.state.find("DefaultPreemption")
     assert [c.node_name for c in report.candidates] == ["a"]
     table.remove_pod("a1")
@@ -301,18 +303,22 @@ class Asked:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.rows: list[int] = []
-        at, by_room_at, run = Trial.at, Trial.by_room_at, Arithmetic.run
+        at, select_resource_only, run = (
+            VictimSelector.at,
+            VictimSelector.select_resource_only,
+            VectorDryRun.run,
+        )
 
         def one(right: Any) -> Any:
             return lambda trial, row: (self.rows.append(row), right(trial, row))[1]
 
-        def many(arithmetic: Arithmetic, rows: Any, runs: Any) -> None:
+        def many(arithmetic: VectorDryRun, rows: Any, runs: Any) -> None:
             self.rows += rows.tolist()
             run(arithmetic, rows, runs)
 
-        monkeypatch.setattr(Trial, "at", one(at))
-        monkeypatch.setattr(Trial, "by_room_at", one(by_room_at))
-        monkeypatch.setattr(Arithmetic, "run", many)
+        monkeypatch.setattr(VictimSelector, "at", one(at))
+        monkeypatch.setattr(VictimSelector, "select_resource_only", one(select_resource_only))
+        monkeypatch.setattr(VectorDryRun, "run", many)
 
     def take(self) -> list[int]:
         rows, self.rows = self.rows, []
@@ -327,7 +333,7 @@ def test_only_what_has_changed_is_tried_again(monkeypatch: pytest.MonkeyPatch) -
     keeping = framework(columns=True)
 
     def attempt(pod: Pod) -> list[int]:
-        post_filter(filter_pod(pod, snapshot, keeping))
+        run_post_filters(filter_pod(pod, snapshot, keeping))
         return sorted(asked.take())
 
     assert attempt(HIGH) == list(range(8))
@@ -336,16 +342,16 @@ def test_only_what_has_changed_is_tried_again(monkeypatch: pytest.MonkeyPatch) -
     assert attempt(HIGH) == [3]
     snapshot.nominations.add(made_pod("other", {"cpu": "1"}, priority=100), "n5")
     assert attempt(HIGH) == [5]
-    snapshot.world.put(made_budget("one", "x", 1, ()))
+    snapshot.object_store.put(made_budget("one", "x", 1, ()))
     assert attempt(HIGH) == list(range(8))
-    snapshot.world.put(made_budget("two", "y", 1, ()))
+    snapshot.object_store.put(made_budget("two", "y", 1, ()))
     assert attempt(HIGH) == list(range(8))
-    snapshot.world.put(made_budget("two", "y", 2, ()))
+    snapshot.object_store.put(made_budget("two", "y", 2, ()))
     assert attempt(HIGH) == []
-    snapshot.world.put(made_budget("one", "x", 0, ()))
+    snapshot.object_store.put(made_budget("one", "x", 0, ()))
     assert attempt(HIGH) == list(range(8))
     assert attempt(made_pod("less", {"cpu": "2"}, priority=99)) == list(range(8))
-    assert len(KeptDryRuns.of(table)._classes) == 2
+    assert len(DryRunCache.of(table)._classes) == 2
 
 
 def new_version(way: str) -> list[list[str]]:
@@ -355,7 +361,7 @@ def new_version(way: str) -> list[list[str]]:
     )
     asked, snapshot, found = framework(columns=way != "anew"), Snapshot(table), []
     for _ in range(2):
-        result = post_filter(filter_pod(HIGH, snapshot, asked))
+        result = run_post_filters(filter_pod(HIGH, snapshot, asked))
         assert result is not None
         found.append([info.uid for info in result.victims])
         info = table.pod("a1")
@@ -372,7 +378,7 @@ def test_of_equals_the_one_that_changed_last_goes(way: str) -> None:
 def test_control_new_versions_that_nobody_notices(
     way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preemption_kept, "Touched", lambda *, of_pods: Touched())
+    monkeypatch.setattr(dry_run_cache, "TouchedRows", lambda *, of_pods: TouchedRows())
     assert new_version(way) == [["a2"], ["a2"]]
 
 
@@ -383,7 +389,7 @@ def test_where_a_filter_looks_beyond_the_row_nothing_is_kept(
     table = table_of(nodes("a"), [low("a1", "a", "2")])
     keeping = framework(columns=True, plugins=(Few,))
     for _ in range(2):
-        post_filter(filter_pod(HIGH, Snapshot(table), keeping))
+        run_post_filters(filter_pod(HIGH, Snapshot(table), keeping))
         assert asked.take() == [0]
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from stowplan.framework import CycleState, Framework
 from stowplan.framework.diagnosis import Diagnosis
-from stowplan.objects.codec import convert
+from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.pod import Pod
-from stowplan.plugins.dynamic_resources import DynamicResources, DynamicResourcesArgs
+from stowplan.plugins.devices.dynamic_resources import DynamicResources, DynamicResourcesArgs
 from tests.plugins.volume_cases import Case, case, framework_of, node, refusals
 
 REJECTED = f"UnschedulableAndUnresolvable: {DynamicResources.REJECTED.message}"

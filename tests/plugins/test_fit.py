@@ -9,10 +9,14 @@ from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable, Rows
 from stowplan.framework import OK, FeatureGates, Handle
-from stowplan.objects.codec import convert
+from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.pod import Pod
-from stowplan.plugins.fit import NodeResourcesFit, NodeResourcesFitArgs
-from stowplan.plugins.resource_scorer import OfRows, scored, stocks
+from stowplan.plugins.resources.fit import NodeResourcesFit, NodeResourcesFitArgs
+from stowplan.plugins.resources.resource_allocation import (
+    RowsResourceReader,
+    resource_utilizations,
+    score_resources,
+)
 from tests.plugins.clusters import Walks, cases, container, is_caught, node, pod, table
 
 GPU, NIC = "example.com/gpu", "example.com/nic"
@@ -186,10 +190,10 @@ class ScoresRealRequests(NodeResourcesFit):
     """Wrong: the column walk counts no defaults for pods that are there."""
 
     def score_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.int64]:
-        source, resources = OfRows(nodes, rows), self.args.scoring_strategy.resources
+        source, resources = RowsResourceReader(nodes, rows), self.args.scoring_strategy.resources
         requests = dict(self.signature(pod)[1])  # type: ignore[index]
-        held = stocks(source, resources, requests, fill_in=False)
-        return scored(held, source.n_rows, self.args.scoring_strategy.rule())
+        held = resource_utilizations(source, resources, requests, fill_in=False)
+        return score_resources(held, source.n_rows, self.args.scoring_strategy.rule())
 
 
 @pytest.mark.parametrize("wrong", [AdmitsOneTooMany, NeverHopeless, ScoresRealRequests])

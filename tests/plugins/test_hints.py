@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stowplan.framework import FeatureGates, Handle, World
+from stowplan.framework import FeatureGates, Handle, ObjectStore
 from stowplan.framework.clusterevents import (
     CSI_DRIVER,
     CSI_NODE,
@@ -18,14 +18,14 @@ from stowplan.framework.clusterevents import (
     VOLUME_ATTACHMENT,
     Action,
     ClusterEvent,
-    EventWithHint,
+    ClusterEventWithHint,
     QueueingHint,
-    matches,
+    event_matches,
 )
-from stowplan.framework.shared import Shared
+from stowplan.framework.handle_state import HandleState
 from stowplan.objects import pod as pods
-from stowplan.objects.codec import convert
 from stowplan.objects.device import DeviceClass
+from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Affinity, Pod, PodAffinity, PodAffinityTerm
 from stowplan.objects.selectors import (
@@ -37,24 +37,29 @@ from stowplan.objects.selectors import (
 )
 from stowplan.objects.storage import CSIDriver, CSINode, CSIStorageCapacity, VolumeAttachment
 from stowplan.objects.workload import Service
-from stowplan.plugins.hints.affinity import inter_pod_affinity_events
-from stowplan.plugins.hints.fit import fit_events
-from stowplan.plugins.hints.nodes import node_affinity_events, node_ports_events
-from stowplan.plugins.hints.volumes import node_volume_limits_events, volume_binding_events
-from stowplan.plugins.node_ports import wanted_ports
-from stowplan.plugins.pod_topology_spread import PodTopologySpread
-from stowplan.plugins.spread_constraint import PodTopologySpreadArgs
-from stowplan.testing.make import node, pod
+from stowplan.plugins.node_hints import node_affinity_events, node_ports_events
+from stowplan.plugins.node_ports import host_ports_of
+from stowplan.plugins.pod_affinity.hints import inter_pod_affinity_events
+from stowplan.plugins.resources.hints import fit_events
+from stowplan.plugins.topology_spread.pod_topology_spread import PodTopologySpread
+from stowplan.plugins.topology_spread.spread_constraint import PodTopologySpreadArgs
+from stowplan.plugins.volumes.hints import node_volume_limits_events, volume_binding_events
+from stowplan.testing.builders import node, pod
 
 QUEUE, SKIP = QueueingHint.QUEUE, QueueingHint.SKIP
 
 
 def said(
-    events: tuple[EventWithHint, ...], resource: str, action: Action, of: Pod, old: Any, new: Any
+    events: tuple[ClusterEventWithHint, ...],
+    resource: str,
+    action: Action,
+    of: Pod,
+    old: Any,
+    new: Any,
 ) -> QueueingHint:
     """What the one registration that hears of an event says."""
     event = ClusterEvent(resource, action)
-    (hint,) = [one.hint for one in events if matches(one.event, event)]
+    (hint,) = [one.hint for one in events if event_matches(one.event, event)]
     return QUEUE if hint is None else hint(of, old, new)
 
 
@@ -117,7 +122,7 @@ def test_node_ports(
     mine: list[int | str], theirs: list[int | str], on: str, wanted: QueueingHint
 ) -> None:
     gone = pod("gone", ports=theirs, on=on)
-    events = node_ports_events(wanted_ports)
+    events = node_ports_events(host_ports_of)
     assert said(events, POD, Action.DELETE, pod("a", ports=mine), gone, None) is wanted
 
 
@@ -139,9 +144,9 @@ def asked_for(of: Pod) -> tuple[tuple[str, int], ...]:
     )
 
 
-def fit(*classes: DeviceClass, devices: bool = True) -> tuple[EventWithHint, ...]:
-    world = World(classes)
-    return fit_events(asked_for, lambda: world, devices=devices)
+def fit(*classes: DeviceClass, devices: bool = True) -> tuple[ClusterEventWithHint, ...]:
+    object_store = ObjectStore(classes)
+    return fit_events(asked_for, lambda: object_store, devices=devices)
 
 
 GPU = pod("a", resources={"example.com/gpu": "2"})
@@ -185,7 +190,7 @@ GPU = pod("a", resources={"example.com/gpu": "2"})
     ],
 )
 def test_fit_after_a_node(
-    events: tuple[EventWithHint, ...], old: Node | None, new: Node, wanted: QueueingHint
+    events: tuple[ClusterEventWithHint, ...], old: Node | None, new: Node, wanted: QueueingHint
 ) -> None:
     assert said(events, NODE, Action.ADD, GPU, old, new) is wanted
 
@@ -327,13 +332,13 @@ def test_default_constraints_are_those_of_the_pods_services() -> None:
             {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
         ],
     }
-    shared = Shared()
+    shared = HandleState()
     plugin = PodTopologySpread(convert(tree, PodTopologySpreadArgs), Handle(FeatureGates(), shared))
     events = plugin.events_to_register()
     of, bound = pod("a", labels={"app": "db"}), pod("b", on="n", labels={"app": "db"})
     assert said(events, POD, Action.ADD, of, None, bound) is SKIP
     service = {"metadata": {"name": "s"}, "spec": {"selector": {"app": "db"}}}
-    shared.world.put(convert(service, Service))
+    shared.object_store.put(convert(service, Service))
     assert said(events, POD, Action.ADD, of, None, bound) is QUEUE
 
 

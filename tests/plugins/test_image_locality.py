@@ -7,7 +7,13 @@ from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable, Rows
 from stowplan.objects.pod import Pod
-from stowplan.plugins.image_locality import ImageLocality, images_of, points, weighed, with_tag
+from stowplan.plugins.image_locality import (
+    ImageLocality,
+    image_locality_score,
+    images_of,
+    normalized_image_name,
+    scaled_image_size,
+)
 from tests.plugins.clusters import MIB, Walks, cases, container, is_caught, node, pod, table
 
 
@@ -23,7 +29,7 @@ from tests.plugins.clusters import MIB, Walks, cases, container, is_caught, node
     ],
 )
 def test_names(name: str, normal: str) -> None:
-    assert with_tag(name) == normal
+    assert normalized_image_name(name) == normal
 
 
 def with_images(*images: str) -> Pod:
@@ -60,7 +66,7 @@ def test_the_bounds() -> None:
     huge = with_images("c")
     assert Walks(ImageLocality).raw(huge, NODES)["other"] == 100
     held = np.array([0, 23 * MIB, 23 * MIB + 9 * MIB, 1000 * MIB, 5000 * MIB])
-    assert points(held, huge).tolist() == [0, 0, 0, 100, 100]
+    assert image_locality_score(held, huge).tolist() == [0, 0, 0, 100, 100]
 
 
 def test_a_pod_without_containers_scores_by_its_image_volumes() -> None:
@@ -79,7 +85,7 @@ def test_init_containers_and_volumes_count() -> None:
 
 
 def test_bytes_are_truncated() -> None:
-    assert weighed(10, np.array([1, 2, 3]), 3).tolist() == [3, 6, 10]
+    assert scaled_image_size(10, np.array([1, 2, 3]), 3).tolist() == [3, 6, 10]
 
 
 @given(cases("images"))
@@ -94,8 +100,10 @@ class CountsAnImageOnce(ImageLocality):
         held = np.zeros(nodes.n_nodes, dtype=np.int64)
         for name in set(images_of(pod)) & nodes.images.states.keys():
             holders, n_holders = nodes.images.states[name].arrays()
-            held[holders] += weighed(nodes.images.states[name].size, n_holders, nodes.n_nodes)
-        return points(held[rows], pod)
+            held[holders] += scaled_image_size(
+                nodes.images.states[name].size, n_holders, nodes.n_nodes
+            )
+        return image_locality_score(held[rows], pod)
 
 
 def test_counting_an_image_once_is_caught() -> None:

@@ -7,16 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stowplan.framework import OK, CycleState, Snapshot, World
-from stowplan.objects.codec import convert
+from stowplan.framework import OK, CycleState, ObjectStore, Snapshot
+from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import Affinity, Pod, PodAffinityTerm
 from stowplan.objects.selectors import LabelSelector
 from stowplan.objects.workload import Namespace
-from stowplan.plugins.inter_pod_affinity import (
-    InterPodAffinity,
-    InterPodAffinityArgs,
-)
+from stowplan.plugins.pod_affinity.inter_pod_affinity import InterPodAffinity, InterPodAffinityArgs
 from stowplan.testing import affinity, draw, pod, term
 from tests.plugins.clusters import Walks
 
@@ -41,12 +38,12 @@ WORLD = (
 )
 
 
-def snapshot_of(text: str, *more: Pod, world: tuple[Any, ...] = WORLD) -> Snapshot:
+def snapshot_of(text: str, *more: Pod, object_store: tuple[Any, ...] = WORLD) -> Snapshot:
     """The nodes above, the pods of `text` and further ones with a node."""
     table = draw(NODES + text).table
     for one in more:
         table.add_pod(one)
-    return Snapshot(table, World(world))
+    return Snapshot(table, ObjectStore(object_store))
 
 
 def refusals(one: Pod, snapshot: Snapshot, walks: Walks = BOTH) -> dict[str, str]:
@@ -58,7 +55,7 @@ def refusals(one: Pod, snapshot: Snapshot, walks: Walks = BOTH) -> dict[str, str
         if not outcome.status.is_success:
             return {"": f"{outcome.status.code.title}: {outcome.status.message}"}
         nodes = snapshot.nodes
-        answers = framework.filters_apart(one, nodes, nodes.all_rows, state)
+        answers = framework.filters_separately(one, nodes, nodes.all_rows, state)
         verdicts = answers.get(InterPodAffinity.name)
         codes = [0] * nodes.n_nodes if verdicts is None else verdicts.codes.tolist()
         statuses = [verdicts.explain(code) if verdicts and code else OK for code in codes]
@@ -199,7 +196,7 @@ def test_a_relabelled_namespace_counts_at_once() -> None:
     there = pod("web", namespace="bare", on="b1", labels={"app": "web"})
     snapshot = snapshot_of("", there)
     assert refusals(new, snapshot) == {}
-    snapshot.world.put(Namespace(metadata=ObjectMeta(name="bare", labels={"team": "y"})))
+    snapshot.object_store.put(Namespace(metadata=ObjectMeta(name="bare", labels={"team": "y"})))
     assert refusals(new, snapshot) == {"b1": HATED}
 
 

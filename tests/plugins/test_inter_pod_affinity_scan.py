@@ -14,21 +14,21 @@ from hypothesis import strategies as st
 
 from stowplan.columns import NodeInfo, NodeTable, PodInfo
 from stowplan.columns.nodetable import table_of
-from stowplan.columns.podcounts import PodSelection
-from stowplan.columns.podterms import AffinityTerm, terms_of
-from stowplan.framework import OK, CycleState, Snapshot, Status, World
+from stowplan.columns.pods.podcounts import PodSelection
+from stowplan.columns.pods.podterms import AffinityTerm, terms_of
+from stowplan.framework import OK, CycleState, ObjectStore, Snapshot, Status
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Affinity, Pod, PodAffinity, PodAffinityTerm
 from stowplan.objects.selectors import label_selector_matches
 from stowplan.objects.workload import Namespace
-from stowplan.plugins import inter_pod_affinity as module
-from stowplan.plugins.inter_pod_affinity import (
-    FilterState,
+from stowplan.plugins.pod_affinity import inter_pod_affinity as module
+from stowplan.plugins.pod_affinity.inter_pod_affinity import (
     InterPodAffinity,
     InterPodAffinityArgs,
-    PairScores,
-    RequiredTerms,
+    InterPodAffinityPreFilterState,
+    InterPodAffinityPreScoreState,
+    RequiredAffinityTerms,
 )
 from stowplan.testing import affinity, pod, term
 from tests.plugins.clusters import is_found
@@ -49,9 +49,11 @@ def is_about(
     return reaches and label_selector_matches(wanted.label_selector, target.labels)
 
 
-def looked_up(wanted: PodAffinityTerm, world: World) -> set[str]:
+def looked_up(wanted: PodAffinityTerm, object_store: ObjectStore) -> set[str]:
     selector = wanted.namespace_selector
-    return {n.name for n in world.all(Namespace) if label_selector_matches(selector, n.labels)}
+    return {
+        n.name for n in object_store.all(Namespace) if label_selector_matches(selector, n.labels)
+    }
 
 
 def groups(one: Pod) -> tuple[PodAffinity, PodAffinity]:
@@ -59,14 +61,14 @@ def groups(one: Pod) -> tuple[PodAffinity, PodAffinity]:
     return wish.pod_affinity or PodAffinity(), wish.pod_anti_affinity or PodAffinity()
 
 
-def namespace_labels(one: Pod, world: World) -> Mapping[str, str]:
-    found = world.find(Namespace, one.namespace)
+def namespace_labels(one: Pod, object_store: ObjectStore) -> Mapping[str, str]:
+    found = object_store.find(Namespace, one.namespace)
     return found.labels if found else {}
 
 
 def scanned(one: Pod, snapshot: Snapshot) -> tuple[Pairs, Pairs, Pairs]:
     """Counts per pair: all own affinity terms matched, own anti-affinity, that of the others."""
-    world, (near, apart) = snapshot.world, groups(one)
+    object_store, (near, apart) = snapshot.object_store, groups(one)
     affinities: Pairs = Counter()
     antis: Pairs = Counter()
     existing: Pairs = Counter()
@@ -74,15 +76,18 @@ def scanned(one: Pod, snapshot: Snapshot) -> tuple[Pairs, Pairs, Pairs]:
         for info in node.pods:
             there = info.pod
             matched = [
-                is_about(t, one.namespace, there, {}, looked_up(t, world)) for t in near.required
+                is_about(t, one.namespace, there, {}, looked_up(t, object_store))
+                for t in near.required
             ]
             for wanted in near.required if all(matched) else ():
                 count_on(node, wanted, affinities)
             for wanted in apart.required:
-                if is_about(wanted, one.namespace, there, {}, looked_up(wanted, world)):
+                if is_about(wanted, one.namespace, there, {}, looked_up(wanted, object_store)):
                     count_on(node, wanted, antis)
             for wanted in groups(there)[1].required:
-                if is_about(wanted, there.namespace, one, namespace_labels(one, world), set()):
+                if is_about(
+                    wanted, there.namespace, one, namespace_labels(one, object_store), set()
+                ):
                     count_on(node, wanted, existing)
     return dict(affinities), dict(antis), dict(existing)
 
@@ -94,11 +99,11 @@ def count_on(node: NodeInfo, wanted: PodAffinityTerm, counts: Pairs) -> None:
 
 def scanned_scores(one: Pod, snapshot: Snapshot) -> Pairs:
     """The score of every pair that some preference is met in, with a hard weight of 1."""
-    world, (near, apart) = snapshot.world, groups(one)
+    object_store, (near, apart) = snapshot.object_store, groups(one)
     found: Pairs = {}
     for node in snapshot.nodes.infos():
         for info in node.pods:
-            for wanted, weight in preferences(one, info.pod, near, apart, world):
+            for wanted, weight in preferences(one, info.pod, near, apart, object_store):
                 if wanted.topology_key in node.labels:
                     pair = wanted.topology_key, node.labels[wanted.topology_key]
                     found[pair] = found.get(pair, 0) + weight
@@ -106,32 +111,32 @@ def scanned_scores(one: Pod, snapshot: Snapshot) -> Pairs:
 
 
 def preferences(
-    one: Pod, there: Pod, near: PodAffinity, apart: PodAffinity, world: World
+    one: Pod, there: Pod, near: PodAffinity, apart: PodAffinity, object_store: ObjectStore
 ) -> Iterator[tuple[PodAffinityTerm, int]]:
     for sign, own, theirs in ((1, near, groups(there)[0]), (-1, apart, groups(there)[1])):
         for weighted in own.preferred:
             wanted = weighted.pod_affinity_term
-            if is_about(wanted, one.namespace, there, {}, looked_up(wanted, world)):
+            if is_about(wanted, one.namespace, there, {}, looked_up(wanted, object_store)):
                 yield wanted, sign * weighted.weight
         for weighted in theirs.preferred:
             wanted = weighted.pod_affinity_term
-            if is_about(wanted, there.namespace, one, namespace_labels(one, world), set()):
+            if is_about(wanted, there.namespace, one, namespace_labels(one, object_store), set()):
                 yield wanted, sign * weighted.weight
     for wanted in groups(there)[0].required:
-        if is_about(wanted, there.namespace, one, namespace_labels(one, world), set()):
+        if is_about(wanted, there.namespace, one, namespace_labels(one, object_store), set()):
             yield wanted, 1
 
 
 def kept_counts(state: CycleState) -> tuple[Pairs, Pairs, Pairs]:
     kept = state.find(InterPodAffinity.name)
-    if not isinstance(kept, FilterState):
+    if not isinstance(kept, InterPodAffinityPreFilterState):
         return {}, {}, {}
     return kept.affinity.by_pair(), kept.anti.by_pair(), kept.existing_anti.by_pair()
 
 
 def kept_scores(state: CycleState) -> Pairs:
     kept = state.find("PreScoreInterPodAffinity")
-    if not isinstance(kept, PairScores):
+    if not isinstance(kept, InterPodAffinityPreScoreState):
         return {}
     return {
         (key, value): int(found[item])
@@ -182,13 +187,13 @@ def cases(draw_one: st.DrawFn) -> tuple[Pod, Snapshot]:
     homes = draw_one(st.lists(st.sampled_from([node.name for node in nodes]), max_size=5))
     pods = [one_pod(f"p{i}", home) for i, home in enumerate(homes)]
     teams = draw_one(st.sampled_from([{}, {"team": "x"}]))
-    world = World(
+    object_store = ObjectStore(
         [
             Namespace(metadata=ObjectMeta(name="n", labels={"team": "x"})),
             Namespace(metadata=ObjectMeta(name="prod", labels=teams)),
         ]
     )
-    return one_pod("new", ""), Snapshot(table_of(nodes, pods), world)
+    return one_pod("new", ""), Snapshot(table_of(nodes, pods), object_store)
 
 
 def states(case: tuple[Pod, Snapshot]) -> tuple[InterPodAffinity, CycleState]:
@@ -210,12 +215,12 @@ def walks_differ(case: tuple[Pod, Snapshot]) -> bool:
     rule, state = states(case)
     nodes = snapshot.nodes
     rows = np.arange(nodes.n_nodes)[::-1].copy()
-    if isinstance(state.find(InterPodAffinity.name), FilterState):
+    if isinstance(state.find(InterPodAffinity.name), InterPodAffinityPreFilterState):
         codes = rule.filter_column(one, nodes, rows, state).tolist()
         column = [rule.filter_status(code) if code else OK for code in codes]
         if column != [rule.filter(one, nodes.info(row), state) for row in rows.tolist()]:
             return True
-    if isinstance(state.find("PreScoreInterPodAffinity"), PairScores):
+    if isinstance(state.find("PreScoreInterPodAffinity"), InterPodAffinityPreScoreState):
         column_scores = rule.score_column(rows, state).tolist()
         return column_scores != [rule.score(nodes.info(row), state) for row in rows.tolist()]
     return False
@@ -225,7 +230,7 @@ def what_if_differs(case: tuple[Pod, Snapshot]) -> bool:
     """True when taking every pod off and putting all but one back counts wrong."""
     one, snapshot = case
     rule, state = states(case)
-    if not isinstance(state.find(InterPodAffinity.name), FilterState):
+    if not isinstance(state.find(InterPodAffinity.name), InterPodAffinityPreFilterState):
         return False
     trial, nodes = state.clone(), snapshot.nodes
     everybody = [
@@ -238,10 +243,10 @@ def what_if_differs(case: tuple[Pod, Snapshot]) -> bool:
     for node, info in everybody[1:]:
         rule.add_pod(one, info, node, trial)
     left = table_of(nodes.nodes, [info.pod for _, info in everybody[1:]])
-    without = scanned(one, Snapshot(left, snapshot.world))
+    without = scanned(one, Snapshot(left, snapshot.object_store))
     if kept_counts(trial) != without or kept_counts(state) != scanned(*case):
         return True
-    fresh = verdicts(rule, one, Snapshot(left, snapshot.world))
+    fresh = verdicts(rule, one, Snapshot(left, snapshot.object_store))
     return fresh != [rule.filter(one, nodes.info(row), trial) for row in range(nodes.n_nodes)]
 
 
@@ -267,29 +272,29 @@ def test_what_if_counts_like_a_scan(case: tuple[Pod, Snapshot]) -> None:
     assert not what_if_differs(case)
 
 
-RIGHT_TERMS, RIGHT_SELECTION = module.required_terms, module.resolved
+RIGHT_TERMS, RIGHT_SELECTION = module.required_terms, module.resolve_namespaces
 
 
-def without_the_second_question(wanted: AffinityTerm, world: World) -> PodSelection:
+def without_the_second_question(wanted: AffinityTerm, object_store: ObjectStore) -> PodSelection:
     """Wrong: a namespace selector is not asked about no labels."""
     if wanted.requirements is None or wanted.namespace_requirements is None:
-        return RIGHT_SELECTION(wanted, world)
-    names = module.namespaces_of(world).admitted(wanted.namespace_requirements)
+        return RIGHT_SELECTION(wanted, object_store)
+    names = module.namespace_index_of(object_store).admitted(wanted.namespace_requirements)
     return PodSelection(wanted.requirements, wanted.namespaces | names)
 
 
-def one_term_is_enough(one: Pod, world: World) -> RequiredTerms:
+def one_term_is_enough(one: Pod, object_store: ObjectStore) -> RequiredAffinityTerms:
     """Wrong: pods that match the first of the affinity terms are company."""
-    right, own = RIGHT_TERMS(one, world), terms_of(one).required_affinity
-    near = RIGHT_SELECTION(own[0].term, world) if own else right.near
-    return RequiredTerms(right.affinity, near, right.anti, right.namespace_labels)
+    right, own = RIGHT_TERMS(one, object_store), terms_of(one).required_affinity
+    near = RIGHT_SELECTION(own[0].term, object_store) if own else right.near
+    return RequiredAffinityTerms(right.affinity, near, right.anti, right.namespace_labels)
 
 
 class ForgetsAffinityOfAdded(InterPodAffinity):
     """Wrong: AddPod and RemovePod count anti-affinity only."""
 
     def _change(self, pod: Pod, info: PodInfo, node: NodeInfo, state: CycleState, by: int) -> None:
-        kept = state.read(self.name, FilterState)
+        kept = state.read(self.name, InterPodAffinityPreFilterState)
         for key, selection in kept.required.anti:
             if selection.takes(info.pod):
                 kept.anti.change(key, node.labels, by)
@@ -299,7 +304,7 @@ class FirstRefusesFirst(InterPodAffinity):
     """Wrong: the column asks the placed pods before the pod itself."""
 
     def filter_column(self, pod: Pod, nodes: NodeTable, rows: Any, state: CycleState) -> Any:
-        kept = state.read(self.name, FilterState)
+        kept = state.read(self.name, InterPodAffinityPreFilterState)
         codes = super().filter_column(pod, nodes, rows, state)
         for key in kept.existing_anti.keys():  # noqa: SIM118
             codes[kept.existing_anti.counted(key, rows)] = module.EXISTING_ANTI_AFFINITY

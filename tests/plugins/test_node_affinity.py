@@ -9,16 +9,16 @@ from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable, Rows
 from stowplan.framework import OK, SKIP, RestrictTo, Status, error
-from stowplan.objects.codec import convert
+from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.pod import Pod
-from stowplan.plugins.node_affinity import NodeAffinity, NodeAffinityArgs
+from stowplan.plugins.node_affinity.node_affinity import NodeAffinityArgs, NodeAffinityPlugin
 from tests.plugins.clusters import Walks, cases, is_caught, node, pod, table
 
-REFUSED = f"UnschedulableAndUnresolvable: {NodeAffinity.REJECTED.message}"
-ENFORCED = f"UnschedulableAndUnresolvable: {NodeAffinity.ENFORCED.message}"
+REFUSED = f"UnschedulableAndUnresolvable: {NodeAffinityPlugin.REJECTED.message}"
+ENFORCED = f"UnschedulableAndUnresolvable: {NodeAffinityPlugin.ENFORCED.message}"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-RULE = NodeAffinity(NodeAffinityArgs())
+RULE = NodeAffinityPlugin(NodeAffinityArgs())
 
 NODES = table(
     [
@@ -80,7 +80,7 @@ def wanting(affinity: dict[str, Any], **more: Any) -> Pod:
     ],
 )
 def test_required_terms(terms: list[dict[str, Any]], admitted: str) -> None:
-    found = Walks(NodeAffinity).refusals(wanting(required(*terms)), NODES)
+    found = Walks(NodeAffinityPlugin).refusals(wanting(required(*terms)), NODES)
     assert found == {name: REFUSED for name in "abcd" if name not in admitted.split()}
 
 
@@ -95,13 +95,13 @@ def test_required_terms(terms: list[dict[str, Any]], admitted: str) -> None:
     ],
 )
 def test_node_selector(selector: dict[str, str], admitted: str) -> None:
-    found = Walks(NodeAffinity).refusals(pod(nodeSelector=selector), NODES)
+    found = Walks(NodeAffinityPlugin).refusals(pod(nodeSelector=selector), NODES)
     assert found == {name: REFUSED for name in "abcd" if name not in admitted.split()}
 
 
 def test_selector_and_affinity_must_both_hold() -> None:
     both = wanting(required(term("disk Exists")), nodeSelector={"cores": "8"})
-    assert Walks(NodeAffinity).refusals(both, NODES).keys() == {"b", "c", "d"}
+    assert Walks(NodeAffinityPlugin).refusals(both, NODES).keys() == {"b", "c", "d"}
 
 
 NAME_A, NAME_B = "metadata.name In a", "metadata.name In b"
@@ -121,7 +121,7 @@ NAME_A, NAME_B = "metadata.name In a", "metadata.name In b"
         ),
         (wanting(required(term(fields=(NAME_A,)), term("disk Exists"))), OK),
         (wanting(required(term(fields=("metadata.name NotIn a",)))), OK),
-        (wanting(required(term(fields=(NAME_A, NAME_B)))), NodeAffinity.CONFLICT),
+        (wanting(required(term(fields=(NAME_A, NAME_B)))), NodeAffinityPlugin.CONFLICT),
         (
             wanting(required(term(fields=(NAME_A, NAME_B)), term(fields=(NAME_B,)))),
             RestrictTo(frozenset("b")),
@@ -142,7 +142,7 @@ def test_preferences_add_up_and_are_normalised() -> None:
             w7=term(),
         )
     )
-    walks = Walks(NodeAffinity)
+    walks = Walks(NodeAffinityPlugin)
     assert walks.raw(one, NODES) == {"a": 15, "b": 35, "c": 0, "d": 5}
     assert walks.final(one, NODES) == {"a": 42, "b": 100, "c": 0, "d": 14}
 
@@ -163,7 +163,7 @@ ADDED = {"addedAffinity": {**required(term("disk Exists")), **preferred(w4=term(
 
 
 def test_added_affinity() -> None:
-    walks = Walks(NodeAffinity, ADDED)
+    walks = Walks(NodeAffinityPlugin, ADDED)
     assert walks.refusals(pod(), NODES) == {"c": ENFORCED}
     one = wanting({**required(term("cores Exists")), **preferred(w1=term("disk In hdd"))})
     # The added affinity is asked first.
@@ -203,10 +203,10 @@ def test_problems(affinity: dict[str, Any], problems: list[str]) -> None:
 @pytest.mark.parametrize("args", [None, ADDED])
 @given(case=cases("affinity"))
 def test_walks_agree(args: dict[str, Any] | None, case: tuple[Pod, NodeTable]) -> None:
-    assert Walks(NodeAffinity, args).agree(*case)
+    assert Walks(NodeAffinityPlugin, args).agree(*case)
 
 
-class ForgetsTheSelector(NodeAffinity):
+class ForgetsTheSelector(NodeAffinityPlugin):
     """Wrong: the column walk looks at the affinity only."""
 
     def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.int64]:
@@ -214,7 +214,7 @@ class ForgetsTheSelector(NodeAffinity):
         return super().filter_column(bare, nodes, rows)
 
 
-class PrefersEachOnce(NodeAffinity):
+class PrefersEachOnce(NodeAffinityPlugin):
     """Wrong: the column walk takes the greatest weight instead of the sum."""
 
     def score_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.int64]:
@@ -223,7 +223,7 @@ class PrefersEachOnce(NodeAffinity):
 
 
 @pytest.mark.parametrize("wrong", [ForgetsTheSelector, PrefersEachOnce])
-def test_wrong_columns_are_caught(wrong: type[NodeAffinity]) -> None:
+def test_wrong_columns_are_caught(wrong: type[NodeAffinityPlugin]) -> None:
     assert is_caught(wrong, "affinity")
 
 

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 from stowplan.columns import NodeTable, Rows
 from stowplan.framework import OK, SKIP
 from stowplan.objects.pod import Pod
-from stowplan.plugins.node_ports import NodePorts, wanted_ports
+from stowplan.plugins.node_ports import NodePorts, host_ports_of
 from tests.plugins.clusters import Walks, cases, container, is_caught, node, pod, table
 
 REFUSED = {"n": f"Unschedulable: {NodePorts.REJECTED.message}"}
 
 
 def port(text: str) -> dict[str, Any]:
-    """`IP/PROTOCOL/NUMBER`; IP and protocol may be empty."""
+    """`IP/PROTOCOL/NUMBER_LABEL`; IP and protocol may be empty."""
     ip, protocol, number = text.split("/")
     return {"hostIP": ip, "protocol": protocol, "hostPort": int(number)}
 
@@ -57,9 +57,9 @@ def test_pods_without_host_ports_are_skipped() -> None:
 
 def test_only_init_containers_that_keep_running_count() -> None:
     starter = container(ports=[port("/TCP/80")])
-    assert not wanted_ports(pod(initContainers=[starter]))
+    assert not host_ports_of(pod(initContainers=[starter]))
     sidecar = {**starter, "restartPolicy": "Always"}
-    assert wanted_ports(pod(initContainers=[sidecar])) == (("0.0.0.0", "TCP", 80),)
+    assert host_ports_of(pod(initContainers=[sidecar])) == (("0.0.0.0", "TCP", 80),)
 
 
 @given(cases("ports"))
@@ -71,7 +71,7 @@ class ForgetsTheWildcard(NodePorts):
     """Wrong: an address conflicts with itself only."""
 
     def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.bool_]:
-        wanted = set(wanted_ports(pod))
+        wanted = set(host_ports_of(pod))
         free = [not wanted & nodes.ports.of_row(row) for row in range(nodes.n_nodes)]
         return np.array(free, dtype=np.bool_)[rows]
 

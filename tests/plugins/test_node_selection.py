@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable, Rows
 from stowplan.columns.labels import ABSENT
-from stowplan.objects.codec import convert
+from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.node import Node
 from stowplan.objects.selectors import NodeSelectorRequirement, requirement_admits
-from stowplan.plugins.node_selection import field_column, label_column
+from stowplan.plugins.node_affinity.node_selector import field_column, label_column
 from tests.plugins.clusters import (
     NODE_NAMES,
     field_requirements,

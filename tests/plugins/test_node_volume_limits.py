@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan.columns import NodeTable
-from stowplan.framework import CycleState, World
+from stowplan.framework import CycleState, ObjectStore
 from stowplan.objects.meta import Object
 from stowplan.objects.storage import CSINode, VolumeAttachment
-from stowplan.plugins import node_volume_limits
-from stowplan.plugins.attached_volumes import Attached, AttachmentColumns, Ints
-from stowplan.plugins.node_volume_limits import NodeVolumeLimits
-from stowplan.plugins.volume_index import VolumeIndex
-from stowplan.plugins.volume_use import VolumeUse
+from stowplan.plugins.volumes import node_volume_limits
+from stowplan.plugins.volumes.attached_volumes import AttachmentColumns, Ints, VolumeDrivers
+from stowplan.plugins.volumes.node_volume_limits import NodeVolumeLimits
+from stowplan.plugins.volumes.volume_index import VolumeIndex
+from stowplan.plugins.volumes.volume_usage import VolumeUsage
 from tests.plugins.volume_cases import (
     AWS,
     CLAIMS,
@@ -217,9 +217,9 @@ def test_walks_agree(gated: bool, drawn: Case) -> None:
 class TrustsClaims(AttachmentColumns):
     """Wrong: rows are passed over though their pods may have volumes that cannot be counted."""
 
-    def in_question(self, new: Attached, nodes: NodeTable) -> Ints:
-        delicate = list(VolumeUse.of(nodes).delicate)
-        return np.setdiff1d(super().in_question(new, nodes), delicate)
+    def rows_to_count(self, new: VolumeDrivers, nodes: NodeTable) -> Ints:
+        delicate = list(VolumeUsage.of(nodes).delicate)
+        return np.setdiff1d(super().rows_to_count(new, nodes), delicate)
 
 
 class ForgetsAttachments(AttachmentColumns):
@@ -241,7 +241,7 @@ def test_wrong_columns_are_caught(
 # What is kept from one pod to the next.
 
 
-def pod_comes_or_goes(data: st.DataObject, nodes: NodeTable, world: World) -> None:
+def pod_comes_or_goes(data: st.DataObject, nodes: NodeTable, object_store: ObjectStore) -> None:
     name = data.draw(st.sampled_from(("p0", "p1", "p2")))
     if nodes.pod(f"default/{name}") is not None:
         nodes.remove_pod(f"default/{name}")
@@ -250,7 +250,7 @@ def pod_comes_or_goes(data: st.DataObject, nodes: NodeTable, world: World) -> No
         nodes.add_pod(pod(*used, name=name, on=data.draw(st.sampled_from(NODES[:3]))))
 
 
-def node_comes_or_goes(data: st.DataObject, nodes: NodeTable, world: World) -> None:
+def node_comes_or_goes(data: st.DataObject, nodes: NodeTable, object_store: ObjectStore) -> None:
     name = data.draw(st.sampled_from(NODES[:3]))
     if nodes.row(name) >= 0:
         nodes.remove_node(name)
@@ -258,29 +258,29 @@ def node_comes_or_goes(data: st.DataObject, nodes: NodeTable, world: World) -> N
         nodes.add_node(node(name))
 
 
-def limit_changes(data: st.DataObject, nodes: NodeTable, world: World) -> None:
+def limit_changes(data: st.DataObject, nodes: NodeTable, object_store: ObjectStore) -> None:
     name = data.draw(st.sampled_from(NODES[:3]))
-    if world.find(CSINode, name) is not None and data.draw(st.booleans()):
-        world.drop(CSINode, name)
+    if object_store.find(CSINode, name) is not None and data.draw(st.booleans()):
+        object_store.drop(CSINode, name)
     else:
-        world.put(limit(data.draw(st.integers(0, 2)), name))
+        object_store.put(limit(data.draw(st.integers(0, 2)), name))
 
 
-def storage_changes(data: st.DataObject, nodes: NodeTable, world: World) -> None:
+def storage_changes(data: st.DataObject, nodes: NodeTable, object_store: ObjectStore) -> None:
     kind = data.draw(st.sampled_from(("claim", "claim", "volume", "attachment")))
     of = data.draw(st.sampled_from(VOLUMES))
     if kind == "claim":
-        world.put(claim(data.draw(st.sampled_from(CLAIMS)), volume=of))
+        object_store.put(claim(data.draw(st.sampled_from(CLAIMS)), volume=of))
     elif kind == "volume":
         driver = data.draw(st.sampled_from((DRIVER, "other")))
-        world.put(volume(of, source={"csi": {"driver": driver, "volumeHandle": of}}))
-    elif world.find(VolumeAttachment, "a") is not None:
-        world.drop(VolumeAttachment, "a")
+        object_store.put(volume(of, source={"csi": {"driver": driver, "volumeHandle": of}}))
+    elif object_store.find(VolumeAttachment, "a") is not None:
+        object_store.drop(VolumeAttachment, "a")
     else:
-        world.put(attachment("a", data.draw(st.sampled_from(NODES[:3])), of))
+        object_store.put(attachment("a", data.draw(st.sampled_from(NODES[:3])), of))
 
 
-EVENTS: tuple[Callable[[st.DataObject, NodeTable, World], None], ...] = (
+EVENTS: tuple[Callable[[st.DataObject, NodeTable, ObjectStore], None], ...] = (
     pod_comes_or_goes,
     pod_comes_or_goes,
     node_comes_or_goes,
@@ -296,7 +296,7 @@ def follow(data: st.DataObject) -> None:
     asked_for = case(pod("c0"), [node(name) for name in NODES[:2]], [*limits, *bound(*"0123")])
     for _ in range(12):
         event = data.draw(st.sampled_from(EVENTS))
-        event(data, asked_for.nodes, asked_for.world)
+        event(data, asked_for.nodes, asked_for.object_store)
         assert agree(NodeVolumeLimits, asked_for)
 
 
@@ -309,9 +309,9 @@ def test_kept_columns_follow_every_event(data: st.DataObject) -> None:
 class KeepsCounts(AttachmentColumns):
     """Wrong: what was counted on a row stays though the world has changed."""
 
-    def refresh(self, nodes: NodeTable, world: World) -> None:
-        self._version = world.version
-        super().refresh(nodes, world)
+    def refresh(self, nodes: NodeTable, object_store: ObjectStore) -> None:
+        self._version = object_store.version
+        super().refresh(nodes, object_store)
 
 
 class KeepsLimits(AttachmentColumns):

@@ -11,15 +11,19 @@ import numpy as np
 import pytest
 
 from stowplan.columns.nodetable import table_of
-from stowplan.framework import OK, CycleState, Snapshot, World
-from stowplan.objects.codec import convert
+from stowplan.framework import OK, CycleState, ObjectStore, Snapshot
+from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.meta import ObjectMeta, OwnerReference
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod, TopologySpreadConstraint
 from stowplan.objects.selectors import LabelSelector
 from stowplan.objects.workload import ReplicaSet, ReplicationController, Service, StatefulSet
-from stowplan.plugins.pod_topology_spread import FilterState, PodTopologySpread, ScoreState
-from stowplan.plugins.spread_constraint import PodTopologySpreadArgs
+from stowplan.plugins.topology_spread.pod_topology_spread import (
+    PodTopologySpread,
+    TopologySpreadPreFilterState,
+    TopologySpreadPreScoreState,
+)
+from stowplan.plugins.topology_spread.spread_constraint import PodTopologySpreadArgs
 from stowplan.testing import draw, pod, spread
 from tests.plugins.clusters import Walks
 
@@ -46,11 +50,11 @@ CLUSTER = """
 """
 
 
-def snapshot_of(text: str = CLUSTER, *more: Pod, world: Iterable[Any] = ()) -> Snapshot:
+def snapshot_of(text: str = CLUSTER, *more: Pod, object_store: Iterable[Any] = ()) -> Snapshot:
     table = draw(text).table
     for one in more:
         table.add_pod(one)
-    return Snapshot(table, World(world))
+    return Snapshot(table, ObjectStore(object_store))
 
 
 def rule_alone() -> PodTopologySpread:
@@ -72,7 +76,7 @@ def refusals(one: Pod, snapshot: Snapshot, walks: Walks = BOTH) -> dict[str, str
         outcome = framework.run_pre_filter(one, snapshot, state)
         assert outcome.status.is_success, outcome
         nodes = snapshot.nodes
-        answers = framework.filters_apart(one, nodes, nodes.all_rows, state)
+        answers = framework.filters_separately(one, nodes, nodes.all_rows, state)
         verdicts = answers.get(PodTopologySpread.name)
         codes = [0] * nodes.n_nodes if verdicts is None else verdicts.codes.tolist()
         statuses = [verdicts.explain(code) if verdicts and code else OK for code in codes]
@@ -244,13 +248,13 @@ def owned(one: Pod, kind: str, version: str = "apps/v1", controller: bool = True
 
 def test_system_defaults_need_a_service_or_a_controller() -> None:
     assert scores(web(), snapshot_of()) is None
-    raw, _ = scores(web(), snapshot_of(world=[SERVICE])) or ({}, {})
+    raw, _ = scores(web(), snapshot_of(object_store=[SERVICE])) or ({}, {})
     # Host: ln 7 a pod and 2; zone: ln 6 (the node without a zone is a domain, too) and 4.
     assert raw == {"a1": 12, "a2": 12, "b1": 10, "c1": 6, "bare": 2}
-    assert scores(pod("new", labels={"app": "x"}), snapshot_of(world=[SERVICE])) is None
+    assert scores(pod("new", labels={"app": "x"}), snapshot_of(object_store=[SERVICE])) is None
     foreign = pod("new", namespace="prod", labels={"app": "web"})
-    assert scores(foreign, snapshot_of(world=[SERVICE])) is None
-    assert refusals(web(), snapshot_of(world=[SERVICE])) == {}
+    assert scores(foreign, snapshot_of(object_store=[SERVICE])) is None
+    assert refusals(web(), snapshot_of(object_store=[SERVICE])) == {}
 
 
 SET = {"metadata": {"name": "o"}, "spec": {"selector": {"matchLabels": {"track": "1"}}}}
@@ -274,14 +278,14 @@ BAD = {"metadata": {"name": "o"}, "spec": {"selector": {"matchExpressions": [{"k
     ],
 )
 def test_what_default_constraints_count(
-    kind: str, version: str, world: list[Any], counted: int | None
+    kind: str, version: str, object_store: list[Any], counted: int | None
 ) -> None:
     rule = rule_alone()
-    snapshot, state = snapshot_of(world=world), CycleState()
+    snapshot, state = snapshot_of(object_store=object_store), CycleState()
     status = rule.pre_score(owned(web(), kind, version), snapshot, slice(0, 5), state)
     assert status.is_skip is (counted is None)
     if counted is not None:
-        kept = state.read(PRE_SCORE, ScoreState)
+        kept = state.read(PRE_SCORE, TopologySpreadPreScoreState)
         assert kept.constraints[0].counts(snapshot.nodes).sum() == counted
     assert rule.pre_score(
         owned(web(), kind, version, False), snapshot_of(), slice(0, 5), state
@@ -289,9 +293,9 @@ def test_what_default_constraints_count(
 
 
 def test_a_changed_service_counts_at_once() -> None:
-    snapshot = snapshot_of(world=[SERVICE])
+    snapshot = snapshot_of(object_store=[SERVICE])
     assert scores(web(), snapshot) is not None
-    snapshot.world.drop(Service, "default/s")
+    snapshot.object_store.drop(Service, "default/s")
     assert scores(web(), snapshot) is None
 
 
@@ -307,7 +311,7 @@ def test_listed_defaults() -> None:
         ],
     }
     walks = Walks(PodTopologySpread, listed)
-    snapshot = snapshot_of(world=[SERVICE])
+    snapshot = snapshot_of(object_store=[SERVICE])
     assert set(refusals(web(), snapshot, walks)) == {"a1", "a2", "b1", "bare"}
     # Unlike the system's, listed constraints leave nodes without a label unscored.
     found = scores(web(), snapshot, walks)
@@ -329,7 +333,7 @@ def test_a_zone_without_a_name_and_no_zone_are_one_domain_for_the_system() -> No
         p1    n1    app=web
         p2    n2    app=web
     """
-    raw, _ = scores(web(), snapshot_of(text, world=[SERVICE])) or ({}, {})
+    raw, _ = scores(web(), snapshot_of(text, object_store=[SERVICE])) or ({}, {})
     # n1: host ln 4 + 2, zone 2 ln 3 + 4; n2 has no zone of its own: host only.
     assert raw == {"n1": 10, "n2": 3}
 
@@ -416,7 +420,11 @@ def on(one: Pod, node: str) -> Pod:
 
 def counts(state: CycleState) -> list[dict[str, int]]:
     kept = state.find(PodTopologySpread.name)
-    return [d.by_value() for d in kept.domains] if isinstance(kept, FilterState) else []
+    return (
+        [d.by_value() for d in kept.domains]
+        if isinstance(kept, TopologySpreadPreFilterState)
+        else []
+    )
 
 
 def test_pods_that_come_and_go() -> None:

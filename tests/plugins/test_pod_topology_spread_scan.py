@@ -23,9 +23,12 @@ from stowplan.objects.node import Node, Taint
 from stowplan.objects.pod import Pod, TopologySpreadConstraint
 from stowplan.objects.selectors import LabelSelector, label_selector_matches
 from stowplan.objects.taints import HARD_EFFECTS, is_tolerated
-from stowplan.plugins import pod_topology_spread as module
-from stowplan.plugins.node_selection import is_selected
-from stowplan.plugins.pod_topology_spread import FilterState, PodTopologySpread
+from stowplan.plugins.node_affinity.node_selector import matches_node_selector_and_affinity
+from stowplan.plugins.topology_spread import pod_topology_spread as module
+from stowplan.plugins.topology_spread.pod_topology_spread import (
+    PodTopologySpread,
+    TopologySpreadPreFilterState,
+)
 from stowplan.testing import pod, spread
 from tests.plugins.clusters import Walks, is_found
 
@@ -47,7 +50,11 @@ def going_away(one: Pod) -> Pod:
 
 def counts(state: CycleState) -> list[dict[str, int]]:
     kept = state.find(PodTopologySpread.name)
-    return [d.by_value() for d in kept.domains] if isinstance(kept, FilterState) else []
+    return (
+        [d.by_value() for d in kept.domains]
+        if isinstance(kept, TopologySpreadPreFilterState)
+        else []
+    )
 
 
 def own(one: Pod, action: str) -> list[TopologySpreadConstraint]:
@@ -78,7 +85,8 @@ def included(constraint: TopologySpreadConstraint, one: Pod, node: NodeInfo) -> 
     repelling = (t for t in node.taints if t.effect in HARD_EFFECTS)
     tolerated = all(is_tolerated(t, one.tolerations) for t in repelling)
     return (
-        constraint.node_affinity_policy == "Ignore" or is_selected(one, node.labels, node.name)
+        constraint.node_affinity_policy == "Ignore"
+        or matches_node_selector_and_affinity(one, node.labels, node.name)
     ) and (constraint.node_taints_policy != "Honor" or tolerated)
 
 
@@ -252,14 +260,14 @@ class FirstReasonLast(PodTopologySpread):
     """Wrong: of several constraints the last one gives the reason."""
 
     def filter_column(self, pod: Pod, rows: Any, state: CycleState) -> Any:
-        kept = state.read(self.name, FilterState)
-        turned = FilterState(kept.constraints[::-1], kept.domains[::-1])
+        kept = state.read(self.name, TopologySpreadPreFilterState)
+        turned = TopologySpreadPreFilterState(kept.constraints[::-1], kept.domains[::-1])
         other = CycleState()
         other.write(self.name, turned)
         return super().filter_column(pod, rows, other)
 
 
-class StaleMinimum(module.Domains):
+class StaleMinimum(module.CriticalPaths):
     """Wrong: what a clone changed does not bear on the emptiest domain."""
 
     def least(self) -> int:
@@ -270,12 +278,12 @@ class CutsOff(PodTopologySpread):
     """Wrong: the column cuts the score off instead of rounding it."""
 
     def score_column(self, nodes: NodeTable, rows: Any, state: CycleState) -> Any:
-        right = module.rounded
-        module.rounded = lambda values: values.astype(np.int64)
+        right = module.round_half_away_from_zero
+        module.round_half_away_from_zero = lambda values: values.astype(np.int64)
         try:
             return super().score_column(nodes, rows, state)
         finally:
-            module.rounded = right
+            module.round_half_away_from_zero = right
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 from stowplan.assembly.build import configuration_of, frameworks_for
 from stowplan.columns.nodetable import table_of
 from stowplan.cycle import CycleDecider
-from stowplan.framework import Snapshot, World
-from stowplan.framework.decider import Decision
+from stowplan.framework import ObjectStore, Snapshot
+from stowplan.framework.deciders.decider import Decision
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup, PodGroupSpec
-from stowplan.plugins.preemption_gangs import Gangs, group_of
+from stowplan.plugins.preemption.pod_groups import PreemptedPodGroups, pod_group_key
 from stowplan.testing import node, pod
 from tests.soak import examples
 
@@ -36,7 +36,7 @@ def decided(pods: list[Pod], groups: list[PodGroup], cpu: str = "1", nodes: int 
     configuration, registry = configuration_of(None, "test")
     (framework,) = frameworks_for(configuration, registry).values()
     table = table_of([node(f"n{i}", cpu="2") for i in range(1, nodes + 1)], pods)
-    snapshot = Snapshot(table, World(groups))
+    snapshot = Snapshot(table, ObjectStore(groups))
     return CycleDecider().decide(pod("vip", cpu=cpu, priority=100), snapshot, framework, None)
 
 
@@ -106,7 +106,7 @@ def check(drawn: list[tuple[str, str, int]], least: int) -> None:
     taken = decided(pods, [group("g", least), group("h", 1)], cpu="2", nodes=3)
     gone = {info.uid for info in taken.victims}
     for key, need in needs.items():
-        members = [one for one in pods if group_of(one) == key]
+        members = [one for one in pods if pod_group_key(one) == key]
         left = sum(one.uid not in gone for one in members)
         whole = left == len(members)
         assert whole or left >= need or left == 0, f"{key}: {left} left of {len(members)}"
@@ -122,7 +122,7 @@ def test_a_gang_is_left_whole_enough_or_goes_whole(
 
 def test_wrong_any_pod_of_lower_priority_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: as kube-scheduler, which does not know of gangs."""
-    monkeypatch.setattr(Gangs, "__bool__", lambda self: False)
+    monkeypatch.setattr(PreemptedPodGroups, "__bool__", lambda self: False)
     wall = [("n2", "", 200), ("n3", "", 200)]
     with pytest.raises(AssertionError, match="left of"):
         check([("n1", "g", 0), ("n1", "g", 0), ("n2", "g", 0), *wall], 3)

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan.framework import touched
-from stowplan.plugins import default_preemption, preemption_arithmetic, preemption_kept
-from stowplan.plugins.default_preemption import DefaultPreemptionArgs
-from stowplan.plugins.preemption_budgets import Budgets
-from stowplan.plugins.preemption_runs import DryRuns
-from stowplan.plugins.preemption_slack import Slack
+from stowplan.framework.runtime import touched_rows
+from stowplan.plugins.preemption import default_preemption, dry_run_cache, vector_dry_run
+from stowplan.plugins.preemption.default_preemption import DefaultPreemptionArgs
+from stowplan.plugins.preemption.disruption_budgets import DisruptionBudgetIndex
+from stowplan.plugins.preemption.dry_runs import DryRunResults
+from stowplan.plugins.preemption.remaining_resources import RemainingResources
 from tests.plugins.preemption_story import Story, framework, told
 from tests.property.wrong import assert_caught
 from tests.soak import examples
@@ -34,8 +34,8 @@ def kept_is_anew(
     seed: int, args: DefaultPreemptionArgs | None = None, n_steps: int = N_STEPS
 ) -> None:
     """After every step the framework that keeps says what the one does that keeps nothing."""
-    dice = np.random.default_rng(seed)
-    story = Story(dice)
+    rng = np.random.default_rng(seed)
+    story = Story(rng)
     keeping, anew = (framework(columns=columns, args=args) for columns in (True, False))
     for _ in range(n_steps):
         story.step()
@@ -43,14 +43,14 @@ def kept_is_anew(
             pod = story.preemptor()
             got, wanted = (told(each, pod, story.snapshot) for each in (keeping, anew))
             assert got == wanted, f"seed {seed}, pod {pod.name}"
-            if wanted["victims"] and dice.integers(3) == 0:
+            if wanted["victims"] and rng.integers(3) == 0:
                 story.preempt(pod, wanted["nominated"], wanted["victims"])
 
 
 @pytest.fixture
 def from_rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """From how many rows on dry runs are done by arithmetic."""
-    monkeypatch.setattr(default_preemption, "MANY", request.param)
+    monkeypatch.setattr(default_preemption, "VECTOR_DRY_RUN_MIN", request.param)
 
 
 @pytest.mark.usefixtures("from_rows")
@@ -67,47 +67,49 @@ def test_kept_dry_runs_are_those_done_anew(args: DefaultPreemptionArgs | None) -
 
 def deaf(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nominations are not listened to."""
-    monkeypatch.setattr(touched.Nominations, "generation", 0)
+    monkeypatch.setattr(touched_rows.Nominations, "generation", 0)
 
 
 def unbudgeted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Budgets are looked up once."""
-    right = Budgets.follow
+    right = DisruptionBudgetIndex.follow
 
-    def follow(self: Budgets, world: Any) -> None:
+    def follow(self: DisruptionBudgetIndex, object_store: Any) -> None:
         if self._world is None:
-            right(self, world)
+            right(self, object_store)
 
-    monkeypatch.setattr(Budgets, "follow", follow)
+    monkeypatch.setattr(DisruptionBudgetIndex, "follow", follow)
 
 
 def unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows with pods under a budget that allows more or less now are left as they were."""
     monkeypatch.setattr(
-        Budgets, "groups_under", lambda self, budgets: np.zeros(len(self._groups), dtype=np.bool_)
+        DisruptionBudgetIndex,
+        "groups_under",
+        lambda self, budgets: np.zeros(len(self._groups), dtype=np.bool_),
     )
 
 
 def own(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was found where a pod is nominated itself stands for all of its class."""
-    right = preemption_kept.ClassRuns.settle
+    right = dry_run_cache.CachedClassDryRuns.settle
     monkeypatch.setattr(
-        preemption_kept.ClassRuns, "settle", lambda self, rows, own: right(self, rows, -1)
+        dry_run_cache.CachedClassDryRuns, "settle", lambda self, rows, own: right(self, rows, -1)
     )
 
 
 def slots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slots are not counted."""
-    right = Slack.__init__
+    right = RemainingResources.__init__
 
-    def begin(self: Slack, *given: Any) -> None:
+    def begin(self: RemainingResources, *given: Any) -> None:
         right(self, *given)
         self._slots = 1000
 
-    monkeypatch.setattr(Slack, "__init__", begin)
+    monkeypatch.setattr(RemainingResources, "__init__", begin)
 
 
-def fates(monkeypatch: pytest.MonkeyPatch) -> None:
+def pod_outcomes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pod keeps the fate of the one that had its slot before."""
 
     class Kept(np.ndarray[Any, Any]):
@@ -115,27 +117,29 @@ def fates(monkeypatch: pytest.MonkeyPatch) -> None:
             if not np.isscalar(value):
                 super().__setitem__(key, np.maximum(self[key], value))
 
-    right = DryRuns.make_room
+    right = DryRunResults.make_room
 
-    def make_room(self: DryRuns, n_rows: int) -> None:
+    def make_room(self: DryRunResults, n_rows: int) -> None:
         right(self, n_rows)
-        self.fates = self.fates.view(Kept)
+        self.pod_outcomes = self.pod_outcomes.view(Kept)
 
-    monkeypatch.setattr(DryRuns, "make_room", make_room)
+    monkeypatch.setattr(DryRunResults, "make_room", make_room)
 
 
 def order(monkeypatch: pytest.MonkeyPatch) -> None:
     """The protected do not come back first."""
     monkeypatch.setattr(
-        Budgets, "protected", lambda self, groups, owners: np.zeros(len(groups), dtype=np.bool_)
+        DisruptionBudgetIndex,
+        "protected",
+        lambda self, groups, owners: np.zeros(len(groups), dtype=np.bool_),
     )
 
 
 def crowd(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nominated pods of the same priority are not counted."""
-    right = preemption_arithmetic.Crowds.of.__func__  # type: ignore[attr-defined]
+    right = vector_dry_run.NominatedPodsByRow.of.__func__  # type: ignore[attr-defined]
     monkeypatch.setattr(
-        preemption_arithmetic.Crowds,
+        vector_dry_run.NominatedPodsByRow,
         "of",
         classmethod(lambda cls, snapshot, priority: right(cls, snapshot, priority + 1)),
     )
@@ -151,7 +155,7 @@ def crowd(monkeypatch: pytest.MonkeyPatch) -> None:
         (1, own),
         (NEVER, own),
         (NEVER, slots),
-        (1, fates),
+        (1, pod_outcomes),
         (1, order),
         (1, crowd),
     ],

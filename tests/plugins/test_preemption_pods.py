@@ -11,15 +11,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan.columns import NodeInfo, NodeTable
-from stowplan.framework import World
-from stowplan.objects.codec import convert
+from stowplan.framework import ObjectStore
+from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.workload import PodDisruptionBudget
-from stowplan.plugins import preemption_pods
-from stowplan.plugins.preemption_budgets import Budgets, covers, split
-from stowplan.plugins.preemption_pods import RankedPods, importance, spans, started
-from stowplan.plugins.preemption_slack import Slack, is_tame
+from stowplan.plugins.preemption import ranked_pods
+from stowplan.plugins.preemption.disruption_budgets import (
+    DisruptionBudgetIndex,
+    filter_pods_with_pdb_violation,
+    pdb_counts_eviction,
+)
+from stowplan.plugins.preemption.ranked_pods import (
+    RankedPods,
+    expand_ranges,
+    pod_importance,
+    pod_start_time,
+)
+from stowplan.plugins.preemption.remaining_resources import RemainingResources, sums_fit_int64
 from stowplan.testing import node
-from stowplan.testing.history import history
+from stowplan.testing.generators.table_changes import random_steps
 from tests.plugins.preemption_story import made_budget, made_pod
 from tests.property.wrong import assert_caught
 from tests.soak import examples
@@ -32,21 +41,21 @@ TIGHT = 1.25
 
 def ranks_follow(seed: int) -> None:
     """Whatever happens to a table, asked about any rows: the pods of each, sorted, in its slots."""
-    dice = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     table, ranked = NodeTable(), RankedPods()
-    for step in history(dice, 50):
+    for step in random_steps(rng, 50):
         step.apply(table)
-        if table.n_nodes == 0 or dice.integers(3) == 0:
+        if table.n_nodes == 0 or rng.integers(3) == 0:
             continue
-        rows = np.flatnonzero(dice.integers(0, 2, table.n_nodes))
+        rows = np.flatnonzero(rng.integers(0, 2, table.n_nodes))
         ranked.follow(table, rows)
         taken: set[int] = set()
         for row in rows.tolist():
-            pods = sorted(table.pods[row], key=importance)
+            pods = sorted(table.pods[row], key=pod_importance)
             assert ranked.pods[row] == pods
             slots = range(ranked.first[row], ranked.first[row] + ranked.length[row])
             assert ranked.priority[slots].tolist() == [i.pod.priority for i in pods]
-            assert ranked.start[slots].tolist() == [started(i.pod) for i in pods]
+            assert ranked.start[slots].tolist() == [pod_start_time(i.pod) for i in pods]
             requests = [i.footprint.requested.get("cpu", 0) for i in pods]
             assert ranked.amounts("cpu")[slots].tolist() == requests
             assert taken.isdisjoint(slots)
@@ -57,9 +66,9 @@ def ranks_follow(seed: int) -> None:
         ]
 
 
-@pytest.mark.parametrize("waste_max", [TIGHT, preemption_pods.WASTE_MAX])
+@pytest.mark.parametrize("waste_max", [TIGHT, ranked_pods.UNUSED_SLOTS_FACTOR])
 def test_ranks_follow_the_table(waste_max: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preemption_pods, "WASTE_MAX", waste_max)
+    monkeypatch.setattr(ranked_pods, "UNUSED_SLOTS_FACTOR", waste_max)
 
     @settings(max_examples=examples(40))
     @given(SEEDS)
@@ -84,11 +93,11 @@ def unresized(self: RankedPods, rows: Any, length: Any) -> None:
     self._grow(self._n_slots + int(self.length[moving].sum()))
 
 
-@pytest.mark.parametrize(("name", "wrong"), [("follow", half_ranked), ("_lay", unresized)])
+@pytest.mark.parametrize(("name", "wrong"), [("follow", half_ranked), ("_allocate_slots", unresized)])
 def test_control_ranks(
     name: str, wrong: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preemption_pods, "WASTE_MAX", TIGHT)
+    monkeypatch.setattr(ranked_pods, "UNUSED_SLOTS_FACTOR", TIGHT)
     monkeypatch.setattr(RankedPods, name, wrong)
 
     def check(seed: int) -> None:
@@ -101,7 +110,7 @@ def test_control_ranks(
 
 
 def test_spans() -> None:
-    numbers, owners = spans(np.array([7, 3, 9]), np.array([2, 0, 3]))
+    numbers, owners = expand_ranges(np.array([7, 3, 9]), np.array([2, 0, 3]))
     assert numbers.tolist() == [7, 8, 9, 10, 11]
     assert owners.tolist() == [0, 0, 2, 2, 2]
 
@@ -111,22 +120,22 @@ def test_spans() -> None:
 
 def protected_as_split(seed: int) -> None:
     """The pods that are protected, all rows at a time, are those of the walk over each."""
-    dice = np.random.default_rng(seed)
-    world, budgets = World(), Budgets()
+    rng = np.random.default_rng(seed)
+    object_store, budgets = ObjectStore(), DisruptionBudgetIndex()
     kept: dict[int, list[int]] = {}
     rows = [
         [
-            made_pod(f"p{row}-{i}", {}, labels={"app": "xyz"[dice.integers(3)]}, on="n")
-            for i in range(dice.integers(0, 6))
+            made_pod(f"p{row}-{i}", {}, labels={"app": "xyz"[rng.integers(3)]}, on="n")
+            for i in range(rng.integers(0, 6))
         ]
         for row in range(4)
     ]
     for _ in range(4):
-        name, app = (("one", "x"), ("two", "y"), ("three", "x"))[dice.integers(3)]
-        gone = ("p0-0", "p1-0") if dice.integers(2) else ()
-        world.put(made_budget(name, app, int(dice.integers(0, 3)), gone))
+        name, app = (("one", "x"), ("two", "y"), ("three", "x"))[rng.integers(3)]
+        gone = ("p0-0", "p1-0") if rng.integers(2) else ()
+        object_store.put(made_budget(name, app, int(rng.integers(0, 3)), gone))
         before = budgets.cover
-        budgets.follow(world)
+        budgets.follow(object_store)
         if budgets.cover is not before:
             kept.clear()
         table = NodeTable()
@@ -136,7 +145,9 @@ def protected_as_split(seed: int) -> None:
                 table.add_pod(pod)
             if row not in kept:
                 kept[row] = [budgets.group_of(i.pod) for i in table.pods[0]]
-            wanted = split(table.pods[0], list(world.all(PodDisruptionBudget)))[0]
+            wanted = filter_pods_with_pdb_violation(
+                table.pods[0], list(object_store.all(PodDisruptionBudget))
+            )[0]
             groups = np.array(kept[row], dtype=np.int64)
             got = budgets.protected(groups, np.full(len(groups), row))
             assert [i for i, yes in zip(table.pods[0], got, strict=True) if yes] == wanted
@@ -159,15 +170,19 @@ def test_the_protected_are_those_of_the_walk(seed: int) -> None:
 
 def test_control_budgets_that_keep_who_is_covered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a pod that has been disrupted since goes on being counted."""
-    monkeypatch.setattr("stowplan.plugins.preemption_budgets._cover_of", lambda budget: budget.name)
+    monkeypatch.setattr(
+        "stowplan.plugins.preemption.disruption_budgets._selection_key", lambda budget: budget.name
+    )
     assert_caught(protected_as_split, SEEDS)
 
 
 def test_control_budgets_that_run_on_from_row_to_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: an eviction on one node takes from the budget of the next."""
-    right = Budgets.protected
+    right = DisruptionBudgetIndex.protected
     monkeypatch.setattr(
-        Budgets, "protected", lambda self, groups, owners: right(self, groups, owners * 0)
+        DisruptionBudgetIndex,
+        "protected",
+        lambda self, groups, owners: right(self, groups, owners * 0),
     )
     assert_caught(protected_as_split, SEEDS)
 
@@ -192,7 +207,7 @@ def test_whom_a_budget_covers(
         "status": {"disruptedPods": disrupted},
     }
     pod = made_pod("p", {}, labels=labels)
-    assert covers(convert(tree, PodDisruptionBudget), pod) is yes
+    assert pdb_counts_eviction(convert(tree, PodDisruptionBudget), pod) is yes
 
 
 # Slack.
@@ -204,9 +219,9 @@ def test_pods_come_back_while_there_is_enough() -> None:
     for name, cpu in (("a", "1"), ("b", "2"), ("c", "500m"), ("d", "500m"), ("e", "0")):
         table.add_pod(made_pod(name, {"cpu": cpu}, on="n"))
     infos = table.pods[0]
-    slack = Slack((("cpu", 2000),), NodeInfo(table.nodes[0]), ())
+    slack = RemainingResources((("cpu", 2000),), NodeInfo(table.nodes[0]), ())
     assert [slack.takes(info) for info in infos] == [True, False, True, True, False]
-    crowded = Slack((("cpu", 2000),), NodeInfo(table.nodes[0]), infos[:1])
+    crowded = RemainingResources((("cpu", 2000),), NodeInfo(table.nodes[0]), infos[:1])
     assert [crowded.takes(info) for info in infos[1:]] == [False, True, True, False]
 
 
@@ -215,5 +230,5 @@ def test_sums_beyond_64_bits_are_not_tame() -> None:
     table = NodeTable()
     table.add_node(node("n"))
     table.add_pod(made_pod("a", {"memory": str(LIMITED)}, on="n"))
-    assert is_tame((("memory", LIMITED - 1),), info, table.pods[0])
-    assert not is_tame((("memory", LIMITED),), info, table.pods[0])
+    assert sums_fit_int64((("memory", LIMITED - 1),), info, table.pods[0])
+    assert not sums_fit_int64((("memory", LIMITED),), info, table.pods[0])

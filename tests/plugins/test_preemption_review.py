@@ -7,10 +7,10 @@ import pytest
 
 from stowplan.columns.nodetable import table_of
 from stowplan.cycle import Attempt, filter_pod
-from stowplan.cycle.decide import post_filter
+from stowplan.cycle.decision import run_post_filters
 from stowplan.framework import Code, PostFilterResult, Snapshot, error, unschedulable
-from stowplan.framework.review import Candidate, Review
-from stowplan.plugins import default_preemption
+from stowplan.framework.deciders.extender_review import ExtenderReview, PreemptionCandidate
+from stowplan.plugins.preemption import default_preemption
 from stowplan.testing import node
 from tests.plugins.preemption_story import framework, made_pod
 
@@ -21,7 +21,9 @@ VIP = made_pod("vip", {"cpu": "1"}, priority=100)
 @pytest.fixture(params=["kept, many", "kept, few", "anew"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """How dry runs are done."""
-    monkeypatch.setattr(default_preemption, "MANY", 1 if request.param == "kept, many" else 10**9)
+    monkeypatch.setattr(
+        default_preemption, "VECTOR_DRY_RUN_MIN", 1 if request.param == "kept, many" else 10**9
+    )
     found: str = request.param
     return found
 
@@ -39,7 +41,7 @@ def refuse_all(attempt: Attempt) -> PostFilterResult:
     assert verdicts is not None
     places = np.arange(verdicts.rows.shape[0])
     verdicts.overrule_all(places, np.zeros_like(places), (unschedulable("no"),))
-    result = post_filter(attempt)
+    result = run_post_filters(attempt)
     assert result is not None
     return result
 
@@ -52,28 +54,28 @@ def test_a_node_that_has_room_needs_no_victim(way: str) -> None:
     assert result.status.message == f"preemption: [{told}]"
 
 
-def reviewed(way: str, review: Review) -> PostFilterResult:
+def reviewed(way: str, review: ExtenderReview) -> PostFilterResult:
     attempt = attempt_of(way, "1")
     assert attempt.failure is None
     review.enter(attempt.state)
-    result = post_filter(attempt)
+    result = run_post_filters(attempt)
     assert result is not None
     return result
 
 
 def test_candidates_are_offered_in_order(way: str) -> None:
-    review = Review()
+    review = ExtenderReview()
     assert reviewed(way, review).status.code is Code.WAIT
     assert [one.node_name for one in review.offered] == NAMES
     assert {len(one.victims) for one in review.offered} == {1}
 
 
 def test_the_best_of_what_is_left_is_chosen(way: str) -> None:
-    first = Review()
+    first = ExtenderReview()
     reviewed(way, first)
     by_name = {one.node_name: one for one in first.offered}
-    review = Review()
-    costly = Candidate("n2", by_name["n2"].victims, 3)
+    review = ExtenderReview()
+    costly = PreemptionCandidate("n2", by_name["n2"].victims, 3)
     review.answer = (costly, by_name["n5"], by_name["n4"])
     result = reviewed(way, review)
     assert (result.status.is_success, result.nominated_node) == (True, "n4")
@@ -81,7 +83,7 @@ def test_the_best_of_what_is_left_is_chosen(way: str) -> None:
 
 
 def test_nothing_left_and_failures_are_told(way: str) -> None:
-    nothing, failed = Review(), Review()
+    nothing, failed = ExtenderReview(), ExtenderReview()
     nothing.answer, failed.answer = (), error("out of order")
     text = "preemption: no candidate node for preemption"
     assert reviewed(way, nothing).status.reasons[-1] == text

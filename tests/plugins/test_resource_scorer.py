@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 
 from stowplan.objects.pod import Pod
 from stowplan.objects.requests import fit_requests
-from stowplan.plugins.resource_scorer import (
-    OfNode,
-    OfRows,
+from stowplan.plugins.resources.resource_allocation import (
+    NodeResourceReader,
     ResourceSpec,
-    Stock,
-    scored,
-    stocks,
+    ResourceUtilization,
+    RowsResourceReader,
+    resource_utilizations,
+    score_resources,
     weight_problems,
 )
 from tests.plugins.clusters import node, pod, table
@@ -33,9 +33,13 @@ Row = tuple[list[int], list[int]]
 def found(one: Pod, *names: str, fill_in: bool = False) -> list[Row]:
     """(allocatable, before) of each stock, over all rows; the same node by node."""
     specs = [ResourceSpec(name) for name in names]
-    held = stocks(OfRows(NODES, NODES.all_rows), specs, fit_requests(one), fill_in=fill_in)
+    held = resource_utilizations(
+        RowsResourceReader(NODES, NODES.all_rows), specs, fit_requests(one), fill_in=fill_in
+    )
     for row in range(NODES.n_nodes):
-        single = stocks(OfNode(NODES.info(row)), specs, fit_requests(one), fill_in=fill_in)
+        single = resource_utilizations(
+            NodeResourceReader(NODES.info(row)), specs, fit_requests(one), fill_in=fill_in
+        )
         for whole, part in zip(held, single, strict=True):
             assert whole.allocatable[row : row + 1] == part.allocatable
             assert whole.before[row : row + 1] == part.before
@@ -65,7 +69,7 @@ def test_resources_that_are_not_counted_are_left_out() -> None:
     assert found(pod(), "pods", "storage", "") == []
 
 
-def total(held: Sequence[Stock], n_rows: int) -> NDArray[np.int64]:
+def total(held: Sequence[ResourceUtilization], n_rows: int) -> NDArray[np.int64]:
     """A rule that shows what it was given: the sum of all that is offered."""
     assert all(stock.allocatable.shape == (n_rows,) for stock in held)
     assert all(stock.allocatable.all() for stock in held)
@@ -86,10 +90,12 @@ def test_rows_are_scored_by_what_they_offer(
     first: list[int], second: list[int], scores: list[int]
 ) -> None:
     held = [
-        Stock(1, np.array(amounts, dtype=np.int64), np.zeros(len(amounts), dtype=np.int64), 0)
+        ResourceUtilization(
+            1, np.array(amounts, dtype=np.int64), np.zeros(len(amounts), dtype=np.int64), 0
+        )
         for amounts in (first, second)
     ]
-    assert scored(held, len(first), total).tolist() == scores
+    assert score_resources(held, len(first), total).tolist() == scores
 
 
 def test_weights() -> None:

@@ -9,9 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.objects.codec import convert
-from stowplan.plugins.resource_scorer import Rule, Stock, scored
-from stowplan.plugins.scoring_strategy import ScoringStrategy, least_allocated, most_allocated
+from stowplan.objects.encoding.json_codec import convert
+from stowplan.plugins.resources.resource_allocation import (
+    ResourceUtilization,
+    ScoringFunction,
+    score_resources,
+)
+from stowplan.plugins.resources.scoring_strategy import (
+    ScoringStrategy,
+    least_allocated,
+    most_allocated,
+)
 from tests.plugins.clusters import is_found
 
 Held = tuple[int, int, int]
@@ -32,12 +40,13 @@ def strategy(name: str, shape: list[dict[str, int]] | None = None) -> ScoringStr
     return convert(tree, ScoringStrategy)
 
 
-def of(rule: Rule, held: Sequence[Held]) -> int:
+def of(rule: ScoringFunction, held: Sequence[Held]) -> int:
     """The score of a single row."""
     rows = [
-        Stock(weight, np.array([whole]), np.array([taken - 1]), 1) for weight, whole, taken in held
+        ResourceUtilization(weight, np.array([whole]), np.array([taken - 1]), 1)
+        for weight, whole, taken in held
     ]
-    return int(scored(rows, 1, rule)[0])
+    return int(score_resources(rows, 1, rule)[0])
 
 
 @pytest.mark.parametrize(
@@ -103,7 +112,7 @@ def plain_ratio(held: Sequence[Held]) -> int:
 
 Plain = Callable[[Sequence[Held]], int]
 
-CHECKED: list[tuple[str, Plain, Rule]] = [
+CHECKED: list[tuple[str, Plain, ScoringFunction]] = [
     ("least", plain_least, least_allocated),
     ("most", plain_most, most_allocated),
     ("ratio", plain_ratio, strategy("RequestedToCapacityRatio", BENT).rule()),
@@ -114,7 +123,7 @@ some_held = st.lists(st.tuples(st.integers(1, 100), sizes, sizes), max_size=4)
 
 @pytest.mark.parametrize(("plain", "rule"), [c[1:] for c in CHECKED], ids=[c[0] for c in CHECKED])
 @given(held=some_held)
-def test_like_the_plain_arithmetic(plain: Plain, rule: Rule, held: list[Held]) -> None:
+def test_like_the_plain_arithmetic(plain: Plain, rule: ScoringFunction, held: list[Held]) -> None:
     assert of(rule, held) == plain(held)
 
 
@@ -147,7 +156,7 @@ def counts_zeros(held: Sequence[Held]) -> int:
         (counts_zeros, CHECKED[2][2]),
     ],
 )
-def test_wrong_arithmetic_is_caught(wrong: Plain, rule: Rule) -> None:
+def test_wrong_arithmetic_is_caught(wrong: Plain, rule: ScoringFunction) -> None:
     assert is_found(some_held, lambda held: of(rule, held) != wrong(held))
 
 

@@ -79,7 +79,7 @@ class ForgetsNoExecute(TaintToleration):
 
     def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.bool_]:
         only = frozenset({"NoSchedule"})
-        return nodes.taints.count_where(lambda t: self.repels(t, pod, only), rows) == 0
+        return nodes.taints.count_where(lambda t: self.is_untolerated(t, pod, only), rows) == 0
 
 
 class CountsATaintOnce(TaintToleration):

@@ -2,7 +2,11 @@
 
 import pytest
 
-from stowplan.plugins.utilization_shape import UtilizationShapePoint, broken_line, shape_problems
+from stowplan.plugins.utilization_shape import (
+    UtilizationShapePoint,
+    piecewise_linear_scores,
+    shape_problems,
+)
 
 
 def shape(*points: tuple[int, int]) -> tuple[UtilizationShapePoint, ...]:
@@ -23,7 +27,7 @@ def shape(*points: tuple[int, int]) -> tuple[UtilizationShapePoint, ...]:
     ],
 )
 def test_values(points: tuple[tuple[int, int], ...], values: dict[int, int]) -> None:
-    line = broken_line(shape(*points))
+    line = piecewise_linear_scores(shape(*points))
     assert {percent: int(line[percent]) for percent in values} == values
     assert line.shape == (101,)
 

@@ -9,20 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.columns import NodeTable, Rows
-from stowplan.framework import ConfigError, CycleState, World
+from stowplan.framework import ConfigError, CycleState, ObjectStore
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim
-from stowplan.plugins import volume_binding, volume_search
 from stowplan.plugins.utilization_shape import UtilizationShapePoint
-from stowplan.plugins.volume_binding import REASONS, VolumeBinding, VolumeBindingArgs
-from stowplan.plugins.volume_index import VolumeIndex
-from stowplan.plugins.volume_matching import Candidates, candidates
-from stowplan.plugins.volume_search import (
-    NO_SPACE,
-    NO_VOLUME,
+from stowplan.plugins.volumes import volume_binding, volume_search
+from stowplan.plugins.volumes.volume_binding import REASONS, VolumeBinding, VolumeBindingArgs
+from stowplan.plugins.volumes.volume_index import VolumeIndex
+from stowplan.plugins.volumes.volume_matching import VolumeCandidates, find_volume_candidates
+from stowplan.plugins.volumes.volume_search import (
+    BIND_CONFLICT,
     NODE_CONFLICT,
-    VOLUME_MISSING,
+    NOT_ENOUGH_SPACE,
+    PV_NOT_EXIST,
     Ints,
     VolumeSearch,
 )
@@ -136,7 +136,7 @@ def test_a_pod_without_claims_costs_nothing() -> None:
 def test_bound_claims_need_their_volume_within_reach() -> None:
     in_b = [claim("c", volume="p"), volume("p", affinity=within(ZONE, "b"))]
     assert refusals(VolumeBinding, case(pod("c"), TWO, in_b)) == {"n1": refused(NODE_CONFLICT)}
-    gone = refused(VOLUME_MISSING)
+    gone = refused(PV_NOT_EXIST)
     assert refusals(VolumeBinding, case(pod("c"), TWO, in_b[:1])) == {"n1": gone, "n2": gone}
 
 
@@ -148,8 +148,8 @@ def test_reasons_of_bound_and_unbound_claims_come_together() -> None:
         LOCAL,
     ]
     assert refusals(VolumeBinding, case(pod("c", "d"), TWO, objects)) == {
-        "n1": refused(NODE_CONFLICT, NO_VOLUME),
-        "n2": refused(NO_VOLUME),
+        "n1": refused(NODE_CONFLICT, BIND_CONFLICT),
+        "n2": refused(BIND_CONFLICT),
     }
 
 
@@ -214,20 +214,20 @@ def test_each_volume_is_bound_once_and_small_claims_choose_first() -> None:
     ]
     asked_for = case(pod("big", "small"), TWO, objects)
     assert bindings(asked_for, "n1") == {"static": [["small", "p5"], ["big", "p9"]]}
-    assert refusals(VolumeBinding, asked_for) == {"n2": refused(NO_VOLUME)}
+    assert refusals(VolumeBinding, asked_for) == {"n2": refused(BIND_CONFLICT)}
 
 
 def test_a_claim_used_twice_is_matched_twice() -> None:
     objects = [LOCAL, claim("c", "local"), volume("p", "local")]
     assert refusals(VolumeBinding, case(pod("c", "c"), [node("n1")], objects)) == {
-        "n1": refused(NO_VOLUME)
+        "n1": refused(BIND_CONFLICT)
     }
 
 
 def test_a_selected_node_is_kept() -> None:
     objects = [WAIT, claim("c", annotations={SELECTED: "n2"}), volume("free")]
     asked_for = case(pod("c"), TWO, objects)
-    assert refusals(VolumeBinding, asked_for) == {"n1": refused(NO_VOLUME)}
+    assert refusals(VolumeBinding, asked_for) == {"n1": refused(BIND_CONFLICT)}
     assert bindings(asked_for, "n2") == {"dynamic": ["c"]}
 
 
@@ -245,7 +245,7 @@ def test_a_selected_node_is_kept() -> None:
 def test_allowed_topologies(topologies: list[Any] | None, names: str) -> None:
     objects = [claim("c"), storage_class("wait", allowedTopologies=topologies)]
     found = refusals(VolumeBinding, case(pod("c"), TWO, objects))
-    assert found == dict.fromkeys(names.split(), refused(NO_VOLUME))
+    assert found == dict.fromkeys(names.split(), refused(BIND_CONFLICT))
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,9 @@ def test_allowed_topologies(topologies: list[Any] | None, names: str) -> None:
 def test_storage_capacity(size: str | None, capacities: list[Object], names: str) -> None:
     objects = [WAIT, claim("c", size=size), *capacities]
     opted_in = case(pod("c"), TWO, [*objects, csi_driver(storageCapacity=True)])
-    assert refusals(VolumeBinding, opted_in) == dict.fromkeys(names.split(), refused(NO_SPACE))
+    assert refusals(VolumeBinding, opted_in) == dict.fromkeys(
+        names.split(), refused(NOT_ENOUGH_SPACE)
+    )
     assert refusals(VolumeBinding, case(pod("c"), TWO, [*objects, csi_driver()])) == {}
 
 
@@ -308,7 +310,7 @@ class TakesAVolumeTwice(VolumeSearch):
     """Wrong: the column walk forgets what earlier claims of the pod have chosen."""
 
     def _choice(
-        self, found: Candidates, chosen: Sequence[Ints], nodes: NodeTable, rows: Rows
+        self, found: VolumeCandidates, chosen: Sequence[Ints], nodes: NodeTable, rows: Rows
     ) -> Ints:
         return super()._choice(found, [], nodes, rows)
 
@@ -317,7 +319,7 @@ class IgnoresMigration(VolumeSearch):
     """Wrong: the column walk reads in-tree volumes the same way on every node."""
 
     def _bound_column(self, nodes: NodeTable, rows: Rows) -> Ints:
-        nothing, right = World(), self._index
+        nothing, right = ObjectStore(), self._index
         self._index = VolumeIndex(nothing)
         codes = super()._bound_column(nodes, rows)
         self._index = right
@@ -328,7 +330,7 @@ class ReachesNamedVolumesAnywhere(VolumeSearch):
     """Wrong: a volume that names the claim counts wherever it is."""
 
     def _choice(
-        self, found: Candidates, chosen: Sequence[Ints], nodes: NodeTable, rows: Rows
+        self, found: VolumeCandidates, chosen: Sequence[Ints], nodes: NodeTable, rows: Rows
     ) -> Ints:
         choice = super()._choice(found, chosen, nodes, rows)
         return np.maximum(choice, 0) if found.prebound else choice
@@ -441,11 +443,11 @@ def test_matching_is_the_slow_loop(data: st.DataObject) -> None:
 
 
 def test_wrong_matching_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    def in_order_of_arrival(*given: Any) -> Candidates:
-        found = candidates(*given)
-        return Candidates(found.prebound, tuple(sorted(found.others, key=lambda v: v.name)))
+    def in_order_of_arrival(*given: Any) -> VolumeCandidates:
+        found = find_volume_candidates(*given)
+        return VolumeCandidates(found.prebound, tuple(sorted(found.others, key=lambda v: v.name)))
 
-    monkeypatch.setattr(volume_search, "candidates", in_order_of_arrival)
+    monkeypatch.setattr(volume_search, "find_volume_candidates", in_order_of_arrival)
     assert fails(compare_matching)
 
 

@@ -5,17 +5,17 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stowplan.framework import OK, CycleState, Framework, PreBindWait, World
+from stowplan.framework import OK, CycleState, Framework, ObjectStore, PreBindWait
 from stowplan.framework.status import Code, Status
 from stowplan.objects.storage import (
     ObjectReference,
     PersistentVolume,
     PersistentVolumeClaim,
 )
-from stowplan.plugins.volume_binding import VolumeBinding
-from stowplan.plugins.volume_claims import BOUND_BY_CONTROLLER
-from stowplan.plugins.volume_matching import bound_to
-from stowplan.plugins.volume_reservation import Reservation, progress
+from stowplan.plugins.volumes.volume_binding import VolumeBinding
+from stowplan.plugins.volumes.volume_claims import BOUND_BY_CONTROLLER_ANNOTATION
+from stowplan.plugins.volumes.volume_matching import volume_bound_to_claim
+from stowplan.plugins.volumes.volume_reservation import AssumedPodVolumes, check_bindings
 from tests.plugins.volume_cases import (
     AWS,
     BOUND,
@@ -44,9 +44,9 @@ def two_claims() -> Case:
     return case(pod("c", "d"), [NODE], [*CLASSES, claim("c", "local"), claim("d"), local])
 
 
-def reserve(asked_for: Case) -> tuple[Framework, CycleState, Reservation]:
+def reserve(asked_for: Case) -> tuple[Framework, CycleState, AssumedPodVolumes]:
     framework, state = framework_of(VolumeBinding), CycleState()
-    framework.shared.world = asked_for.world
+    framework.shared.object_store = asked_for.object_store
     outcome = framework.run_pre_filter(asked_for.pod, asked_for.snapshot, state)
     assert outcome.status.is_success or "VolumeBinding" in state.skip_filter
     assert framework.run_reserve(asked_for.pod, "n1", state).is_success
@@ -68,7 +68,7 @@ def test_reserve_settles_what_is_to_be_written() -> None:
     assert update.after.spec.claim_ref == ObjectReference(
         "v1", "PersistentVolumeClaim", "default", "c", "uid-c"
     )
-    assert update.after.metadata.annotations == {BOUND_BY_CONTROLLER: "yes"}
+    assert update.after.metadata.annotations == {BOUND_BY_CONTROLLER_ANNOTATION: "yes"}
     assert update.before.spec.claim_ref is None
     (to_make,) = reserved.claims
     assert to_make.after.metadata.annotations == {SELECTED: "n1"}
@@ -110,7 +110,7 @@ def test_pre_bind_has_the_changes_written_volumes_first() -> None:
     assert [change.patch for change in answer.changes] == [
         {
             "spec": {"claimRef": to_claim},
-            "metadata": {"annotations": {BOUND_BY_CONTROLLER: "yes"}},
+            "metadata": {"annotations": {BOUND_BY_CONTROLLER_ANNOTATION: "yes"}},
         },
         {"metadata": {"annotations": {SELECTED: "n1"}}},
     ]
@@ -133,10 +133,10 @@ def test_a_volume_that_another_pod_has_decided_on_is_written_all_the_same() -> N
     assert isinstance(answer, PreBindWait)
     assert answer.changes[0].patch["spec"]["claimRef"]["uid"] == "uid-c"
     # And what the first takes back does not come up again when the second does.
-    first.revert(asked_for.world)
-    second.revert(asked_for.world)
+    first.revert(asked_for.object_store)
+    second.revert(asked_for.object_store)
     for kind, key in ((PersistentVolume, "p"), (PersistentVolumeClaim, "default/d")):
-        assert asked_for.world.find(kind, key) is asked_for.world.observed(kind, key)
+        assert asked_for.object_store.find(kind, key) is asked_for.object_store.observed(kind, key)
 
 
 def test_pre_bind_wants_a_reservation_on_that_node() -> None:
@@ -153,13 +153,13 @@ def test_pre_bind_wants_a_reservation_on_that_node() -> None:
 
 def test_a_volume_that_names_the_claim_in_full_is_left_alone() -> None:
     named = volume("p", of="c")
-    assert bound_to(named, claim("c")) is named
+    assert volume_bound_to_claim(named, claim("c")) is named
     # Named by hand, without the uid: that is filled in, and nobody claims to have bound it.
     assert named.spec.claim_ref is not None
     by_hand = replace(
         named, spec=replace(named.spec, claim_ref=replace(named.spec.claim_ref, uid=""))
     )
-    filled = bound_to(by_hand, claim("c"))
+    filled = volume_bound_to_claim(by_hand, claim("c"))
     assert filled.spec.claim_ref is not None
     assert filled.spec.claim_ref.uid == "uid-c"
     assert filled.metadata.annotations == {}
@@ -168,8 +168,8 @@ def test_a_volume_that_names_the_claim_in_full_is_left_alone() -> None:
 def test_a_reservation_is_seen_by_the_next_pod_until_it_is_taken_back() -> None:
     asked_for = two_claims()
     taker, held, reserved = reserve(asked_for)
-    other = Case(pod("e", name="other"), asked_for.nodes, asked_for.world)
-    other.world.put(claim("e", "local"))
+    other = Case(pod("e", name="other"), asked_for.nodes, asked_for.object_store)
+    other.object_store.put(claim("e", "local"))
     framework = framework_of(VolumeBinding)
 
     def fits() -> bool:
@@ -180,7 +180,7 @@ def test_a_reservation_is_seen_by_the_next_pod_until_it_is_taken_back() -> None:
     assert not fits()
     taker.run_unreserve(asked_for.pod, "n1", held)
     assert fits()
-    reserved.revert(other.world)
+    reserved.revert(other.object_store)
     assert fits()
 
 
@@ -188,10 +188,10 @@ def test_what_has_arrived_since_is_not_reverted() -> None:
     asked_for = two_claims()
     _, _, reserved = reserve(asked_for)
     newer = volume("p", "local", of="c", phase="Bound")
-    asked_for.world.put(newer)
-    reserved.revert(asked_for.world)
-    assert asked_for.world.find(PersistentVolume, "p") is newer
-    back = asked_for.world.find(PersistentVolumeClaim, "default/d")
+    asked_for.object_store.put(newer)
+    reserved.revert(asked_for.object_store)
+    assert asked_for.object_store.find(PersistentVolume, "p") is newer
+    back = asked_for.object_store.find(PersistentVolumeClaim, "default/d")
     assert back is not None
     assert SELECTED not in back.metadata.annotations
 
@@ -204,27 +204,27 @@ BOUND_P = volume("p", "local", of="c", phase="Bound")
 OUT_OF_REACH = 'node affinity doesn\'t match node "n1": no matching NodeSelectorTerms'
 
 
-def started() -> tuple[Reservation, World]:
+def started() -> tuple[AssumedPodVolumes, ObjectStore]:
     """What is reserved, and the world as it is when that has been written."""
     asked_for = two_claims()
     _, _, reserved = reserve(asked_for)
     for change in reserved.changes:
-        asked_for.world.put(change.value)
-    return reserved, asked_for.world
+        asked_for.object_store.put(change.value)
+    return reserved, asked_for.object_store
 
 
 def test_binding_takes_its_course() -> None:
-    reserved, world = started()
-    assert progress(reserved, world, NODE).code == Code.WAIT
-    world.put(BOUND_P)
-    assert progress(reserved, world, NODE).code == Code.WAIT
-    world.put(BOUND_C)
-    assert progress(reserved, world, NODE).code == Code.WAIT
-    world.put(MADE_D)
+    reserved, object_store = started()
+    assert check_bindings(reserved, object_store, NODE).code == Code.WAIT
+    object_store.put(BOUND_P)
+    assert check_bindings(reserved, object_store, NODE).code == Code.WAIT
+    object_store.put(BOUND_C)
+    assert check_bindings(reserved, object_store, NODE).code == Code.WAIT
+    object_store.put(MADE_D)
     # The claim is there before the volume that was made for it.
-    assert progress(reserved, world, NODE).code == Code.WAIT
-    world.put(volume("q"))
-    assert progress(reserved, world, NODE).is_success
+    assert check_bindings(reserved, object_store, NODE).code == Code.WAIT
+    object_store.put(volume("q"))
+    assert check_bindings(reserved, object_store, NODE).is_success
 
 
 @pytest.mark.parametrize(
@@ -240,11 +240,11 @@ def test_binding_takes_its_course() -> None:
     ],
 )
 def test_binding_fails(arrived: PersistentVolume | PersistentVolumeClaim, why: str) -> None:
-    reserved, world = started()
+    reserved, object_store = started()
     for one in (BOUND_P, BOUND_C, MADE_D, volume("q")):
-        world.put(one)
-    world.put(arrived)
-    status = progress(reserved, world, NODE)
+        object_store.put(one)
+    object_store.put(arrived)
+    status = check_bindings(reserved, object_store, NODE)
     assert (status.code, status.message) == (Code.ERROR, f"binding volumes: {why}")
 
 
@@ -267,20 +267,22 @@ def test_binding_fails(arrived: PersistentVolume | PersistentVolumeClaim, why: s
 def test_binding_fails_when_an_object_is_gone(
     kind: type[PersistentVolume | PersistentVolumeClaim], key: str, why: str
 ) -> None:
-    reserved, world = started()
+    reserved, object_store = started()
     for one in (BOUND_P, BOUND_C):
-        world.put(one)
-    world.drop(kind, key)
-    assert progress(reserved, world, NODE).message == f"binding volumes: {why}"
+        object_store.put(one)
+    object_store.drop(kind, key)
+    assert check_bindings(reserved, object_store, NODE).message == f"binding volumes: {why}"
 
 
 def test_what_is_only_assumed_is_no_progress() -> None:
-    reserved, world = started()
+    reserved, object_store = started()
     for one in (BOUND_P, BOUND_C, MADE_D, volume("q")):
-        world.put(one)
-    world.put(claim("d"))
-    world.assume(MADE_D)
-    assert progress(reserved, world, NODE).message.endswith('annotation reset for PVC "d"')
+        object_store.put(one)
+    object_store.put(claim("d"))
+    object_store.assume(MADE_D)
+    assert check_bindings(reserved, object_store, NODE).message.endswith(
+        'annotation reset for PVC "d"'
+    )
 
 
 def test_binding_fails_when_the_node_is_gone() -> None:
@@ -294,7 +296,7 @@ def test_binding_fails_when_the_node_is_gone() -> None:
         )
 
     for one in (BOUND_P, BOUND_C, MADE_D, volume("q")):
-        asked_for.world.put(one)
+        asked_for.object_store.put(one)
     assert status().is_success
     asked_for.nodes.remove_node("n1")
     why = 'binding volumes: failed to get node "n1": node "n1" not found'
@@ -302,10 +304,10 @@ def test_binding_fails_when_the_node_is_gone() -> None:
 
 
 def test_a_volume_that_cannot_be_translated_fails() -> None:
-    reserved, world = started()
-    world.put(csi_node("n1", AWS))
+    reserved, object_store = started()
+    object_store.put(csi_node("n1", AWS))
     disk = {"awsElasticBlockStore": {"volumeID": "aws://a/x"}}
-    world.put(volume("p", "local", of="c", source=disk))
-    assert progress(reserved, world, NODE).message.startswith(
+    object_store.put(volume("p", "local", of="c", source=disk))
+    assert check_bindings(reserved, object_store, NODE).message.startswith(
         "binding volumes: failed to translate pv to csi: could not translate pv: "
     )

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from stowplan.columns import NodeTable, PodInfo, Rows
 from stowplan.framework import CycleState
 from stowplan.objects.pod import Pod
-from stowplan.plugins import volume_restrictions
-from stowplan.plugins.volume_restrictions import ClaimConflicts, VolumeRestrictions
+from stowplan.plugins.volumes import volume_restrictions
+from stowplan.plugins.volumes.volume_restrictions import ClaimConflicts, VolumeRestrictions
 from tests.plugins.volume_cases import (
     Case,
     agree,

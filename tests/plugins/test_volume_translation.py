@@ -6,16 +6,16 @@ import pytest
 
 from stowplan.objects.storage import PersistentVolume
 from stowplan.objects.volume import Volume
-from stowplan.plugins.csi_translation import (
+from stowplan.plugins.volumes.csi_translation import (
     BETA_REGION,
     BETA_ZONE,
     REGION,
     ZONE,
     TranslationError,
-    inline_csi,
-    plugin_named,
-    plugin_of,
-    translated,
+    in_tree_plugin_by_name,
+    in_tree_plugin_of,
+    translate_in_tree_volume,
+    translate_inline_volume,
 )
 from tests.plugins.volume_cases import pod, terms, volume, within
 
@@ -25,9 +25,9 @@ EBS = {"awsElasticBlockStore": {"volumeID": "vol-1"}}
 
 
 def csi(one: PersistentVolume) -> PersistentVolume:
-    plugin = plugin_of(one.spec)
+    plugin = in_tree_plugin_of(one.spec)
     assert plugin is not None
-    return translated(one, plugin)
+    return translate_in_tree_volume(one, plugin)
 
 
 @pytest.mark.parametrize(
@@ -147,11 +147,11 @@ def test_disks_without_zones_keep_their_affinity() -> None:
 
 
 def test_names() -> None:
-    plugin = plugin_named("kubernetes.io/azure-file")
+    plugin = in_tree_plugin_by_name("kubernetes.io/azure-file")
     assert plugin is not None
     assert not plugin.is_migrated
-    assert plugin_named("csi.example.com") is None
-    assert plugin_of(volume("p").spec) is None
+    assert in_tree_plugin_by_name("csi.example.com") is None
+    assert in_tree_plugin_of(volume("p").spec) is None
 
 
 def test_inline_volumes() -> None:
@@ -159,8 +159,8 @@ def test_inline_volumes() -> None:
         return pod(source).spec.volumes[0]
 
     disk = inline({"gcePersistentDisk": {"pdName": "d"}})
-    plugin = plugin_of(disk)
+    plugin = in_tree_plugin_of(disk)
     assert plugin is not None
     handle = "projects/UNSPECIFIED/zones/UNSPECIFIED/disks/d"
-    assert inline_csi(disk, plugin).volume_handle == handle
-    assert plugin_of(inline({"hostPath": {"path": "/"}})) is None
+    assert translate_inline_volume(disk, plugin).volume_handle == handle
+    assert in_tree_plugin_of(inline({"hostPath": {"path": "/"}})) is None

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from stowplan.columns import NodeTable, Overlay, PodInfo
 from stowplan.columns.nodetable import table_of
 from stowplan.objects.pod import Pod
-from stowplan.plugins.volume_use import VolumeUse, disk_keys
+from stowplan.plugins.volumes.volume_usage import VolumeUsage, disk_keys
 from tests.plugins.volume_cases import DISKS, NODES, fails, node, pod
 
 
-def contents(use: VolumeUse, n_nodes: int) -> dict[str, Any]:
+def contents(use: VolumeUsage, n_nodes: int) -> dict[str, Any]:
     """What a VolumeUse holds, lists in a fixed order."""
     return {
         "pods": {row: sorted(info.uid for info in infos) for row, infos in use.pods.items()},
@@ -27,7 +27,7 @@ def contents(use: VolumeUse, n_nodes: int) -> dict[str, Any]:
 
 
 def rebuilt(nodes: NodeTable) -> dict[str, Any]:
-    use = VolumeUse()
+    use = VolumeUsage()
     for row in range(nodes.n_nodes):
         use.row_added(row)
         for info in nodes.pods[row]:
@@ -70,7 +70,7 @@ some_volumes = st.lists(
 EVENTS: tuple[Callable[[NodeTable, str, Pod], None], ...] = (arrive, leave, bind, bind, bind, ask)
 
 
-def follow(data: st.DataObject, use: VolumeUse) -> None:
+def follow(data: st.DataObject, use: VolumeUsage) -> None:
     """Let events happen to a table that `use` watches, and compare after each."""
     nodes = table_of([node(name) for name in NODES[:2]])
     nodes.watch(use)
@@ -84,17 +84,17 @@ def follow(data: st.DataObject, use: VolumeUse) -> None:
 
 @given(st.data())
 def test_kept_is_rebuilt(data: st.DataObject) -> None:
-    follow(data, VolumeUse())
+    follow(data, VolumeUsage())
 
 
-class StaysBehind(VolumeUse):
+class StaysBehind(VolumeUsage):
     """Wrong: what is known of a row does not move with its node."""
 
     def row_moved(self, source: int, target: int) -> None:
         pass
 
 
-class CountsDisksOnce(VolumeUse):
+class CountsDisksOnce(VolumeUsage):
     """Wrong: a disk goes with the first of its pods."""
 
     def pod_removed(self, row: int, info: PodInfo) -> None:
@@ -106,13 +106,13 @@ class CountsDisksOnce(VolumeUse):
 
 
 @pytest.mark.parametrize("wrong", [StaysBehind, CountsDisksOnce])
-def test_wrong_keeping_is_caught(wrong: type[VolumeUse]) -> None:
+def test_wrong_keeping_is_caught(wrong: type[VolumeUsage]) -> None:
     assert fails(lambda data: follow(data, wrong()))
 
 
 def test_it_is_kept_once_per_table() -> None:
     nodes = table_of([node("n1")], [pod("c", name="p", on="n1")])
-    use = VolumeUse.of(nodes)
-    assert VolumeUse.of(nodes) is use
+    use = VolumeUsage.of(nodes)
+    assert VolumeUsage.of(nodes) is use
     assert use.claims == {"default/c": 1}
     np.testing.assert_array_equal(use.attachable[:1], [1])

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from stowplan.columns import NodeTable, Rows
 from stowplan.framework import CycleState
 from stowplan.objects.meta import Object
-from stowplan.plugins.volume_zone import VolumeZone
+from stowplan.plugins.volumes.volume_zone import VolumeZone
 from tests.plugins.volume_cases import (
     BETA_ZONE,
     ZONE,

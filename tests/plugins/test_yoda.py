@@ -17,14 +17,22 @@ from numpy.typing import NDArray
 
 from stowplan.assembly.build import configuration_of, frameworks_for
 from stowplan.columns import PodInfo
-from stowplan.cycle import decide
-from stowplan.framework import CycleState, Framework, NodeTable, Pod, QueuedPod, Snapshot, World
+from stowplan.cycle import decision
+from stowplan.framework import (
+    CycleState,
+    Framework,
+    NodeTable,
+    ObjectStore,
+    Pod,
+    QueuedPod,
+    Snapshot,
+)
 from stowplan.framework.clusterevents import SCV, Action, ClusterEvent, QueueingHint
-from stowplan.objects.manifests import Inventory
+from stowplan.inputs.manifests import ManifestInventory
 from stowplan.objects.scv import Scv
-from stowplan.plugins.yoda import NO_STATE, Yoda
-from stowplan.plugins.yoda_columns import CardColumns
-from stowplan.plugins.yoda_demand import UINT64_MAX, Demand, amount, priority
+from stowplan.plugins.yoda.card_columns import CardColumns
+from stowplan.plugins.yoda.gpu_request import UINT64_MAX, GpuRequest, parse_uint, queue_priority
+from stowplan.plugins.yoda.yoda import NO_STATE, Yoda
 from stowplan.testing import draw, pod
 from tests.plugins.gpus import configuration, scv
 from tests.property.wrong import assert_caught
@@ -42,7 +50,7 @@ def framework(*, compat: bool = False) -> Framework:
 
 
 def cluster(text: str, *scvs: Scv) -> Snapshot:
-    return Snapshot(draw(text).table, World(scvs))
+    return Snapshot(draw(text).table, ObjectStore(scvs))
 
 
 # Labels.
@@ -69,7 +77,7 @@ def cluster(text: str, *scvs: Scv) -> Snapshot:
     ],
 )
 def test_an_amount(text: str, value: int) -> None:
-    assert amount(text) == value
+    assert parse_uint(text) == value
 
 
 @pytest.mark.parametrize(
@@ -83,15 +91,15 @@ def test_an_amount(text: str, value: int) -> None:
     ],
 )
 def test_a_priority(labels: dict[str, str], value: int) -> None:
-    assert priority(labels) == value
+    assert queue_priority(labels) == value
 
 
 def test_a_demand() -> None:
-    assert Demand.of({"app": "web"}).is_none
-    assert Demand.of({"scv/priority": "3"}).is_none
-    asked = Demand.of({"scv/memory": "8000"})
+    assert GpuRequest.of({"app": "web"}).is_none
+    assert GpuRequest.of({"scv/priority": "3"}).is_none
+    asked = GpuRequest.of({"scv/memory": "8000"})
     assert (asked.n_cards, asked.memory, asked.clock) == (1, 8000, None)
-    assert Demand.of({"scv/number": "0"}).n_cards == 0
+    assert GpuRequest.of({"scv/number": "0"}).n_cards == 0
 
 
 def test_the_order_of_the_queue() -> None:
@@ -286,7 +294,7 @@ def test_what_is_held_counts_in_scores() -> None:
     made.members["yoda"].call("reserve", first, "n1", state)
     # Free on n1: 6000 of 8000, of which 75 % of the most, 2 * 75, 2 * 75, and 3 * 100 unasked.
     assert scored(made, second, seen)[0] == [150 + 100 + 150 + 300, 200 + 100 + 200 + 300]
-    assert decide(second, seen, made).node_name == "n2"
+    assert decision(second, seen, made).node_name == "n2"
     made.members["yoda"].call("unreserve", first, "n1", state)
     assert scored(made, second, seen)[0] == [800, 800]
 
@@ -304,13 +312,13 @@ def test_the_smallest_card_that_suits_is_taken() -> None:
         assert made.members["yoda"].call("reserve", asked, "n1", state).is_success
         assert columns(made, seen).left.tolist() == left
     full = pod("d", labels={"scv/memory": "3000"})
-    assert decide(full, seen, made).reasons == {NO_ROOM: 1}
+    assert decision(full, seen, made).reasons == {NO_ROOM: 1}
 
 
 def columns(made: Framework, seen: Snapshot) -> CardColumns:
     plugin = made.members["yoda"].plugin
     found = CardColumns.of(seen.nodes, plugin._ledger, plugin._bound)
-    found.follow(seen.nodes, seen.world)
+    found.follow(seen.nodes, seen.object_store)
     return found
 
 
@@ -345,7 +353,7 @@ def test_profiles_share_what_is_held() -> None:
     asked = pod("a", labels={"scv/number": "1"})
     one.run_pre_filter(asked, seen, state)
     one.run_reserve(asked, "n1", state)
-    assert decide(pod("b", labels={"scv/number": "1"}), seen, other).reasons == {NO_ROOM: 1}
+    assert decision(pod("b", labels={"scv/number": "1"}), seen, other).reasons == {NO_ROOM: 1}
 
 
 def test_what_if_a_pod_came_or_went() -> None:
@@ -378,7 +386,7 @@ def test_what_if_a_pod_came_or_went() -> None:
 
 
 def test_a_report_is_read_from_a_manifest() -> None:
-    inventory = Inventory()
+    inventory = ManifestInventory()
     tree = {
         "apiVersion": "core.run-linux.com/v1",
         "kind": "Scv",
@@ -485,20 +493,20 @@ class Play:
 
     def __init__(self, *, compat: bool) -> None:
         self.made = framework(compat=compat)
-        self.table, self.world = NodeTable(), World()
-        self.snapshot = Snapshot(self.table, self.world)
+        self.table, self.object_store = NodeTable(), ObjectStore()
+        self.snapshot = Snapshot(self.table, self.object_store)
         self.placed: list[Pod] = []
         for name in NAMES:
             self.table.add_node(draw(f"node\n{name}").nodes[name])
-        self.world.put(scv("n1", "0=8/8:clock=4", "1=5/8:clock=6"))
-        self.world.put(scv("n2", "0=3/5:clock=4:core=3"))
+        self.object_store.put(scv("n1", "0=8/8:clock=4", "1=5/8:clock=6"))
+        self.object_store.put(scv("n2", "0=3/5:clock=4:core=3"))
 
     def take(self, step: tuple[str, str, Any]) -> None:
         what, name, more = step
         if what == "scv":
-            self.world.put(scv(name, *(f"{i}={text}" for i, text in enumerate(more))))
-        elif what == "no scv" and self.world.find(Scv, name):
-            self.world.drop(Scv, name)
+            self.object_store.put(scv(name, *(f"{i}={text}" for i, text in enumerate(more))))
+        elif what == "no scv" and self.object_store.find(Scv, name):
+            self.object_store.drop(Scv, name)
         elif what == "node" and self.table.row(name) >= 0:
             self.table.remove_node(name)
         elif what == "node":
@@ -582,6 +590,6 @@ class ForgetsHolds(CardColumns):
 
 @pytest.mark.parametrize("wrong", [ForgetsNodes, ForgetsHolds])
 def test_control_wrong_columns(wrong: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stowplan.plugins.yoda.CardColumns", wrong)
+    monkeypatch.setattr("stowplan.plugins.yoda.yoda.CardColumns", wrong)
 
     assert_caught(lambda steps, labels: played(steps, labels, compat=False), STEPS, LABELS)

@@ -12,11 +12,11 @@ from hypothesis.errors import NoSuchExample
 
 from stowplan.columns import NodeTable
 from stowplan.columns.nodetable import table_of
-from stowplan.framework import CycleState, FeatureGates, Framework, Registry, Snapshot, World
-from stowplan.framework.points import points_of
+from stowplan.framework import CycleState, FeatureGates, Framework, ObjectStore, Registry, Snapshot
+from stowplan.framework.extension_points import points_of
 from stowplan.framework.profile import PluginUse, Profile
 from stowplan.framework.status import Status
-from stowplan.objects.codec import convert
+from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -173,17 +173,17 @@ class Case(msgspec.Struct):
 
     pod: Pod
     nodes: NodeTable
-    world: World
+    object_store: ObjectStore
 
     @property
     def snapshot(self) -> Snapshot:
-        return Snapshot(self.nodes, self.world)
+        return Snapshot(self.nodes, self.object_store)
 
 
 def case(
     pod: Pod, nodes: Iterable[Node], objects: Iterable[Object] = (), pods: Iterable[Pod] = ()
 ) -> Case:
-    return Case(pod, table_of(nodes, pods), World(objects))
+    return Case(pod, table_of(nodes, pods), ObjectStore(objects))
 
 
 # A rule asked both ways.
@@ -210,7 +210,7 @@ def asked(framework: Framework, asked_for: Case, *, turned: bool = False) -> lis
     if not outcome.status.is_success:
         return [outcome.status] * nodes.n_nodes
     rows = nodes.order[::-1].copy() if turned else nodes.all_rows
-    answers = framework.filters_apart(asked_for.pod, nodes, rows, state)
+    answers = framework.filters_separately(asked_for.pod, nodes, rows, state)
     found = [Status()] * nodes.n_nodes
     for verdicts in answers.values():
         numbers = rows.tolist() if not isinstance(rows, slice) else range(nodes.n_nodes)

@@ -10,11 +10,12 @@ from stowplan.objects.meta import Object, ObjectMeta, OwnerReference
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod, PodAffinityTerm, TopologySpreadConstraint
 from stowplan.objects.selectors import LabelSelector
-from stowplan.objects.volume import EphemeralVolume, GCEPersistentDisk, Volume
+from stowplan.objects.volume import EphemeralVolumeSource, GCEPersistentDisk, Volume
 from stowplan.objects.workload import Namespace, ReplicaSet, Service, ServiceSpec, WorkloadSpec
-from stowplan.testing import generate, make
-from stowplan.testing.dice import Dice, chance, number, pick, some
-from stowplan.testing.make import HOSTNAME, ZONE
+from stowplan.testing import builders
+from stowplan.testing.builders import HOSTNAME, ZONE
+from stowplan.testing.generators import scenes
+from stowplan.testing.generators.choices import RandomSource, chance, pick, random_int, sample
 
 RACK = "rack"
 ZONES = ("a", "b", "c")
@@ -50,46 +51,46 @@ ASKED = {
 # Nodes.
 
 
-def node(dice: Dice, name: str) -> Node:
+def node(rng: RandomSource, name: str) -> Node:
     """A node; one in a few lacks a label that others have, or is made to fill up soon."""
-    labels = {"disk": pick(dice, ("ssd", "hdd"))} if chance(dice, 2) else {}
-    if chance(dice, 2):
-        labels["cores"] = pick(dice, ("4", "16", "many"))
-    if not chance(dice, 5):
-        labels[RACK] = pick(dice, ("r1", "r2", "r3", "r4"))
-    made = make.node(
+    labels = {"disk": pick(rng, ("ssd", "hdd"))} if chance(rng, 2) else {}
+    if chance(rng, 2):
+        labels["cores"] = pick(rng, ("4", "16", "many"))
+    if not chance(rng, 5):
+        labels[RACK] = pick(rng, ("r1", "r2", "r3", "r4"))
+    made = builders.node(
         name,
-        cpu=pick(dice, ("8", "16", "16", "64", "1500m", "7")),
-        memory=pick(dice, ("16Gi", "64Gi", "64Gi", "256Gi", "3Gi", "8000M")),
-        pods=pick(dice, (110, 110, 110, 9, 3, 1)),
-        resources=_extended(dice),
-        zone="" if chance(dice, 8) else pick(dice, ZONES),
+        cpu=pick(rng, ("8", "16", "16", "64", "1500m", "7")),
+        memory=pick(rng, ("16Gi", "64Gi", "64Gi", "256Gi", "3Gi", "8000M")),
+        pods=pick(rng, (110, 110, 110, 9, 3, 1)),
+        resources=_extended(rng),
+        zone="" if chance(rng, 8) else pick(rng, ZONES),
         labels=labels,
-        taints=some(dice, TAINTS, 2) if chance(dice, 3) else (),
-        cordoned=chance(dice, 12),
-        images={name: IMAGES[name] for name in some(dice, tuple(IMAGES), 2)},
+        taints=sample(rng, TAINTS, 2) if chance(rng, 3) else (),
+        cordoned=chance(rng, 12),
+        images={name: IMAGES[name] for name in sample(rng, tuple(IMAGES), 2)},
     )
-    if chance(dice, 12):
-        status = replace(made.status, allocatable=generate.node(dice, name).status.allocatable)
+    if chance(rng, 12):
+        status = replace(made.status, allocatable=scenes.node(rng, name).status.allocatable)
         made = replace(made, status=status)
-    return _with_odd_host(dice, made)
+    return _with_odd_host(rng, made)
 
 
-def _extended(dice: Dice) -> dict[str, str]:
-    offered = {"ephemeral-storage": pick(dice, ("20Gi", "2Gi"))} if not chance(dice, 3) else {}
-    if chance(dice, 3):
-        offered["nvidia.com/gpu"] = pick(dice, ("4", "1", "0"))
-    if chance(dice, 5):
+def _extended(rng: RandomSource) -> dict[str, str]:
+    offered = {"ephemeral-storage": pick(rng, ("20Gi", "2Gi"))} if not chance(rng, 3) else {}
+    if chance(rng, 3):
+        offered["nvidia.com/gpu"] = pick(rng, ("4", "1", "0"))
+    if chance(rng, 5):
         offered["example.com/dongle"] = "2"
     return offered
 
 
-def _with_odd_host(dice: Dice, made: Node) -> Node:
+def _with_odd_host(rng: RandomSource, made: Node) -> Node:
     """Once in a while a node without a host name, or with that of others."""
-    if not chance(dice, 60):
+    if not chance(rng, 60):
         return made
     labels = {key: value for key, value in made.labels.items() if key != HOSTNAME}
-    if chance(dice, 2):
+    if chance(rng, 2):
         labels[HOSTNAME] = "twin"
     return replace(made, metadata=replace(made.metadata, labels=labels))
 
@@ -100,11 +101,11 @@ def _with_odd_host(dice: Dice, made: Node) -> Node:
 class Wishes:
     """What a template is made of; each wish adds to it."""
 
-    def __init__(self, dice: Dice) -> None:
-        self.namespace = "prod" if chance(dice, 6) else "default"
-        self.labels = {"app": pick(dice, APPS)} if not chance(dice, 5) else {}
-        if chance(dice, 3):
-            self.labels["tier"] = pick(dice, ("front", "back"))
+    def __init__(self, rng: RandomSource) -> None:
+        self.namespace = "prod" if chance(rng, 6) else "default"
+        self.labels = {"app": pick(rng, APPS)} if not chance(rng, 5) else {}
+        if chance(rng, 3):
+            self.labels["tier"] = pick(rng, ("front", "back"))
         self.requests: dict[str, str] = {}
         self.nodes: list[str] = []
         self.prefer_nodes: dict[str, int] = {}
@@ -121,9 +122,9 @@ class Wishes:
         self.disk = ""
         self.owns_claim = False
 
-    def pod(self, dice: Dice) -> Pod:
+    def pod(self, rng: RandomSource) -> Pod:
         """The template: a pod without a name."""
-        wanted = make.affinity(
+        wanted = builders.affinity(
             nodes=self.nodes,
             prefer_nodes=self.prefer_nodes,
             near=self.near,
@@ -131,14 +132,14 @@ class Wishes:
             prefer_near=self.prefer_near,
             prefer_apart=self.prefer_apart,
         )
-        made = make.pod(
+        made = builders.pod(
             "",
             namespace=self.namespace,
             resources=self.requests,
             image=self.image,
             ports=self.ports,
             labels=self.labels,
-            priority=pick(dice, (None, 0, 0, 10)),
+            priority=pick(rng, (None, 0, 0, 10)),
             node_selector=self.selector,
             affinity=wanted,
             tolerations=self.tolerations,
@@ -151,124 +152,120 @@ class Wishes:
             disk = Volume(name="d", gce_persistent_disk=GCEPersistentDisk(pd_name=self.disk))
             made = replace(made, spec=replace(made.spec, volumes=(disk,)))
         if self.owns_claim:
-            claim = Volume(name="v", ephemeral=EphemeralVolume())
+            claim = Volume(name="v", ephemeral=EphemeralVolumeSource())
             made = replace(made, spec=replace(made.spec, volumes=(claim,)))
         return made
 
 
-def asks(dice: Dice, wishes: Wishes) -> None:
+def asks(rng: RandomSource, wishes: Wishes) -> None:
     """Resources: usually cpu and memory, sometimes others, sometimes none."""
-    names = ("cpu", "memory") if not chance(dice, 3) else some(dice, tuple(ASKED), 5)
-    wishes.requests = {name: pick(dice, ASKED[name]) for name in names}
+    names = ("cpu", "memory") if not chance(rng, 3) else sample(rng, tuple(ASKED), 5)
+    wishes.requests = {name: pick(rng, ASKED[name]) for name in names}
 
 
-def selects_nodes(dice: Dice, wishes: Wishes) -> None:
+def selects_nodes(rng: RandomSource, wishes: Wishes) -> None:
     """Nodes that it must go to."""
-    if chance(dice, 3):
-        wishes.selector = {"disk": pick(dice, ("ssd", "hdd"))}
+    if chance(rng, 3):
+        wishes.selector = {"disk": pick(rng, ("ssd", "hdd"))}
     else:
-        wishes.nodes = [pick(dice, NODE_TERMS) for _ in range(number(dice, 1, 2))]
+        wishes.nodes = [pick(rng, NODE_TERMS) for _ in range(random_int(rng, 1, 2))]
 
 
-def prefers_nodes(dice: Dice, wishes: Wishes) -> None:
+def prefers_nodes(rng: RandomSource, wishes: Wishes) -> None:
     """Nodes that it would rather go to, by weights that leave few with the highest."""
-    for _ in range(number(dice, 1, 3)):
-        wishes.prefer_nodes[pick(dice, NODE_TERMS)] = pick(dice, (1, 7, 50, 100))
+    for _ in range(random_int(rng, 1, 3)):
+        wishes.prefer_nodes[pick(rng, NODE_TERMS)] = pick(rng, (1, 7, 50, 100))
 
 
-def tolerates(dice: Dice, wishes: Wishes) -> None:
+def tolerates(rng: RandomSource, wishes: Wishes) -> None:
     """Taints that it does not mind."""
-    wishes.tolerations = list(some(dice, TOLERATIONS, 2))
+    wishes.tolerations = list(sample(rng, TOLERATIONS, 2))
 
 
-def has_image(dice: Dice, wishes: Wishes) -> None:
+def has_image(rng: RandomSource, wishes: Wishes) -> None:
     """An image that some nodes have."""
-    wishes.image = pick(dice, (*IMAGES, "nowhere:1"))
+    wishes.image = pick(rng, (*IMAGES, "nowhere:1"))
 
 
-def takes_port(dice: Dice, wishes: Wishes) -> None:
+def takes_port(rng: RandomSource, wishes: Wishes) -> None:
     """A host port."""
-    wishes.ports = [pick(dice, (80, 443))]
+    wishes.ports = [pick(rng, (80, 443))]
 
 
-def mounts(dice: Dice, wishes: Wishes) -> None:
+def mounts(rng: RandomSource, wishes: Wishes) -> None:
     """A disk that one node at a time may have."""
-    wishes.disk = pick(dice, ("disk-1", "disk-2"))
+    wishes.disk = pick(rng, ("disk-1", "disk-2"))
 
 
-def owns_a_claim(dice: Dice, wishes: Wishes) -> None:
+def owns_a_claim(rng: RandomSource, wishes: Wishes) -> None:
     """A volume that is made for each pod anew, and asked for by the pod's name."""
     wishes.owns_claim = True
 
 
-def _constraint(dice: Dice, *, hard: bool) -> TopologySpreadConstraint:
+def _constraint(rng: RandomSource, *, hard: bool) -> TopologySpreadConstraint:
     policy = (None, None, "Honor", "Ignore")
-    return make.spread(
-        pick(dice, SELECTORS),
-        pick(dice, KEYS),
-        max_skew=number(dice, 1, 3),
+    return builders.spread(
+        pick(rng, SELECTORS),
+        pick(rng, KEYS),
+        max_skew=random_int(rng, 1, 3),
         hard=hard,
-        min_domains=pick(dice, (None, None, 2, 4)) if hard else None,
-        match_label_keys=("tier",) if chance(dice, 5) else (),
-        node_affinity_policy=pick(dice, policy),
-        node_taints_policy=pick(dice, policy),
+        min_domains=pick(rng, (None, None, 2, 4)) if hard else None,
+        match_label_keys=("tier",) if chance(rng, 5) else (),
+        node_affinity_policy=pick(rng, policy),
+        node_taints_policy=pick(rng, policy),
     )
 
 
-def spreads(dice: Dice, wishes: Wishes) -> None:
+def spreads(rng: RandomSource, wishes: Wishes) -> None:
     """Hard spread, one constraint or several."""
-    wishes.spread += [_constraint(dice, hard=True) for _ in range(pick(dice, (1, 1, 2, 3)))]
+    wishes.spread += [_constraint(rng, hard=True) for _ in range(pick(rng, (1, 1, 2, 3)))]
 
 
-def spreads_softly(dice: Dice, wishes: Wishes) -> None:
+def spreads_softly(rng: RandomSource, wishes: Wishes) -> None:
     """Soft spread, one constraint or several."""
-    wishes.spread += [_constraint(dice, hard=False) for _ in range(pick(dice, (1, 2, 2, 3)))]
+    wishes.spread += [_constraint(rng, hard=False) for _ in range(pick(rng, (1, 2, 2, 3)))]
 
 
-def is_owned(dice: Dice, wishes: Wishes) -> None:
+def is_owned(rng: RandomSource, wishes: Wishes) -> None:
     """A controller, by whose selector it is spread where it says nothing itself."""
-    wishes.owner = pick(dice, APPS)
+    wishes.owner = pick(rng, APPS)
 
 
-def _term(dice: Dice) -> PodAffinityTerm:
-    return make.term(
-        pick(dice, SELECTORS),
-        pick(dice, KEYS),
-        namespaces=some(dice, NAMESPACES, 2) if chance(dice, 4) else (),
-        namespace_selector=pick(dice, ("name=prod", "")) if chance(dice, 5) else None,
+def _term(rng: RandomSource) -> PodAffinityTerm:
+    return builders.term(
+        pick(rng, SELECTORS),
+        pick(rng, KEYS),
+        namespaces=sample(rng, NAMESPACES, 2) if chance(rng, 4) else (),
+        namespace_selector=pick(rng, ("name=prod", "")) if chance(rng, 5) else None,
     )
 
 
-def is_near(dice: Dice, wishes: Wishes) -> None:
+def is_near(rng: RandomSource, wishes: Wishes) -> None:
     """Pods that it must be near, often itself among them."""
-    wishes.near = [_term(dice) for _ in range(pick(dice, (1, 1, 2)))]
-    if wishes.labels and chance(dice, 2):
+    wishes.near = [_term(rng) for _ in range(pick(rng, (1, 1, 2)))]
+    if wishes.labels and chance(rng, 2):
         own = ",".join(f"{key}={value}" for key, value in wishes.labels.items())
-        wishes.near = [make.term(own, pick(dice, (ZONE, HOSTNAME, RACK)))]
+        wishes.near = [builders.term(own, pick(rng, (ZONE, HOSTNAME, RACK)))]
 
 
-def is_apart(dice: Dice, wishes: Wishes) -> None:
+def is_apart(rng: RandomSource, wishes: Wishes) -> None:
     """Pods that it must not be near."""
-    wishes.apart = [_term(dice) for _ in range(pick(dice, (1, 1, 2, 3)))]
+    wishes.apart = [_term(rng) for _ in range(pick(rng, (1, 1, 2, 3)))]
 
 
-def prefers_near(dice: Dice, wishes: Wishes) -> None:
+def prefers_near(rng: RandomSource, wishes: Wishes) -> None:
     """Pods that it would rather be near."""
-    wishes.prefer_near = [
-        (pick(dice, (1, 30, 100)), _term(dice)) for _ in range(pick(dice, (1, 2)))
-    ]
+    wishes.prefer_near = [(pick(rng, (1, 30, 100)), _term(rng)) for _ in range(pick(rng, (1, 2)))]
 
 
-def prefers_apart(dice: Dice, wishes: Wishes) -> None:
+def prefers_apart(rng: RandomSource, wishes: Wishes) -> None:
     """Pods that it would rather not be near."""
-    wishes.prefer_apart = [
-        (pick(dice, (1, 30, 100)), _term(dice)) for _ in range(pick(dice, (1, 2)))
-    ]
+    wishes.prefer_apart = [(pick(rng, (1, 30, 100)), _term(rng)) for _ in range(pick(rng, (1, 2)))]
 
 
 WHOLE_MAX = 3
 
-Wish = Callable[[Dice, Wishes], None]
+Wish = Callable[[RandomSource, Wishes], None]
 
 SLOW: tuple[Wish, ...] = (takes_port, mounts, owns_a_claim)
 """What no plan is made for."""
@@ -288,19 +285,19 @@ WISHES: tuple[Wish, ...] = (
 )
 
 
-def template(dice: Dice, wanted: Sequence[Wish] = WISHES) -> Pod:
+def template(rng: RandomSource, wanted: Sequence[Wish] = WISHES) -> Pod:
     """A pod without a name that has some of these wishes, or all where they are few; once in a
     while one of any kind."""
-    if chance(dice, 20):
-        return generate.pod(dice, "odd")
-    wishes = Wishes(dice)
-    asks(dice, wishes)
-    is_whole = len(wanted) <= WHOLE_MAX and chance(dice, 2)
-    for wish in wanted if is_whole else some(dice, wanted, pick(dice, (0, 1, 1, 2, 3))):
-        wish(dice, wishes)
-    if chance(dice, 20):
-        pick(dice, SLOW)(dice, wishes)
-    return wishes.pod(dice)
+    if chance(rng, 20):
+        return scenes.pod(rng, "odd")
+    wishes = Wishes(rng)
+    asks(rng, wishes)
+    is_whole = len(wanted) <= WHOLE_MAX and chance(rng, 2)
+    for wish in wanted if is_whole else sample(rng, wanted, pick(rng, (0, 1, 1, 2, 3))):
+        wish(rng, wishes)
+    if chance(rng, 20):
+        pick(rng, SLOW)(rng, wishes)
+    return wishes.pod(rng)
 
 
 def named(made: Pod, name: str, on: str = "") -> Pod:
@@ -313,16 +310,16 @@ def named(made: Pod, name: str, on: str = "") -> Pod:
 # The rest of the world.
 
 
-def namespace(dice: Dice, name: str) -> Object:
+def namespace(rng: RandomSource, name: str) -> Object:
     """A namespace with a label that selectors ask for, or without."""
-    labels = {"name": name} if chance(dice, 2) else {}
+    labels = {"name": name} if chance(rng, 2) else {}
     return Namespace(metadata=ObjectMeta(name=name, labels=labels))
 
 
-def controller(dice: Dice, app: str) -> Object:
+def controller(rng: RandomSource, app: str) -> Object:
     """A ReplicaSet or a service that selects pods of an app."""
     meta = ObjectMeta(name=app, namespace="default")
-    labels = {"app": pick(dice, APPS)}
-    if chance(dice, 2):
+    labels = {"app": pick(rng, APPS)}
+    if chance(rng, 2):
         return Service(metadata=meta, spec=ServiceSpec(selector=labels))
     return ReplicaSet(metadata=meta, spec=WorkloadSpec(selector=LabelSelector(match_labels=labels)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stowplan.testing.make import HOSTNAME, ZONE
+from stowplan.testing.builders import HOSTNAME, ZONE
 
 Tree = dict[str, Any]
 

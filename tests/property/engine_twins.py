@@ -19,19 +19,20 @@ from numpy.typing import NDArray
 
 from stowplan.assembly import registered
 from stowplan.columns import NodeTable
-from stowplan.columns.audit import validate
-from stowplan.columns.engine.lots import draws
+from stowplan.columns.engine.tie_break import draw_tie_breaks
+from stowplan.columns.invariants import validate
 from stowplan.config import default, from_tree
-from stowplan.cycle import CycleDecider, decide
+from stowplan.cycle import CycleDecider
+from stowplan.cycle import decision as decide
 from stowplan.cycle.engine import Engine
-from stowplan.cycle.engine.start import Mode
-from stowplan.framework import FeatureGates, Framework, Nominations, Snapshot, World
-from stowplan.framework.decider import Decision
+from stowplan.cycle.engine.kernel_loading import EngineMode
+from stowplan.framework import FeatureGates, Framework, Nominations, ObjectStore, Snapshot
+from stowplan.framework.deciders.decider import Decision
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
-from stowplan.testing.dice import chance, number, pick
-from stowplan.testing.generate_world import world_objects
+from stowplan.testing.generators.api_objects import generate_objects
+from stowplan.testing.generators.choices import chance, pick, random_int
 from tests.property import engine_objects as objects
 from tests.property.engine_objects import Wish
 
@@ -79,23 +80,25 @@ class Twins:
     """One cluster twice. counted: what the engine has done, and what was left to the walk."""
 
     def __init__(self, seed: int, course: Course, kernels: ModuleType) -> None:
-        self.dice = np.random.default_rng(seed)
+        self.rng = np.random.default_rng(seed)
         self.course = course
         self.columns, self.scalar = frameworks_of(msgspec.json.encode(course.profile))
-        self.fast, self.slow = (Snapshot(NodeTable(), World(), Nominations()) for _ in range(2))
-        self.decider = CycleDecider(Mode.COMPILED)
+        self.fast, self.slow = (
+            Snapshot(NodeTable(), ObjectStore(), Nominations()) for _ in range(2)
+        )
+        self.decider = CycleDecider(EngineMode.COMPILED)
         self.engine = self.decider._engine = Engine(kernels)
         self.counted: Counter[str] = Counter()
         self.bound: dict[str, Pod] = {}
         self.templates: list[Pod] = []
         self._born = 0
-        n_nodes = pick(self.dice, course.sizes)
+        n_nodes = pick(self.rng, course.sizes)
         for _ in range(n_nodes):
-            self.add_node(objects.node(self.dice, self._name("n")))
+            self.add_node(objects.node(self.rng, self._name("n")))
         homes = [*self.names, "n-unseen"]
-        for value in world_objects(self.dice, homes):
+        for value in generate_objects(self.rng, homes):
             self.put(value)
-        for _ in range(number(self.dice, 0, n_nodes)):
+        for _ in range(random_int(self.rng, 0, n_nodes)):
             self.bind_foreign()
 
     @property
@@ -125,10 +128,10 @@ class Twins:
     def bind_foreign(self) -> None:
         """Somebody else binds a pod, fit or not, perhaps to a node that is not there yet."""
         name = self._name("f")
-        made = objects.template(self.dice, self.course.wishes)
-        if self.templates and chance(self.dice, 2):
-            made = pick(self.dice, self.templates)
-        there = objects.named(made, name, on=pick(self.dice, [*self.names, "n-unseen"]))
+        made = objects.template(self.rng, self.course.wishes)
+        if self.templates and chance(self.rng, 2):
+            made = pick(self.rng, self.templates)
+        there = objects.named(made, name, on=pick(self.rng, [*self.names, "n-unseen"]))
         self.bound[name] = there
         self.both(lambda one: one.nodes.add_pod(there))
 
@@ -141,7 +144,7 @@ class Twins:
 
     def run(self, pods: Sequence[Pod]) -> None:
         """Place pods on either twin and compare."""
-        lots = draws(self.dice, len(pods)) if self.course.drawn else NO_DRAWS
+        lots = draw_tie_breaks(self.rng, len(pods)) if self.course.drawn else NO_DRAWS
         found = self._place_fast(pods, lots)
         rows_left = SCALAR_ROWS
         for i, pod in enumerate(pods):
@@ -161,7 +164,7 @@ class Twins:
             # Templates that fit nowhere would soon be all that there are.
             spec = pods[refused[-1]].spec
             self.templates = [one for one in self.templates if one.spec is not spec]
-            if chance(self.dice, 4):
+            if chance(self.rng, 4):
                 self._preempt(pods[refused[-1]], found[refused[-1]])
 
     def _walk(self, pod: Pod, draw: int | None, framework: Framework) -> Decision:
@@ -255,19 +258,19 @@ class Twins:
 
     def step(self) -> None:
         """A run of pods, or something else."""
-        if chance(self.dice, 2):
+        if chance(self.rng, 2):
             self._end_nominations()
-        if number(self.dice, 1, 10) <= self.course.foreign:
-            pick(self.dice, self.course.happenings or HAPPENINGS)(self)
+        if random_int(self.rng, 1, 10) <= self.course.foreign:
+            pick(self.rng, self.course.happenings or HAPPENINGS)(self)
             return
-        if not self.templates or chance(self.dice, 4):
-            self.templates.append(objects.template(self.dice, self.course.wishes))
+        if not self.templates or chance(self.rng, 4):
+            self.templates.append(objects.template(self.rng, self.course.wishes))
             del self.templates[:-TEMPLATES_MAX]
         pods = []
-        for _ in range(pick(self.dice, (1, 3, 8, 15, 30))):
-            made = pick(self.dice, self.templates)
+        for _ in range(pick(self.rng, (1, 3, 8, 15, 30))):
+            made = pick(self.rng, self.templates)
             if self.course.fresh:
-                made = objects.template(self.dice, self.course.wishes)
+                made = objects.template(self.rng, self.course.wishes)
             pods.append(objects.named(made, self._name("p")))
         self.run(pods)
 
@@ -290,36 +293,36 @@ class Twins:
 
 def pods_go(twins: Twins) -> None:
     """Some of the bound pods are gone."""
-    for _ in range(number(twins.dice, 1, max(6, len(twins.bound) // 2))):
+    for _ in range(random_int(twins.rng, 1, max(6, len(twins.bound) // 2))):
         if twins.bound:
-            twins.remove(pick(twins.dice, tuple(twins.bound)))
+            twins.remove(pick(twins.rng, tuple(twins.bound)))
 
 
 def a_pod_changes(twins: Twins) -> None:
     """A bound pod gets other labels, or is being deleted."""
     if not twins.bound:
         return
-    uid = pick(twins.dice, tuple(twins.bound))
+    uid = pick(twins.rng, tuple(twins.bound))
     pod = twins.bound[uid]
-    if chance(twins.dice, 3):
+    if chance(twins.rng, 3):
         meta = replace(pod.metadata, deletion_timestamp=NOW)
     else:
-        meta = replace(pod.metadata, labels=objects.Wishes(twins.dice).labels)
+        meta = replace(pod.metadata, labels=objects.Wishes(twins.rng).labels)
     changed = twins.bound[uid] = replace(pod, metadata=meta)
     twins.both(lambda one: one.nodes.update_pod(changed))
 
 
 def a_node_comes(twins: Twins) -> None:
     """A node arrives; now and then the one that pods wait on."""
-    name = "n-unseen" if chance(twins.dice, 3) else twins._name("n")
+    name = "n-unseen" if chance(twins.rng, 3) else twins._name("n")
     if twins.slow.nodes.row(name) < 0:
-        twins.add_node(objects.node(twins.dice, name))
+        twins.add_node(objects.node(twins.rng, name))
 
 
 def a_node_goes(twins: Twins) -> None:
     """A node leaves; its pods are not gone yet."""
     if twins.names:
-        name = pick(twins.dice, twins.names)
+        name = pick(twins.rng, twins.names)
         twins.both(lambda one: one.nodes.remove_node(name))
 
 
@@ -327,10 +330,10 @@ def a_node_changes(twins: Twins) -> None:
     """A node has another content altogether, or offers more or less."""
     if not twins.names:
         return
-    row = number(twins.dice, 0, len(twins.names) - 1)
+    row = random_int(twins.rng, 0, len(twins.names) - 1)
     before = twins.slow.nodes.nodes[row]
-    after = objects.node(twins.dice, before.name)
-    if not chance(twins.dice, 3):
+    after = objects.node(twins.rng, before.name)
+    if not chance(twins.rng, 3):
         status = replace(before.status, allocatable=after.status.allocatable)
         after = replace(before, status=status)
     twins.both(lambda one: one.nodes.update_node(after))
@@ -338,19 +341,19 @@ def a_node_changes(twins: Twins) -> None:
 
 def a_namespace_changes(twins: Twins) -> None:
     """A namespace has other labels."""
-    twins.put(objects.namespace(twins.dice, pick(twins.dice, objects.NAMESPACES)))
+    twins.put(objects.namespace(twins.rng, pick(twins.rng, objects.NAMESPACES)))
 
 
 def a_controller_changes(twins: Twins) -> None:
     """What pods are spread by is there or has changed."""
-    twins.put(objects.controller(twins.dice, pick(twins.dice, objects.APPS)))
+    twins.put(objects.controller(twins.rng, pick(twins.rng, objects.APPS)))
 
 
 def a_pod_is_nominated(twins: Twins) -> None:
     """A pod that is not there any more waits for room."""
     if twins.names:
-        made = objects.named(objects.template(twins.dice), twins._name("w"))
-        name = pick(twins.dice, twins.names)
+        made = objects.named(objects.template(twins.rng), twins._name("w"))
+        name = pick(twins.rng, twins.names)
         twins.both(lambda one: one.nominations.add(made, name))
 
 

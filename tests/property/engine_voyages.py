@@ -12,22 +12,22 @@ from msgspec.structs import replace
 
 from stowplan.assembly import registered
 from stowplan.assembly.build import frameworks_for
+from stowplan.benchmarks.benchmark_workload import BenchmarkWorkload
 from stowplan.config import from_tree
 from stowplan.cycle import CycleDecider
 from stowplan.cycle.engine import Engine
 from stowplan.cycle.engine.engine import PodRun
-from stowplan.cycle.engine.start import Mode
+from stowplan.cycle.engine.kernel_loading import EngineMode
 from stowplan.framework import Snapshot
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.objects.pod import DEFAULT_SCHEDULER, Pod
-from stowplan.objects.volume import PVCUse, Volume
+from stowplan.objects.volume import PVCVolumeSource, Volume
 from stowplan.queue import QueueOptions
-from stowplan.scheduler import Machine, MachineOptions
-from stowplan.sim.bench_workload import Workload
-from stowplan.testing.dice import Dice, chance, number, pick
+from stowplan.scheduler import Scheduler, SchedulerOptions
+from stowplan.testing.generators.choices import RandomSource, chance, pick, random_int
 from tests.property import engine_objects as objects
 from tests.scheduler.volumes import CLAIMS, VOLUMES
 from tests.scheduler.world import EPOCH, SECOND, Faults, World
@@ -40,14 +40,14 @@ CALLS_MAX = 50
 """Calls to which a workload's own events lead."""
 
 
-def machine(seed: int | None, options: MachineOptions) -> Machine:
+def scheduler(seed: int | None, options: SchedulerOptions) -> Scheduler:
     """A machine with three profiles. seed: of the dice that break ties, None for none."""
     full, defaults = registered()
     names = (DEFAULT_SCHEDULER, *PROFILES)
     tree = {"profiles": [{"schedulerName": name} for name in names]}
     configuration = from_tree(tree, "", full, defaults, body=True)
-    dice = None if seed is None else np.random.default_rng(seed)
-    return Machine(frameworks_for(configuration, full), CycleDecider(), options, dice)
+    rng = None if seed is None else np.random.default_rng(seed)
+    return Scheduler(frameworks_for(configuration, full), CycleDecider(), options, rng)
 
 
 class Counting(Engine):
@@ -64,12 +64,12 @@ class Counting(Engine):
 class Pair:
     """Two machines that are told the same. told: how many effects they have answered with."""
 
-    def __init__(self, kernels: ModuleType, make: Callable[[], Machine]) -> None:
+    def __init__(self, kernels: ModuleType, make: Callable[[], Scheduler]) -> None:
         """make: makes either."""
         self.compiled, self.walked = make(), make()
-        decider = self.compiled._decider = CycleDecider(Mode.COMPILED)
+        decider = self.compiled._decider = CycleDecider(EngineMode.COMPILED)
         self.engine = decider._engine = Counting(kernels)
-        self.walked._decider = CycleDecider(Mode.WALK)
+        self.walked._decider = CycleDecider(EngineMode.WALK)
         self.told = 0
 
     @property
@@ -109,18 +109,18 @@ class Voyage:
     """Two machines under way in one world."""
 
     def __init__(self, seed: int, kernels: ModuleType) -> None:
-        self.dice: Dice = np.random.default_rng(seed)
-        self.world = World(self.dice, pick(self.dice, (Faults(), ROUGH)))
-        drawn = seed if chance(self.dice, 2) else None
-        hints = not chance(self.dice, 4)
-        queue = QueueOptions(hints=hints, pop_from_backoff=pick(self.dice, (None, True, False)))
-        options = MachineOptions(queue=queue)
-        self.pair = Pair(kernels, lambda: machine(drawn, options))
+        self.rng: RandomSource = np.random.default_rng(seed)
+        self.world = World(self.rng, pick(self.rng, (Faults(), ROUGH)))
+        drawn = seed if chance(self.rng, 2) else None
+        hints = not chance(self.rng, 4)
+        queue = QueueOptions(hints=hints, pop_from_backoff=pick(self.rng, (None, True, False)))
+        options = SchedulerOptions(queue=queue)
+        self.pair = Pair(kernels, lambda: scheduler(drawn, options))
         self.now = 0
         self.templates: list[Pod] = []
         self._born = 0
-        for name in NODES[: number(self.dice, 1, len(NODES))]:
-            self.world.put_node(objects.node(self.dice, name))
+        for name in NODES[: random_int(self.rng, 1, len(NODES))]:
+            self.world.put_node(objects.node(self.rng, name))
 
     def name(self) -> str:
         """A name that nobody has had."""
@@ -129,11 +129,11 @@ class Voyage:
 
     def step(self) -> None:
         """Something happens, something is carried out, something is told to the machines."""
-        for _ in range(number(self.dice, 1, 3)):
-            pick(self.dice, ACTIONS)(self)
-        for _ in range(number(self.dice, 0, 25)):
+        for _ in range(random_int(self.rng, 1, 3)):
+            pick(self.rng, ACTIONS)(self)
+        for _ in range(random_int(self.rng, 0, 25)):
             self.world.perform()
-        self.call(self.world.deliver(), pick(self.dice, (1000, 1000, 1, 3)))
+        self.call(self.world.deliver(), pick(self.rng, (1000, 1000, 1, 3)))
 
     def call(self, batch: list[Event], heads_max: int = 1000) -> None:
         """Tell the machines, and let the world see what they answer."""
@@ -153,30 +153,30 @@ def first_difference(got: list[Effect], wanted: list[Effect]) -> str:
 
 def pods_come(voyage: Voyage) -> None:
     """Pods of a few templates."""
-    dice = voyage.dice
-    if not voyage.templates or chance(dice, 2):
-        made = objects.template(dice)
+    rng = voyage.rng
+    if not voyage.templates or chance(rng, 2):
+        made = objects.template(rng)
         spec = replace(
             made.spec,
-            scheduler_name=pick(dice, PROFILES),
-            priority=pick(dice, (0, 0, 0, 5, 1000)),
-            scheduling_gates=made.spec.scheduling_gates if chance(dice, 4) else (),
+            scheduler_name=pick(rng, PROFILES),
+            priority=pick(rng, (0, 0, 0, 5, 1000)),
+            scheduling_gates=made.spec.scheduling_gates if chance(rng, 4) else (),
         )
-        if chance(dice, 12):
-            claim = PVCUse(claim_name=pick(dice, CLAIMS))
+        if chance(rng, 12):
+            claim = PVCVolumeSource(claim_name=pick(rng, CLAIMS))
             spec = replace(spec, volumes=(Volume(name="c", persistent_volume_claim=claim),))
         voyage.templates.append(replace(made, spec=spec))
         del voyage.templates[:-TEMPLATES_MAX]
-    for _ in range(pick(dice, (1, 4, 12))):
-        voyage.world.put_pod(objects.named(pick(dice, voyage.templates), voyage.name()))
+    for _ in range(pick(rng, (1, 4, 12))):
+        voyage.world.put_pod(objects.named(pick(rng, voyage.templates), voyage.name()))
 
 
 def pods_go(voyage: Voyage) -> None:
     """A few pods are deleted, or are gone after their grace."""
     world = voyage.world
-    for _ in range(number(voyage.dice, 1, 6)):
+    for _ in range(random_int(voyage.rng, 1, 6)):
         if world.pods:
-            key = pick(voyage.dice, tuple(world.pods))
+            key = pick(voyage.rng, tuple(world.pods))
             if world.pods[key].metadata.deletion_timestamp is None:
                 world.delete_pod(key)
             else:
@@ -187,7 +187,7 @@ def pod_ends(voyage: Voyage) -> None:
     """A pod that runs has ended."""
     placed = [each for each in voyage.world.pods.values() if each.node_name]
     if placed:
-        each = pick(voyage.dice, placed)
+        each = pick(voyage.rng, placed)
         voyage.world.put_pod(replace(each, status=replace(each.status, phase="Succeeded")))
 
 
@@ -195,9 +195,9 @@ def pod_changes(voyage: Voyage) -> None:
     """A pod gets other labels, loses its gates, or is kept by a finalizer."""
     if not voyage.world.pods:
         return
-    each = voyage.world.pods[pick(voyage.dice, tuple(voyage.world.pods))]
-    meta = replace(each.metadata, labels=objects.Wishes(voyage.dice).labels)
-    if chance(voyage.dice, 6):
+    each = voyage.world.pods[pick(voyage.rng, tuple(voyage.world.pods))]
+    meta = replace(each.metadata, labels=objects.Wishes(voyage.rng).labels)
+    if chance(voyage.rng, 6):
         meta = replace(each.metadata, deletion_timestamp=EPOCH)
     spec = replace(each.spec, scheduling_gates=()) if each.spec.scheduling_gates else each.spec
     voyage.world.put_pod(replace(each, metadata=meta, spec=spec))
@@ -207,15 +207,15 @@ def stranger_binds(voyage: Voyage) -> None:
     """Somebody else binds a pod."""
     waiting = [each for each in voyage.world.pods.values() if not each.node_name]
     if waiting:
-        each = pick(voyage.dice, waiting)
-        voyage.world.bind_pod(each.key, each.uid, pick(voyage.dice, (*NODES, "nowhere")))
+        each = pick(voyage.rng, waiting)
+        voyage.world.bind_pod(each.key, each.uid, pick(voyage.rng, (*NODES, "nowhere")))
 
 
 def node_comes(voyage: Voyage) -> None:
     """A node arrives or has another content."""
-    name = pick(voyage.dice, NODES)
-    before, after = voyage.world.nodes.get(name), objects.node(voyage.dice, name)
-    if before is not None and not chance(voyage.dice, 3):
+    name = pick(voyage.rng, NODES)
+    before, after = voyage.world.nodes.get(name), objects.node(voyage.rng, name)
+    if before is not None and not chance(voyage.rng, 3):
         status = replace(before.status, allocatable=after.status.allocatable)
         after = replace(before, status=status)
     voyage.world.put_node(after)
@@ -223,39 +223,39 @@ def node_comes(voyage: Voyage) -> None:
 
 def node_goes(voyage: Voyage) -> None:
     """A node leaves."""
-    if voyage.world.nodes and chance(voyage.dice, 2):
-        voyage.world.drop_node(pick(voyage.dice, tuple(voyage.world.nodes)))
+    if voyage.world.nodes and chance(voyage.rng, 2):
+        voyage.world.drop_node(pick(voyage.rng, tuple(voyage.world.nodes)))
 
 
 def object_changes(voyage: Voyage) -> None:
     """A namespace, a service or a controller is there or has changed."""
-    if chance(voyage.dice, 2):
-        value = objects.namespace(voyage.dice, pick(voyage.dice, objects.NAMESPACES))
+    if chance(voyage.rng, 2):
+        value = objects.namespace(voyage.rng, pick(voyage.rng, objects.NAMESPACES))
     else:
-        value = objects.controller(voyage.dice, pick(voyage.dice, objects.APPS))
+        value = objects.controller(voyage.rng, pick(voyage.rng, objects.APPS))
     voyage.world.volumes.put(value)
 
 
 def claims_change(voyage: Voyage) -> None:
     """Claims and volumes come, and are seen to."""
     volumes = voyage.world.volumes
-    volumes.volume_comes(pick(voyage.dice, VOLUMES), pick(voyage.dice, NODES))
-    volumes.claim_comes(pick(voyage.dice, CLAIMS))
+    volumes.volume_comes(pick(voyage.rng, VOLUMES), pick(voyage.rng, NODES))
+    volumes.claim_comes(pick(voyage.rng, CLAIMS))
     volumes.control()
 
 
 def time_passes(voyage: Voyage) -> None:
     """Until the machine wants to be called, or somewhat longer."""
     alarm = voyage.world.alarm
-    if alarm is not None and not chance(voyage.dice, 3):
+    if alarm is not None and not chance(voyage.rng, 3):
         voyage.now = max(voyage.now, alarm)
     else:
-        voyage.now += number(voyage.dice, 0, 40) * SECOND // 2
+        voyage.now += random_int(voyage.rng, 0, 40) * SECOND // 2
 
 
 def leader_changes(voyage: Voyage) -> None:
     """Another scheduler leads for a moment."""
-    if chance(voyage.dice, 4):
+    if chance(voyage.rng, 4):
         voyage.world.term += 1
         voyage.call([happened.LeaderLost()])
         voyage.call([happened.LeaderElected(voyage.world.term)])
@@ -288,9 +288,9 @@ def voyage_together(seed: int, n_steps: int, kernels: ModuleType) -> Pair:
     return voyage.pair
 
 
-def play_together(workload: Workload, drawn: int | None, kernels: ModuleType) -> Pair:
+def play_together(workload: BenchmarkWorkload, drawn: int | None, kernels: ModuleType) -> Pair:
     """A workload, its bindings confirmed and its evictions carried out; both answer the same."""
-    pair = Pair(kernels, lambda: machine(drawn, MachineOptions()))
+    pair = Pair(kernels, lambda: scheduler(drawn, SchedulerOptions()))
     pods = {event.pod.uid: event.pod for event in _added(workload)}
     now, due = 0, [*((0, workload.before),), *((call.at, call.events) for call in workload.calls)]
     for at, events in due:
@@ -303,7 +303,7 @@ def play_together(workload: Workload, drawn: int | None, kernels: ModuleType) ->
     return pair
 
 
-def _added(workload: Workload) -> Iterator[happened.PodAdded]:
+def _added(workload: BenchmarkWorkload) -> Iterator[happened.PodAdded]:
     for events in (workload.before, *(call.events for call in workload.calls)):
         yield from (event for event in events if isinstance(event, happened.PodAdded))
 

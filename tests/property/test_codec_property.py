@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.columns.nodeinfo import allocatable_amounts
-from stowplan.columns.podinfo import PodInfo
-from stowplan.objects.codec import convert, decode, encode, untyped
+from stowplan.columns.pods.podinfo import PodInfo
+from stowplan.objects.encoding.json_codec import convert, decode, encode, untyped
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
-from stowplan.testing.generate import Scene
+from stowplan.testing.generators.scenes import GeneratedCluster
 from stowplan.testing.strategies import clusters, nodes, pods
 from tests.property.wrong import assert_caught
 
@@ -34,7 +34,7 @@ def test_an_object_survives_the_round_trip(value: Pod | Node) -> None:
 
 
 @given(clusters(n_nodes_max=1, n_pods_max=1, n_pending_max=1))
-def test_the_other_objects_survive_the_round_trip(scene: Scene) -> None:
+def test_the_other_objects_survive_the_round_trip(scene: GeneratedCluster) -> None:
     for value in scene.objects:
         round_trip(value, encode)
 

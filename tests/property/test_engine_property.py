@@ -16,15 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from stowplan.columns.podterms import HeldTerms
-from stowplan.cycle.engine import classes, engine, sheets
-from stowplan.cycle.engine.classes import ClassIndex
+from stowplan.benchmarks.benchmark_objects import BenchmarkClient
+from stowplan.benchmarks.benchmark_workload import BenchmarkCase, WorkloadSizes
+from stowplan.benchmarks.stowplan_cases import STOWPLAN_CASES
+from stowplan.columns.pods.podterms import ExistingPodTerms
+from stowplan.cycle.engine import class_arrays, classes, engine
+from stowplan.cycle.engine.classes import PodClassIndex
 from stowplan.cycle.engine.engine import Engine
 from stowplan.cycle.engine.plans import Planner
-from stowplan.queue.queue import SchedulingQueue
-from stowplan.sim.bench_objects import Client
-from stowplan.sim.bench_table import TABLE
-from stowplan.sim.bench_workload import Shape, Sizes
+from stowplan.queue.scheduling_queue import SchedulingQueue
 from tests.property import engine_objects as objects
 from tests.property.engine_kernels import plain
 from tests.property.engine_profiles import PROFILES
@@ -113,8 +113,8 @@ def test_long_journeys_choose_the_same_nodes(seed: int) -> None:
 TIGHT: dict[str, tuple[Any, str, int]] = {
     "classes": (engine, "CLASSES_MAX", 4),
     "specs": (classes, "SPECS_MAX", 3),
-    "trees": (sheets, "TREES_BYTES_MAX", 3000),
-    "log": (sheets, "LOG_MIN", 8),
+    "trees": (class_arrays, "TREES_BYTES_MAX", 3000),
+    "log": (class_arrays, "LOG_MIN", 8),
 }
 """What is forgotten when there is too much of it: where, and how little is too much here."""
 
@@ -168,19 +168,23 @@ def test_runs_that_do_not_end_where_the_queue_is_stirred_are_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Wrong: what was popped with a pod is tried next, though the attempt has let others go."""
-    monkeypatch.setattr(SchedulingQueue, "stirs", (0, 0, 0))
+    monkeypatch.setattr(SchedulingQueue, "revision", (0, 0, 0))
     with pytest.raises(AssertionError):
         crewed_voyages(60)
 
 
-SIZES = {"preemption": Sizes(8, 6), "events": Sizes(8, 60), "memory": Sizes(8, 60)}
+SIZES = {
+    "preemption": WorkloadSizes(8, 6),
+    "events": WorkloadSizes(8, 60),
+    "memory": WorkloadSizes(8, 60),
+}
 
 
-@pytest.mark.parametrize("shape", TABLE, ids=lambda shape: shape.name)
+@pytest.mark.parametrize("shape", STOWPLAN_CASES, ids=lambda shape: shape.name)
 @pytest.mark.parametrize("drawn", [False, True], ids=["first", "drawn"])
-def test_every_shape_of_the_bench_is_answered_the_same(shape: Shape, drawn: bool) -> None:
-    sizes = SIZES.get(shape.name, Sizes(nodes=40, pods=200, existing=20))
-    workload = shape.make(Client(), sizes)
+def test_every_shape_of_the_bench_is_answered_the_same(shape: BenchmarkCase, drawn: bool) -> None:
+    sizes = SIZES.get(shape.name, WorkloadSizes(nodes=40, pods=200, existing=20))
+    workload = shape.make(BenchmarkClient(), sizes)
     pair = play_together(workload, 7 if drawn else None, compiled)
     if shape.name not in ("unfit", *SIZES):
         assert pair.n_fast == 200
@@ -295,7 +299,7 @@ def terms_of_others_come_unnoticed(monkeypatch: pytest.MonkeyPatch) -> Course:
     right = Engine._follow
 
     def follow(self: Engine, snapshot: Any) -> None:
-        self._n_entered = HeldTerms.of(snapshot.nodes).n_entered
+        self._n_entered = ExistingPodTerms.of(snapshot.nodes).n_entered
         right(self, snapshot)
 
     monkeypatch.setattr(Engine, "_follow", follow)
@@ -305,13 +309,13 @@ def terms_of_others_come_unnoticed(monkeypatch: pytest.MonkeyPatch) -> Course:
 def terms_are_forgotten_with_classes(monkeypatch: pytest.MonkeyPatch) -> Course:
     """When there are too many classes the terms of those under way go too."""
     monkeypatch.setattr(engine, "CLASSES_MAX", 3)
-    right = ClassIndex.learn
+    right = PodClassIndex.learn
 
-    def learn(self: ClassIndex, terms: Any) -> None:
+    def learn(self: PodClassIndex, terms: Any) -> None:
         if self.all:
             right(self, terms)
 
-    monkeypatch.setattr(ClassIndex, "learn", learn)
+    monkeypatch.setattr(PodClassIndex, "learn", learn)
     return Course(
         fresh=True, happenings=TO_PODS, foreign=1, wishes=(objects.is_apart, objects.is_near)
     )

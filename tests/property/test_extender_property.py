@@ -12,20 +12,20 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from stowplan.cycle import Attempt
-from stowplan.cycle.extending import PodConsultation
+from stowplan.cycle.extender_consultation import ExtenderConsultation
 from stowplan.framework import PostFilterResult, Snapshot, Status
-from stowplan.framework.review import Candidate
+from stowplan.framework.deciders.extender_review import PreemptionCandidate
 from stowplan.framework.status import error
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.events import Event
-from stowplan.plugins.default_preemption import DefaultPreemption
-from stowplan.scheduler.binding import Bindings
-from stowplan.scheduler.calls import Calls
-from stowplan.scheduler.extending import Extending
-from stowplan.scheduler.journey import Journey
+from stowplan.plugins.preemption.default_preemption import DefaultPreemption
+from stowplan.scheduler.binding.binding_cycle import BindingCycle
+from stowplan.scheduler.binding.binding_cycles import BindingCycles
+from stowplan.scheduler.extenders.extender_attempts import ExtenderAttempts
+from stowplan.scheduler.extenders.extender_calls import PendingExtenderCalls
 from stowplan.testing import node, pod
-from stowplan.testing.dice import number, pick
+from stowplan.testing.generators.choices import pick, random_int
 from tests.property.wrong import assert_caught
 from tests.scenarios.script import made, rendered
 from tests.scheduler import answerers
@@ -47,9 +47,9 @@ BINDERS = tuple(one for one in EXTENDERS if ":bind" in one)
 def voyage_of(
     seed: int, faults: Faults = ROUGH, among: tuple[str, ...] = EXTENDERS, *, strangers: bool = True
 ) -> Voyage:
-    dice = np.random.default_rng(seed)
-    extenders, waits = pick(dice, among), pick(dice, ("1", "1", "3"))
-    return Voyage(dice, faults, strangers=strangers, extenders=extenders, waits=waits)
+    rng = np.random.default_rng(seed)
+    extenders, waits = pick(rng, among), pick(rng, ("1", "1", "3"))
+    return Voyage(rng, faults, strangers=strangers, extenders=extenders, waits=waits)
 
 
 # No pod is lost.
@@ -63,8 +63,8 @@ def nothing_is_lost(seed: int, n_steps: int) -> None:
         voyage.step()
     voyage.settle()
     voyage.check_rest()
-    assert not len(voyage.machine.extending)
-    assert not len(voyage.machine._calls), "calls are under way that nobody waits for"
+    assert not len(voyage.scheduler.extender_attempts)
+    assert not len(voyage.scheduler._extender_calls), "calls are under way that nobody waits for"
 
 
 @settings(max_examples=examples(30))
@@ -92,31 +92,31 @@ def test_an_attempt_that_is_dropped_when_its_time_is_over_is_missed(
 ) -> None:
     """Wrong: a call that nobody answers is forgotten, and so is who waits for it."""
 
-    def serve_due(self: Calls) -> None:
+    def serve_due(self: PendingExtenderCalls) -> None:
         for effect in self._deadlines.due(self._context.now):
-            self._calls.pop(effect, None)
+            self._extender_calls.pop(effect, None)
 
-    monkeypatch.setattr(Calls, "serve_due", serve_due)
+    monkeypatch.setattr(PendingExtenderCalls, "serve_due", serve_due)
     assert_caught(nothing_is_lost, SEEDS, STEPS)
 
 
 def test_an_answer_for_a_pod_that_has_gone_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a pod that goes is not taken from among those that wait."""
-    monkeypatch.setattr(Extending, "stop", lambda self, uid: False)
+    monkeypatch.setattr(ExtenderAttempts, "stop", lambda self, uid: False)
     assert_caught(nothing_is_lost, SEEDS, STEPS)
 
 
 def test_a_kept_node_that_has_filled_up_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: what an extender has kept is taken without another look at it."""
 
-    def left(self: PodConsultation, attempt: Attempt, first: list[str] | None) -> list[str]:
+    def left(self: ExtenderConsultation, attempt: Attempt, first: list[str] | None) -> list[str]:
         nodes = attempt.snapshot.nodes
         if self._names is not None:
             return [name for name in self._names if nodes.row(name) >= 0]
         return right(self, attempt, first)
 
-    right = PodConsultation._left
-    monkeypatch.setattr(PodConsultation, "_left", left)
+    right = ExtenderConsultation._left
+    monkeypatch.setattr(ExtenderConsultation, "_left", left)
     assert_caught(nothing_is_lost, SEEDS, STEPS)
 
 
@@ -140,10 +140,10 @@ def test_no_node_is_over_committed_by_who_binds(seed: int, n_steps: int) -> None
 def test_room_that_is_given_away_too_early_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: when an extender fails to bind the pod counts as not bound."""
 
-    def doubt(self: Bindings, uid: str, journey: Journey, text: str) -> None:
-        self._fail(uid, journey, error(text))
+    def doubt(self: BindingCycles, uid: str, binding_cycle: BindingCycle, text: str) -> None:
+        self._fail(uid, binding_cycle, error(text))
 
-    monkeypatch.setattr(Bindings, "_doubt", doubt)
+    monkeypatch.setattr(BindingCycles, "_doubt", doubt)
     assert_caught(no_node_is_crowded, SEEDS, LONG)
 
 
@@ -152,17 +152,17 @@ def test_room_that_is_given_away_too_early_is_noticed(monkeypatch: pytest.Monkey
 
 def decisions(seed: int, extenders: str) -> list[str]:
     """What becomes of pods of all sorts, each call of extenders being agreed to at once."""
-    dice = np.random.default_rng(seed)
-    machine = made(extenders=extenders)
-    for i in range(number(dice, 1, 5)):
-        size = str(number(dice, 1, 6))
-        machine.handle([happened.NodeAdded(node(f"n{i}", cpu=size, zone=f"z{i % 2}"))], 0)
+    rng = np.random.default_rng(seed)
+    scheduler = made(extenders=extenders)
+    for i in range(random_int(rng, 1, 5)):
+        size = str(random_int(rng, 1, 6))
+        scheduler.handle([happened.NodeAdded(node(f"n{i}", cpu=size, zone=f"z{i % 2}"))], 0)
     lines: list[str] = []
     for i in range(12):
-        cpu, rank = str(number(dice, 0, 3)), pick(dice, (0, 1, 9))
+        cpu, rank = str(random_int(rng, 0, 3)), pick(rng, (0, 1, 9))
         told: list[Event] = [happened.PodAdded(pod(f"p{i}", cpu=cpu, priority=rank))]
         while told:
-            effects = machine.handle(told, 0)
+            effects = scheduler.handle(told, 0)
             calls = [one for one in effects if isinstance(one, to_do.CallExtender)]
             told = [answerers.reply(ANSWERS, one, calm=True) for one in calls]
             lines += [
@@ -187,7 +187,7 @@ def test_extenders_that_agree_change_nothing(seed: int) -> None:
 def test_scores_that_are_left_out_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: where extenders have been asked the plugins' scores are forgotten."""
     zeros = lambda self, attempt, rows: np.zeros(rows.shape[0], dtype=np.int64)  # noqa: E731
-    monkeypatch.setattr(PodConsultation, "totals", zeros)
+    monkeypatch.setattr(ExtenderConsultation, "totals", zeros)
     assert_caught(agreement_changes_nothing, SEEDS)
 
 
@@ -195,7 +195,9 @@ def test_candidates_out_of_order_are_noticed(monkeypatch: pytest.MonkeyPatch) ->
     """Wrong: of candidates that extenders have left the last is taken."""
 
     def reviewed(
-        self: DefaultPreemption, answer: tuple[Candidate, ...] | Status, snapshot: Snapshot
+        self: DefaultPreemption,
+        answer: tuple[PreemptionCandidate, ...] | Status,
+        snapshot: Snapshot,
     ) -> PostFilterResult:
         if isinstance(answer, Status) or not answer:
             return right(self, answer, snapshot)

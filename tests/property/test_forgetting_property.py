@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan.columns import vocabulary
-from stowplan.columns.audit import validate
+from stowplan.columns.invariants import validate
 from stowplan.columns.labels import LabelColumn
+from stowplan.cycle.engine.class_arrays import ClassArrays
 from stowplan.cycle.engine.engine import Engine
-from stowplan.cycle.engine.sheets import Sheets
 from tests.property import engine_objects as objects
 from tests.property.engine_kernels import plain
 from tests.property.engine_twins import TO_PODS, Course, Twins, a_node_comes, a_node_goes
@@ -80,7 +80,7 @@ def plans_outlive_their_sheets(patch: pytest.MonkeyPatch) -> None:
 
     def forget_idle(self: Engine) -> None:
         if self._index.forget_idle() and self._nodes is not None:
-            self._sheets = Sheets(self._nodes)
+            self._class_arrays = ClassArrays(self._nodes)
 
     patch.setattr(Engine, "forget_idle", forget_idle)
 

@@ -25,10 +25,10 @@ from stowplan.messages import events as happened
 from stowplan.messages.events import Event, PodRead
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
-from stowplan.plugins.volume_binding import VolumeBinding
-from stowplan.plugins.volume_reservation import Reservation
-from stowplan.scheduler.binding import Bindings
-from stowplan.scheduler.journey import Stage
+from stowplan.plugins.volumes.volume_binding import VolumeBinding
+from stowplan.plugins.volumes.volume_reservation import AssumedPodVolumes
+from stowplan.scheduler.binding.binding_cycle import BindingStage
+from stowplan.scheduler.binding.binding_cycles import BindingCycles
 from stowplan.testing import node, pod
 from tests.property.wrong import assert_caught
 from tests.scenarios.script import made
@@ -41,7 +41,7 @@ UNCERTAIN = replace(ROUGH, late=0, lost=3)
 """Faults after which a pod may be bound or not, but not later than anybody says."""
 
 
-def dice(seed: int) -> np.random.Generator:
+def rng(seed: int) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
@@ -51,7 +51,7 @@ def dice(seed: int) -> np.random.Generator:
 def nothing_is_lost(seed: int, n_steps: int) -> None:
     """At every step each pod is in exactly one place; when the faults stop, each that fits
     somewhere is bound. No pod is bound before its claims are."""
-    voyage = Voyage(dice(seed))
+    voyage = Voyage(rng(seed))
     for _ in range(n_steps):
         voyage.step()
     voyage.settle()
@@ -67,15 +67,19 @@ def test_no_pod_is_lost(seed: int, n_steps: int) -> None:
 def test_a_pod_that_is_forgotten_after_a_read_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a read that finds no pod ends the journey; the watch, it is hoped, knows why."""
 
-    def pod_read(self: Bindings, event: PodRead) -> None:
-        journey = self._journeys.get(event.uid)
-        if journey is not None and journey.stage is Stage.DOUBTFUL and event.pod is None:
-            self._undo(event.uid, journey)
+    def pod_read(self: BindingCycles, event: PodRead) -> None:
+        binding_cycle = self._binding_cycles.get(event.uid)
+        if (
+            binding_cycle is not None
+            and binding_cycle.stage is BindingStage.BIND_UNKNOWN
+            and event.pod is None
+        ):
+            self._undo(event.uid, binding_cycle)
             return
         right(self, event)
 
-    right = Bindings.pod_read
-    monkeypatch.setattr(Bindings, "pod_read", pod_read)
+    right = BindingCycles.pod_read
+    monkeypatch.setattr(BindingCycles, "pod_read", pod_read)
     assert_caught(nothing_is_lost, SEEDS, STEPS)
 
 
@@ -87,7 +91,7 @@ def test_a_pod_that_is_bound_before_its_claims_is_noticed(monkeypatch: pytest.Mo
 
 def test_a_volume_that_stays_taken_for_nobody_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: a reservation is forgotten and not taken back."""
-    monkeypatch.setattr(Reservation, "revert", lambda self, world: None)
+    monkeypatch.setattr(AssumedPodVolumes, "revert", lambda self, world: None)
     assert_caught(nothing_is_lost, SEEDS, STEPS)
 
 
@@ -97,8 +101,8 @@ def test_a_volume_that_stays_taken_for_nobody_is_noticed(monkeypatch: pytest.Mon
 def every_binding_fits(seed: int, n_steps: int) -> None:
     """Each binding fits into the scheduler's view of its node at the time, and without strangers
     no node is over-committed in truth."""
-    calm = Voyage(dice(seed), UNCERTAIN, strangers=False)
-    rough = Voyage(dice(seed))
+    calm = Voyage(rng(seed), UNCERTAIN, strangers=False)
+    rough = Voyage(rng(seed))
     for _ in range(n_steps):
         rough.step()
         calm.step()
@@ -120,7 +124,7 @@ def test_decisions_on_an_old_snapshot_are_noticed(monkeypatch: pytest.MonkeyPatc
             self._age = 0
             self._copy: Snapshot | None = None
 
-        def decide(self, pod: Pod, snapshot: Snapshot, framework: Framework, dice: Any) -> Decision:
+        def decide(self, pod: Pod, snapshot: Snapshot, framework: Framework, rng: Any) -> Decision:
             self._age += 1
             if self._copy is None or self._age % 3 == 0:
                 nodes = snapshot.nodes
@@ -129,7 +133,7 @@ def test_decisions_on_an_old_snapshot_are_noticed(monkeypatch: pytest.MonkeyPatc
                     for info in pods:
                         table.add_pod(info, name)
                 self._copy = Snapshot(table, snapshot.world, snapshot.nominations)
-            return super().decide(pod, self._copy, framework, dice)
+            return super().decide(pod, self._copy, framework, rng)
 
     monkeypatch.setattr("tests.scenarios.script.CycleDecider", Stale)
     assert_caught(every_binding_fits, SEEDS, STEPS)
@@ -139,7 +143,9 @@ def test_a_binding_that_is_undone_without_a_read_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Wrong: a timeout counts as a refusal, so the room is given to others."""
-    monkeypatch.setattr("stowplan.scheduler.binding.is_definite", lambda code: True)
+    monkeypatch.setattr(
+        "stowplan.scheduler.binding.binding_cycles.is_definite_failure", lambda code: True
+    )
     assert_caught(every_binding_fits, SEEDS, STEPS)
 
 
@@ -153,7 +159,7 @@ class Arrivals:
     """
 
     def __init__(self, seed: int) -> None:
-        rolls = dice(seed)
+        rolls = rng(seed)
         self.nodes: list[Node] = [
             node(f"n{i}", cpu=str(rolls.integers(1, 6)), memory=f"{rolls.integers(1, 6)}Gi")
             for i in range(int(rolls.integers(1, 5)))
@@ -166,8 +172,8 @@ class Arrivals:
     def bindings(self, rolls: np.random.Generator | None) -> dict[str, str]:
         """Pod -> node. rolls: how much comes at once and what is confirmed when; None: one pod
         after the other, each confirmed before the next."""
-        machine = made()
-        machine.handle([happened.NodeAdded(each) for each in self.nodes], 0)
+        scheduler = made()
+        scheduler.handle([happened.NodeAdded(each) for each in self.nodes], 0)
         by_key = {each.key: each for each in self.pods}
         waiting: list[Event] = [happened.PodAdded(each) for each in self.pods]
         replies: list[list[Event]] = []
@@ -179,7 +185,7 @@ class Arrivals:
                 if rolls is None or rolls.integers(0, 3) == 0:
                     batch.append(reply.pop(0))
                     replies = [one for one in replies if one]
-            for effect in machine.handle(batch, 0):
+            for effect in scheduler.handle(batch, 0):
                 if isinstance(effect, to_do.Bind):
                     found[effect.name] = effect.node
                     replies.append(confirmation(effect, by_key[f"default/{effect.name}"]))
@@ -193,7 +199,7 @@ def confirmation(effect: to_do.Bind, bound: Pod) -> list[Event]:
 
 def batching_does_not_matter(seed: int, batching: int) -> None:
     arrivals = Arrivals(seed)
-    assert arrivals.bindings(dice(batching)) == arrivals.bindings(None)
+    assert arrivals.bindings(rng(batching)) == arrivals.bindings(None)
 
 
 @settings(max_examples=examples(40))

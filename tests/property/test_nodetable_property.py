@@ -7,10 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.columns import NodeTable
-from stowplan.columns.audit import validate
+from stowplan.columns.invariants import validate
 from stowplan.objects.node import Node, zone_key
 from stowplan.testing import node
-from stowplan.testing.history import NodeAdded, NodeChanged, NodeRemoved, Refreshed, Step
+from stowplan.testing.generators.table_changes import (
+    AddNode,
+    RefreshTable,
+    RemoveNode,
+    Step,
+    UpdateNode,
+)
 from stowplan.testing.strategies import histories
 from tests.property.wrong import assert_caught
 
@@ -114,13 +120,13 @@ def follow_order(steps: list[Step], model: OrderModel) -> None:
     for step in steps:
         step.apply(table)
         match step:
-            case NodeAdded(node=new):
+            case AddNode(node=new):
                 model.add(new)
-            case NodeChanged(node=changed):
+            case UpdateNode(node=changed):
                 model.update(changed)
-            case NodeRemoved(name=name):
+            case RemoveNode(name=name):
                 model.remove(name)
-            case Refreshed():
+            case RefreshTable():
                 model.refresh()
                 assert [table.names[row] for row in table.order] == model.snapshot
 
@@ -133,16 +139,16 @@ def comings_and_goings(draw: st.DrawFn) -> list[Step]:
     for _ in range(draw(st.integers(3, 20))):
         name, zone = draw(st.sampled_from("abcde")), draw(st.sampled_from("xyz"))
         if draw(st.integers(0, 3)) == 3:
-            steps.append(Refreshed())
+            steps.append(RefreshTable())
         elif name not in present:
-            steps.append(NodeAdded(node(name, zone=zone)))
+            steps.append(AddNode(node(name, zone=zone)))
             present.add(name)
         elif draw(st.booleans()):
-            steps.append(NodeChanged(node(name, zone=zone)))
+            steps.append(UpdateNode(node(name, zone=zone)))
         else:
-            steps.append(NodeRemoved(name))
+            steps.append(RemoveNode(name))
             present.remove(name)
-    return [*steps, Refreshed()]
+    return [*steps, RefreshTable()]
 
 
 @given(comings_and_goings())

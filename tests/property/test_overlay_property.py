@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from stowplan.columns import NodeTable, Overlay, PodInfo
 from stowplan.objects.pod import Pod
-from stowplan.testing import Scene, contents
+from stowplan.testing import GeneratedCluster, contents
 from stowplan.testing.strategies import clusters, pods
 from tests.property.wrong import assert_caught
 
@@ -64,7 +64,7 @@ def plans(draw: st.DrawFn) -> list[Try]:
     ]
 
 
-def tried(make: Callable[[NodeTable], Overlay], scene: Scene, plan: list[Try]) -> None:
+def tried(make: Callable[[NodeTable], Overlay], scene: GeneratedCluster, plan: list[Try]) -> None:
     """Try what is planned; nothing of it may remain, nor after each rollback."""
     table = scene.table()
     told = Told()
@@ -95,7 +95,7 @@ CROWDED = clusters(n_nodes_max=2, n_pods_max=6, n_pending_max=1)
 
 
 @given(CROWDED, plans())
-def test_what_was_tried_leaves_no_trace(scene: Scene, plan: list[Try]) -> None:
+def test_what_was_tried_leaves_no_trace(scene: GeneratedCluster, plan: list[Try]) -> None:
     tried(Overlay, scene, plan)
 
 

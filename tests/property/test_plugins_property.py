@@ -18,7 +18,7 @@ from tests.soak import examples
 pytestmark = pytest.mark.hypothesis
 SEEDS = range(examples(5))
 
-EVENTS, WHAT_IF = "changes_that_help_are_heard", "what_if_is_as_what_is"
+EVENTS, WHAT_IF = "events_to_register_are_complete", "add_and_remove_pod_agree_with_filter"
 INHERITED = {
     ("InterPodAffinity", EVENTS): "a pod that goes counts if all anti-affinity terms are about it",
     ("NodeVolumeLimits", EVENTS): "a new node is not heard of",

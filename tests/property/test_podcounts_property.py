@@ -13,19 +13,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan.columns import NodeInfo, NodeTable, Overlay, PodInfo, Replica
-from stowplan.columns import podcounts as module
 from stowplan.columns.nodetable import table_of
-from stowplan.columns.podcounts import MatchingPods, PodSelection, sums_by_value
-from stowplan.columns.podterms import HeldTerms
-from stowplan.framework import CycleState, Snapshot, World
+from stowplan.columns.pods import podcounts as module
+from stowplan.columns.pods.podcounts import MatchingPods, PodSelection, sums_by_value
+from stowplan.columns.pods.podterms import ExistingPodTerms
+from stowplan.framework import CycleState, ObjectStore, Snapshot
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Affinity, Pod, PodSpec
 from stowplan.objects.selectors import LabelSelectorRequirement
 from stowplan.objects.workload import Namespace, Service, ServiceSpec
-from stowplan.plugins import inter_pod_affinity
-from stowplan.plugins.inter_pod_affinity import FilterState, InterPodAffinity, PairScores
-from stowplan.plugins.pod_topology_spread import PodTopologySpread, ScoreState
+from stowplan.plugins.pod_affinity import inter_pod_affinity
+from stowplan.plugins.pod_affinity.inter_pod_affinity import (
+    InterPodAffinity,
+    InterPodAffinityPreFilterState,
+    InterPodAffinityPreScoreState,
+)
+from stowplan.plugins.topology_spread.pod_topology_spread import (
+    PodTopologySpread,
+    TopologySpreadPreScoreState,
+)
 from stowplan.testing import affinity, pod, spread, term
 from tests.plugins.clusters import Walks
 from tests.soak import examples
@@ -84,16 +91,16 @@ class Life:
     """A cluster that things happen to, drawn by seeded dice."""
 
     def __init__(self, seed: int) -> None:
-        self.dice = np.random.default_rng(seed)
+        self.rng = np.random.default_rng(seed)
         self.table = NodeTable()
-        self.world = World()
+        self.world = ObjectStore()
         self.replica = Replica(self.table)
         self.pods: dict[str, Pod] = {}
-        self.n_made = 0
+        self.n_created = 0
 
     def pick(self, things: Any) -> Any:
         chosen = list(things)
-        return chosen[int(self.dice.integers(len(chosen)))]
+        return chosen[int(self.rng.integers(len(chosen)))]
 
     def happen(self) -> None:
         """One event. What cannot happen now does not."""
@@ -110,10 +117,10 @@ class Life:
         return self.pick([{}, {"app": "a"}, {"app": "b"}, {"app": "a", "tier": "t"}])
 
     def add_pod(self) -> None:
-        self.n_made += 1
+        self.n_created += 1
         home = self.pick([*self.table.names, "absent"])
         meta = ObjectMeta(
-            name=f"p{self.n_made}", namespace=self.pick(NAMESPACES), labels=self.labels()
+            name=f"p{self.n_created}", namespace=self.pick(NAMESPACES), labels=self.labels()
         )
         self.put(Pod(metadata=meta, spec=self.pick(SPECS)), home)
 
@@ -147,7 +154,7 @@ class Life:
         return Node(metadata=ObjectMeta(name=name, labels={HOST: name, **zone}))
 
     def add_node(self) -> None:
-        name = f"n{int(self.dice.integers(12))}"
+        name = f"n{int(self.rng.integers(12))}"
         if self.table.row(name) < 0:
             self.table.add_node(self.node(name))
 
@@ -174,7 +181,7 @@ class Life:
         if not self.table.names or not self.pods:
             return
         with Overlay(self.table) as overlay:
-            row = int(self.dice.integers(self.table.n_nodes))
+            row = int(self.rng.integers(self.table.n_nodes))
             overlay.place(PodInfo.of(pod("guess", labels=self.labels())), row)
             self.ask()
             for info in self.table.pods[row][:1]:
@@ -207,7 +214,7 @@ def rebuilt(nodes: NodeTable) -> NodeTable:
 
 
 def terms_held(nodes: NodeTable) -> dict[Any, tuple[dict[int, int], list[int]]]:
-    held = HeldTerms.of(nodes)
+    held = ExistingPodTerms.of(nodes)
     return {
         one.weighted: (dict(sorted(one.rows.items())), held.counts(one).tolist())
         for one in held.all()
@@ -227,10 +234,14 @@ def read(one: Pod, snapshot: Snapshot) -> tuple[Any, ...]:
     nodes: list[NodeInfo] = [*snapshot.nodes.infos()]
     return (
         [c.by_pair() for c in (required.affinity, required.anti, required.existing_anti)]
-        if isinstance(required, FilterState)
+        if isinstance(required, InterPodAffinityPreFilterState)
         else None,
-        [near.score(node, state) for node in nodes] if isinstance(preferred, PairScores) else None,
-        [even.score(node, state) for node in nodes] if isinstance(spreading, ScoreState) else None,
+        [near.score(node, state) for node in nodes]
+        if isinstance(preferred, InterPodAffinityPreScoreState)
+        else None,
+        [even.score(node, state) for node in nodes]
+        if isinstance(spreading, TopologySpreadPreScoreState)
+        else None,
     )
 
 
@@ -255,7 +266,7 @@ def differences(life: Life) -> Iterator[str]:
                 yield f"{which}, {selection}: kept {kept}, rebuilt {anew}"
         if terms_held(nodes) != terms_held(fresh):
             yield f"{which}: terms kept {terms_held(nodes)}, rebuilt {terms_held(fresh)}"
-        world = World([*life.world.all(Namespace), *life.world.all(Service)])
+        world = ObjectStore([*life.world.all(Namespace), *life.world.all(Service)])
         for one in ASKING:
             kept_read = read(one, Snapshot(nodes, life.world))
             anew_read = read(one, Snapshot(fresh, world))
@@ -325,7 +336,7 @@ def kind_without_its_end(one: Pod) -> Any:
     return one.namespace, tuple(one.labels.items()), False
 
 
-def first_labels_for_ever(world: World) -> Any:
+def first_labels_for_ever(world: ObjectStore) -> Any:
     """Wrong: the index of namespaces is made once per world."""
     return inter_pod_affinity._NAMESPACES.setdefault(
         world, inter_pod_affinity.NamespaceIndex(world)
@@ -341,10 +352,10 @@ def forgets_only_the_tally(self: MatchingPods, selection: PodSelection) -> None:
     ("place", "name", "wrong"),
     [
         (MatchingPods, "row_moved", rows_stay_where_they_were),
-        (HeldTerms, "row_moved", rows_stay_where_they_were),
+        (ExistingPodTerms, "row_moved", rows_stay_where_they_were),
         (MatchingPods, "pod_removed", counts_only_what_comes),
         (module, "kind_key", kind_without_its_end),
-        (inter_pod_affinity, "namespaces_of", first_labels_for_ever),
+        (inter_pod_affinity, "namespace_index_of", first_labels_for_ever),
         (MatchingPods, "_forget", forgets_only_the_tally),
     ],
 )

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from stowplan.objects.pod import Pod
-from stowplan.queue import SECOND, QueueEntry, SchedulingQueue, Worth
-from stowplan.queue.backoff import Backoff
-from stowplan.testing.make import pod
+from stowplan.queue import SECOND, QueueEntry, QueueingStrategy, SchedulingQueue
+from stowplan.queue.backoff_queue import BackoffQueue
+from stowplan.testing.builders import pod
 from tests.queue.fakes import NODE_ADD, NODE_LABEL, Harness
 from tests.soak import examples
 
@@ -134,7 +134,7 @@ class Model:
             if (record.expiry or 0) < window:
                 record.place = "active"
 
-    def flush_leftover(self) -> None:
+    def flush_unschedulable(self) -> None:
         """Whoever was parked for too long gets a chance."""
         old = [r for r in self.at("parked", "gated") if self.now - r.added_at > PARKED_MAX]
         if old:
@@ -179,7 +179,7 @@ class Pair:
             self.model.records.remove(record)
             return
         listed = self.harness.listed[entry.key]
-        refusal = self.queue.put_back(
+        refusal = self.queue.add_unschedulable_if_not_present(
             entry, self.model.now, refused_by=refused, pending_on=pending - refused, pod=listed
         )
         assert refusal == ""
@@ -224,8 +224,8 @@ class Pair:
 
     def flush(self, leftover: bool) -> None:
         if leftover:
-            self.queue.flush_leftover(self.model.now)
-            self.model.flush_leftover()
+            self.queue.flush_unschedulable(self.model.now)
+            self.model.flush_unschedulable()
         else:
             self.queue.flush_backoff(self.model.now)
             self.model.flush_backoff()
@@ -309,8 +309,8 @@ def test_the_queue_is_the_list_and_loses_nobody() -> None:
 
 def test_control_a_queue_that_forgets_what_happened_in_flight() -> None:
     class Forgetful(SchedulingQueue):
-        def _worth_of_flight(self, entry: QueueEntry, uid: str) -> Worth:
-            return Worth.NOTHING if entry.refusers else Worth.AFTER_BACKOFF
+        def _strategy_after_flight(self, entry: QueueEntry, uid: str) -> QueueingStrategy:
+            return QueueingStrategy.SKIP if entry.refusers else QueueingStrategy.AFTER_BACKOFF
 
     with pytest.raises(AssertionError):
         check_queue(Forgetful, Phase.generate)
@@ -318,8 +318,8 @@ def test_control_a_queue_that_forgets_what_happened_in_flight() -> None:
 
 def test_control_a_queue_that_loses_who_is_gated_on_the_way_to_backoff() -> None:
     class Losing(SchedulingQueue):
-        def _requeue(self, entry: QueueEntry, worth: Worth, now: int) -> object:  # type: ignore[override]
-            if worth is not Worth.NOTHING and not self._gates.lets_in(entry):
+        def _requeue(self, entry: QueueEntry, worth: QueueingStrategy, now: int) -> object:  # type: ignore[override]
+            if worth is not QueueingStrategy.SKIP and not self._gates.admits(entry):
                 return None
             return super()._requeue(entry, worth, now)
 
@@ -328,6 +328,8 @@ def test_control_a_queue_that_loses_who_is_gated_on_the_way_to_backoff() -> None
 
 
 def test_control_a_wait_that_ends_with_its_window(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Backoff, "_is_over", lambda self, ends, now: ends <= now - now % SECOND)
+    monkeypatch.setattr(
+        BackoffQueue, "_is_over", lambda self, ends, now: ends <= now - now % SECOND
+    )
     with pytest.raises(AssertionError):
         check_queue(SchedulingQueue, Phase.generate)

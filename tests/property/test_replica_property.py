@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.columns import NodeTable, Replica
-from stowplan.columns.audit import validate
+from stowplan.columns.invariants import validate
 from stowplan.testing import contents, differences
-from stowplan.testing.history import Step
+from stowplan.testing.generators.table_changes import Step
 from stowplan.testing.strategies import histories
 from tests.property.wrong import assert_caught
 

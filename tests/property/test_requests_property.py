@@ -9,15 +9,15 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan.cluster.admission import default_admission
-from stowplan.cluster.beginning import begin
-from stowplan.cluster.cluster import Cluster
-from stowplan.cluster.guard import Guard
-from stowplan.cluster.options import Options
-from stowplan.cluster.published import default_pages
-from stowplan.cluster.registry import built_in
-from stowplan.cluster.tokens import Tokens
-from stowplan.cluster.wire import Request, Response, Stream, User
+from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, User, WatchResponse
+from stowplan.apiserver.admission import default_admission
+from stowplan.apiserver.auth.static_tokens import StaticTokens
+from stowplan.apiserver.auth.token_rbac import TokenRbacAccess
+from stowplan.apiserver.bootstrap_objects import create_bootstrap_objects
+from stowplan.apiserver.discovery.default_pages import default_pages
+from stowplan.apiserver.options import ApiServerOptions
+from stowplan.apiserver.resource_registry import built_in_registry
+from stowplan.assembly.embedded_cluster import EmbeddedCluster
 from tests.property.wrong import assert_caught
 from tests.soak import examples
 
@@ -27,17 +27,17 @@ ADMIN = User("admin", groups=("system:masters",))
 Tree = dict[str, Any]
 
 
-def world() -> Cluster:
-    guard = Guard(Tokens([("admin", ADMIN), ("plain", User("plain"))]))
-    options = Options(
-        registry=built_in(),
+def world() -> EmbeddedCluster:
+    guard = TokenRbacAccess(StaticTokens([("admin", ADMIN), ("plain", User("plain"))]))
+    options = ApiServerOptions(
+        registry=built_in_registry(),
         access=guard,
         admission=default_admission(),
         pages=default_pages("127.0.0.1:6443"),
         observers=(guard,),
     )
-    cluster = Cluster(options, np.random.default_rng(1))
-    begin(cluster.server, NOW)
+    cluster = EmbeddedCluster(options, np.random.default_rng(1))
+    create_bootstrap_objects(cluster.server, NOW)
     for name in ("pods", "configmaps"):
         resource = cluster.server.registry.find("", "v1", name)
         assert resource is not None
@@ -234,7 +234,7 @@ HEADERS = st.fixed_dictionaries(
     },
 )
 REQUESTS = st.builds(
-    Request,
+    HttpRequest,
     method=st.sampled_from(
         ["GET", "POST", "PUT", "PATCH", "DELETE"] * 3 + ["HEAD", "OPTIONS", "X"]
     ),
@@ -249,10 +249,10 @@ RECORDED_500 = ("resourceVersion: Invalid value",)
 """What the original answers with 500 too, as the recordings show."""
 
 
-def answered(cluster: Cluster, request: Request) -> None:
+def answered(cluster: EmbeddedCluster, request: HttpRequest) -> None:
     """The request has an answer that a client can read; the server goes on."""
     answer = cluster.handle(request, NOW)
-    if isinstance(answer, Stream):
+    if isinstance(answer, WatchResponse):
         assert answer.status == 200
         while (chunk := cluster.read(answer.number, NOW)).body and not chunk.end:
             for line in chunk.body.splitlines():
@@ -263,7 +263,7 @@ def answered(cluster: Cluster, request: Request) -> None:
     cluster.tick(NOW)
 
 
-def _check(answer: Response) -> None:
+def _check(answer: HttpResponse) -> None:
     media = dict(answer.headers).get("Content-Type", "")
     if media.startswith("application/json") and answer.body:
         body = msgspec.json.decode(answer.body)
@@ -284,7 +284,7 @@ def test_every_request_is_answered() -> None:
 
     @settings(max_examples=examples(1000))
     @given(REQUESTS)
-    def look(request: Request) -> None:
+    def look(request: HttpRequest) -> None:
         nonlocal living, count
         count += 1
         if count % 200 == 0:
@@ -301,12 +301,12 @@ def test_a_server_that_trusts_its_clients_is_caught() -> None:
         def __init__(self) -> None:
             self.inner = world()
 
-        def handle(self, request: Request, now: float) -> Response | Stream:
+        def handle(self, request: HttpRequest, now: float) -> HttpResponse | WatchResponse:
             if request.method == "POST":
                 try:
                     json.loads(request.body)
                 except (ValueError, RecursionError):
-                    return Response(500, (), b"JSONDecodeError")
+                    return HttpResponse(500, (), b"JSONDecodeError")
             return self.inner.handle(request, now)
 
         def __getattr__(self, name: str) -> Any:

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from stowplan.batch import Compat, Session
 from stowplan.batch.actions.preempt import Preempt
-from stowplan.batch.actions.victims import Candidates, running
-from stowplan.batch.capability import Capabilities
-from stowplan.batch.jobs import Job, Task
-from stowplan.batch.policies.proportion import Proportion
+from stowplan.batch.actions.victims import VictimCandidates, running
+from stowplan.batch.session_plugins.proportion import ProportionPlugin
+from stowplan.batch.state.capability import QueueCapabilities
+from stowplan.batch.state.jobs import JobInfo, TaskInfo
 from stowplan.testing.auditor import Violation
-from stowplan.testing.session_judge import judge
+from stowplan.testing.session_invariants import check_session
 from tests.scenarios.town import Town
 from tests.soak import examples
 
@@ -89,7 +89,7 @@ def town_of(drawn: Drawn, compat: Compat | None = None) -> Town:
     """The town as all jobs have come, with every session judged."""
     town = Town()
     town.compat = compat or Compat()
-    town.judge = judge
+    town.judge = check_session
     setup = [
         f"nodes {drawn.nodes} cpu={drawn.cpu} memory=64Gi gpus={drawn.gpus}",
         "class low 1",
@@ -184,11 +184,11 @@ MORE_THAN_ALL = drawn(job(5, 5), job(4, 1, queue=1))
 CARDS = drawn(job(4, gpus=1), job(4, gpus=1, queue=1, comes_s=3), cpu=64, gpus=4)
 
 
-def ready(self: Job) -> bool:
+def ready(self: JobInfo) -> bool:
     return True
 
 
-def everybody(self: Proportion, task: Task, candidates: list[Task]) -> list[Task]:
+def everybody(self: ProportionPlugin, task: TaskInfo, candidates: list[TaskInfo]) -> list[TaskInfo]:
     return list(candidates)
 
 
@@ -231,7 +231,7 @@ def test_wrong_a_capability_that_allocate_alone_looks_at_is_noticed(
 ) -> None:
     """Wrong: preempt finds room on nodes, and promises it whatever the queue has."""
     come_to_rest(town_of(LIMITED_WITH_LARGE_GANG))
-    monkeypatch.setattr(Capabilities, "shortage", lambda self, task: {})
+    monkeypatch.setattr(QueueCapabilities, "shortage", lambda self, task: {})
     with pytest.raises(Violation, match=r"above its capability 7000.0"):
         come_to_rest(town_of(LIMITED_WITH_LARGE_GANG))
 
@@ -241,9 +241,11 @@ def test_wrong_a_capability_that_forgets_pods_on_their_way_out_is_noticed(
 ) -> None:
     """Wrong: pods that are being deleted have no part in what a queue has."""
     come_to_rest(town_of(LIMITED_WITH_GANG))
-    right = Capabilities.allows
+    right = QueueCapabilities.allows
     monkeypatch.setattr(
-        Capabilities, "allows", lambda self, task, *, later=False: right(self, task, later=True)
+        QueueCapabilities,
+        "allows",
+        lambda self, task, *, later=False: right(self, task, later=True),
     )
     with pytest.raises(Violation, match=r"above its capability 4000.0"):
         come_to_rest(town_of(LIMITED_WITH_GANG))
@@ -254,23 +256,23 @@ def test_wrong_a_gang_above_the_capability_of_its_queue_keeps_room_is_noticed(
 ) -> None:
     """Wrong: what such a gang wants counts like what others want."""
     come_to_rest(town_of(GANG_ABOVE_LIMIT))
-    monkeypatch.setattr(Proportion, "_may_start", lambda self, job: True)
+    monkeypatch.setattr(ProportionPlugin, "_may_start", lambda self, job: True)
     with pytest.raises(Violation, match="waits, and"):
         come_to_rest(town_of(GANG_ABOVE_LIMIT))
 
 
 def test_wrong_a_gang_that_starts_in_part_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     come_to_rest(town_of(GANG_TOO_LARGE))
-    monkeypatch.setattr(Job, "is_ready", property(ready))
+    monkeypatch.setattr(JobInfo, "is_ready", property(ready))
     with pytest.raises(Violation, match="starts with"):
         come_to_rest(town_of(GANG_TOO_LARGE))
 
 
 def test_wrong_a_queue_below_its_part_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     come_to_rest(town_of(OTHER_QUEUE_AT_ITS_PART))
-    monkeypatch.setattr(Proportion, "victims", everybody)
-    monkeypatch.setattr(Proportion, "overused", lambda self, queue: False)
-    monkeypatch.setattr(Proportion, "spares", lambda self, job: False)
+    monkeypatch.setattr(ProportionPlugin, "victims", everybody)
+    monkeypatch.setattr(ProportionPlugin, "overused", lambda self, queue: False)
+    monkeypatch.setattr(ProportionPlugin, "spares", lambda self, job: False)
     with pytest.raises(Violation, match="is left"):
         come_to_rest(town_of(OTHER_QUEUE_AT_ITS_PART))
 
@@ -282,15 +284,15 @@ def test_wrong_victims_of_another_queue_are_noticed(monkeypatch: pytest.MonkeyPa
     def anywhere(self: Preempt, session: Session, *given: Any, within: bool) -> bool:
         statement, task, job = given
 
-        def rivals() -> Iterator[Task]:
+        def preemptable_tasks() -> Iterator[TaskInfo]:
             theirs = running(
-                j for j in self._search.givers("preemptable") if j.priority < job.priority
+                j for j in self._search.reclaimable_jobs("preemptable") if j.priority < job.priority
             )
             return (other for other in theirs if other.job != job.uid)
 
         key = (job.uid, within)
         victims = partial(session.hooks.victims, "preemptable")
-        candidates = self._search.candidates(key, rivals)
+        candidates = self._search.candidates(key, preemptable_tasks)
         return self._search.place(statement, task, candidates, key, victims, "preempt")
 
     monkeypatch.setattr(Preempt, "_make_room", anywhere)
@@ -303,8 +305,8 @@ def test_wrong_what_is_more_important_goes_first_is_noticed(
 ) -> None:
     """Wrong: reclaim takes the most important pods of the other queue."""
     come_to_rest(town_of(HIGH_AND_LOW))
-    right = Candidates.on
-    monkeypatch.setattr(Candidates, "on", lambda self, row: right(self, row)[::-1])
+    right = VictimCandidates.on
+    monkeypatch.setattr(VictimCandidates, "on", lambda self, row: right(self, row)[::-1])
     with pytest.raises(Violation, match="of less rank, stays"):
         come_to_rest(town_of(HIGH_AND_LOW))
 
@@ -314,14 +316,14 @@ def test_wrong_a_queue_that_gives_to_its_betters_only_is_noticed(
 ) -> None:
     """Wrong: reclaim takes from jobs of lower priority alone."""
     come_to_rest(town_of(LOW_RECLAIMS))
-    right = Proportion.victims
+    right = ProportionPlugin.victims
 
-    def lower(self: Proportion, task: Task, candidates: list[Task]) -> list[Task]:
+    def lower(self: ProportionPlugin, task: TaskInfo, candidates: list[TaskInfo]) -> list[TaskInfo]:
         jobs = self._session.jobs
         found = right(self, task, candidates)
         return [one for one in found if jobs[one.job].priority < jobs[task.job].priority]
 
-    monkeypatch.setattr(Proportion, "victims", lower)
+    monkeypatch.setattr(ProportionPlugin, "victims", lower)
     with pytest.raises(Violation, match=r"waits, and .* might go"):
         come_to_rest(town_of(LOW_RECLAIMS))
 
@@ -331,7 +333,7 @@ def test_wrong_cards_that_are_kept_while_cpu_is_plentiful_are_noticed(
 ) -> None:
     """Wrong: a queue gives nothing up as long as it has less than it wants of anything."""
     come_to_rest(town_of(CARDS))
-    monkeypatch.setattr(Proportion, "_is_scarce", lambda *given: False)
+    monkeypatch.setattr(ProportionPlugin, "_is_scarce", lambda *given: False)
     with pytest.raises(Violation, match=r"waits, and .* might go"):
         come_to_rest(town_of(CARDS))
 
@@ -341,16 +343,16 @@ def test_wrong_what_a_gang_beyond_the_cluster_keeps_from_others_is_noticed(
 ) -> None:
     """Wrong: what such a gang wants counts like what others want."""
     come_to_rest(town_of(MORE_THAN_ALL))
-    monkeypatch.setattr("stowplan.batch.policies.proportion.can_start", lambda *given: True)
+    monkeypatch.setattr("stowplan.batch.session_plugins.proportion.can_start", lambda *given: True)
     with pytest.raises(Violation, match="waits, and"):
         come_to_rest(town_of(MORE_THAN_ALL))
 
 
 def test_wrong_evictions_without_end_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Queues that are never satisfied reclaim from each other, as kube-batch's do."""
-    monkeypatch.setattr(Proportion, "victims", everybody)
-    monkeypatch.setattr(Proportion, "overused", lambda self, queue: False)
-    monkeypatch.setattr(Proportion, "spares", lambda self, job: False)
+    monkeypatch.setattr(ProportionPlugin, "victims", everybody)
+    monkeypatch.setattr(ProportionPlugin, "overused", lambda self, queue: False)
+    monkeypatch.setattr(ProportionPlugin, "spares", lambda self, job: False)
     town = town_of(TWO_QUEUES)
     town.judge = lambda session: None
     with pytest.raises(Violation, match="no rest"):

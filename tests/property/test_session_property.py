@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan.batch.choices import Choices
-from stowplan.batch.inventory import Inventory
-from stowplan.batch.jobs import Task
-from stowplan.batch.nodes import NodeLedger
+from stowplan.batch.best_nodes import BestNodeCache
+from stowplan.batch.state.inventory import Inventory
+from stowplan.batch.state.jobs import TaskInfo
+from stowplan.batch.state.nodes import NodeLedger
 from tests.batch.worlds import BatchWorld
 from tests.property.wrong import assert_caught
 from tests.soak import examples
@@ -73,26 +73,26 @@ def decided(shape: Shape) -> Decided:
     return [world.run() for _ in range(3)]
 
 
-def check_kept(shape: Shape, anew: type[Choices]) -> None:
+def check_kept(shape: Shape, anew: type[BestNodeCache]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         kept = decided(shape)
-        patch.setattr("stowplan.batch.session.Choices", anew)
+        patch.setattr("stowplan.batch.session.BestNodeCache", anew)
         assert decided(shape) == kept
 
 
-class _Anew(Choices):
+class _Anew(BestNodeCache):
     """Keeps nothing between two questions."""
 
-    def best(self, task: Task, *, later: bool = False) -> int:
+    def best(self, task: TaskInfo, *, later: bool = False) -> int:
         self._kept.clear()
         self._hopeless.clear()
         return super().best(task, later=later)
 
 
-class _Stale(Choices):
+class _Stale(BestNodeCache):
     """Forgets that rows were touched."""
 
-    def best(self, task: Task, *, later: bool = False) -> int:
+    def best(self, task: TaskInfo, *, later: bool = False) -> int:
         found = super().best(task, later=later)
         for kept in self._kept.values():
             kept.seen = 10**6

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan.batch import Session
-from stowplan.batch.jobs import Task, TaskStatus
-from stowplan.batch.policies.drf import Drf
-from stowplan.batch.policies.proportion import Proportion
+from stowplan.batch.session_plugins.drf import DrfPlugin
+from stowplan.batch.session_plugins.proportion import ProportionPlugin
+from stowplan.batch.state.jobs import TaskInfo, TaskStatus
+from stowplan.batch.state.session_state import SessionState
 from stowplan.batch.statement import Statement
-from stowplan.batch.working import Working
 from tests.batch.worlds import BatchWorld
 from tests.property.wrong import assert_caught
 from tests.soak import examples
@@ -29,7 +29,7 @@ STEPS = st.lists(
     ),
     max_size=12,
 )
-MAKE = Callable[[Working], Statement]
+MAKE = Callable[[SessionState], Statement]
 
 
 def opened() -> Session:
@@ -46,10 +46,10 @@ def opened() -> Session:
 
 def state(session: Session) -> list[Any]:
     """All that operations change."""
-    nodes = session.working.nodes
-    drf, proportion = session.policies[Drf.name], session.policies[Proportion.name]
-    assert isinstance(drf, Drf)
-    assert isinstance(proportion, Proportion)
+    nodes = session.state.nodes
+    drf, proportion = session.policies[DrfPlugin.name], session.policies[ProportionPlugin.name]
+    assert isinstance(drf, DrfPlugin)
+    assert isinstance(proportion, ProportionPlugin)
     return [
         [
             c.amount(row).pairs()
@@ -66,13 +66,13 @@ def state(session: Session) -> list[Any]:
     ]
 
 
-def tasks_in(session: Session, status: TaskStatus) -> list[Task]:
+def tasks_in(session: Session, status: TaskStatus) -> list[TaskInfo]:
     return [t for j in session.jobs.values() for t in j.of(status).values()]
 
 
 def check_rollback(steps: list[Step], make: MAKE = Statement) -> None:
     session = opened()
-    statement = make(session.working)
+    statement = make(session.state)
     begun = state(session)
     marks = [(0, begun)]
     for verb, choice, row in steps:
@@ -92,8 +92,8 @@ def check_rollback(steps: list[Step], make: MAKE = Statement) -> None:
                 statement.evict(running[choice % len(running)], "test")
     statement.rollback()
     assert state(session) == begun
-    assert not session.working.bound
-    assert not session.working.evicted
+    assert not session.state.bound
+    assert not session.state.evicted
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -106,9 +106,9 @@ class _LosesTheNode(Statement):
     """Takes evictions back in the job alone, as the original does."""
 
     def rollback(self, mark: int = 0) -> None:
-        working = self._working
+        state = self._session_state
         evicted = {o.task.uid: o.task for o in self._ledger[mark:] if hasattr(o, "reason")}
-        nodes = working.nodes
+        nodes = state.nodes
         held = {uid: nodes.row(task.node) for uid, task in evicted.items()}
         super().rollback(mark)
         for uid, row in held.items():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.framework.world import World
+from stowplan.framework.object_store import ObjectStore
 from stowplan.objects.meta import Object, ObjectMeta
 from stowplan.objects.workload import Namespace
 from tests.property.wrong import assert_caught
@@ -58,7 +58,7 @@ class Model:
 
 
 def the_world_is_two_dicts(steps: list[Step]) -> None:
-    world, model = World(), Model()
+    world, model = ObjectStore(), Model()
     for mark, (what, name, version) in enumerate(steps):
         value = made(name, version, mark)
         before = {each: model.seen(each) for each in NAMES}
@@ -85,12 +85,12 @@ def test_the_world_is_two_dicts(steps: list[Step]) -> None:
 def test_a_late_end_of_an_old_assumption_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: whoever gives up what it had assumed ends what somebody else assumes by now."""
 
-    def restore(self: World, value: Object) -> None:
+    def restore(self: ObjectStore, value: Object) -> None:
         observed = self._observed.get((type(value), value.name))
         if observed is not None:
             self.put(observed)
 
-    monkeypatch.setattr(World, "restore", restore)
+    monkeypatch.setattr(ObjectStore, "restore", restore)
     assert_caught(the_world_is_two_dicts, STEPS)
 
 
@@ -98,9 +98,9 @@ def test_what_the_cluster_shows_and_nobody_sees_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Wrong: an assumption holds until whoever made it gives it up."""
-    right = World.put
+    right = ObjectStore.put
 
-    def put(self: World, value: Object) -> None:
+    def put(self: ObjectStore, value: Object) -> None:
         assumed = self._observed.get((type(value), value.name)) and self.find(
             type(value), value.name
         )
@@ -108,5 +108,5 @@ def test_what_the_cluster_shows_and_nobody_sees_is_noticed(
         if assumed:
             self.assume(assumed)
 
-    monkeypatch.setattr(World, "put", put)
+    monkeypatch.setattr(ObjectStore, "put", put)
     assert_caught(the_world_is_two_dicts, STEPS)

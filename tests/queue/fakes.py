@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from stowplan.framework import OK, Status, World, unresolvable
+from stowplan.framework import OK, ObjectStore, Status, unresolvable
 from stowplan.framework.clusterevents import (
     NODE,
     QUEUE_POD,
-    SKIP_POD,
+    QUEUE_SKIP,
     Action,
     ClusterEvent,
-    EventWithHint,
+    ClusterEventWithHint,
     QueueingHint,
     on,
 )
 from stowplan.objects.pod import DEFAULT_SCHEDULER, Pod
 from stowplan.plugins.priority_sort import PrioritySort
 from stowplan.queue import SECOND, QueueEntry, QueueOptions, SchedulingQueue
-from stowplan.queue.gates import Gates
-from stowplan.queue.hints import Hints
-from stowplan.testing.make import pod
+from stowplan.queue.pre_enqueue import PreEnqueueGates
+from stowplan.queue.queueing_hints import QueueingHintMap
+from stowplan.testing.builders import pod
 
 NODE_ADD = ClusterEvent(NODE, Action.ADD)
 NODE_LABEL = ClusterEvent(NODE, Action.UPDATE_NODE_LABEL)
@@ -30,10 +30,10 @@ NODE_DELETE = ClusterEvent(NODE, Action.DELETE)
 def helps_named(of: Pod, old: object, new: object) -> QueueingHint:
     """A hint for events that bring the names of the pods that they help."""
     named = new if isinstance(new, Sequence) else ()
-    return QUEUE_POD if of.name in named else SKIP_POD
+    return QUEUE_POD if of.name in named else QUEUE_SKIP
 
 
-REGISTERED: Mapping[str, Sequence[EventWithHint]] = {
+REGISTERED: Mapping[str, Sequence[ClusterEventWithHint]] = {
     "Picky": (on(NODE, Action.ADD | Action.UPDATE_NODE_TAINT, helps_named),),
     "Easy": (on(NODE, Action.ADD),),
     "Gate": (on(NODE, Action.UPDATE_NODE_LABEL),),
@@ -49,10 +49,10 @@ class Harness:
         self.closed: set[str] = set()
         self.queue = SchedulingQueue(
             PrioritySort().sort_key,
-            Gates({DEFAULT_SCHEDULER: [("Gate", self._gate)]}),
-            Hints({DEFAULT_SCHEDULER: REGISTERED}),
+            PreEnqueueGates({DEFAULT_SCHEDULER: [("Gate", self._gate)]}),
+            QueueingHintMap({DEFAULT_SCHEDULER: REGISTERED}),
             self.listed.get,
-            World(),
+            ObjectStore(),
             options,
         )
 
@@ -75,7 +75,9 @@ class Harness:
     def fail(self, entry: QueueEntry, at_s: float, *plugins: str, pending: str = "") -> str:
         """Put an entry back, refused by these plugins, or by an error where there are none."""
         waits = {pending} if pending else ()
-        return self.queue.put_back(entry, ns(at_s), refused_by=plugins, pending_on=waits)
+        return self.queue.add_unschedulable_if_not_present(
+            entry, ns(at_s), refused_by=plugins, pending_on=waits
+        )
 
     def park(self, name: str, at_s: float, *plugins: str, priority: int = 0) -> QueueEntry:
         """Add, pop and refuse a pod at once."""
@@ -91,8 +93,8 @@ class Harness:
             "active": queue.active.in_order(),
             "backoff": queue.backoff.refused.in_order(),
             "failed": queue.backoff.failed.in_order(),
-            "parked": [entry for entry in queue.parked if not entry.gated_by],
-            "gated": [entry for entry in queue.parked if entry.gated_by],
+            "parked": [entry for entry in queue.unschedulable_pods if not entry.gated_by],
+            "gated": [entry for entry in queue.unschedulable_pods if entry.gated_by],
         }
         found = {place: [e.pod.name for e in entries] for place, entries in places.items()}
         found["flight"] = queue.in_flight.pods()

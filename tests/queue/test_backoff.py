@@ -6,15 +6,15 @@ import pytest
 
 from stowplan.plugins.priority_sort import PrioritySort
 from stowplan.queue import SECOND, QueueEntry, QueueOptions
-from stowplan.queue.backoff import Backoff
-from stowplan.testing.make import pod
+from stowplan.queue.backoff_queue import BackoffQueue
+from stowplan.testing.builders import pod
 from tests.queue.fakes import ns
 
 PLAIN = QueueOptions(pop_from_backoff=False)
 
 
-def backoff(options: QueueOptions | None = None) -> Backoff:
-    return Backoff(options or QueueOptions(), PrioritySort().sort_key)
+def backoff(options: QueueOptions | None = None) -> BackoffQueue:
+    return BackoffQueue(options or QueueOptions(), PrioritySort().sort_key)
 
 
 def entry(
@@ -26,7 +26,7 @@ def entry(
     return made
 
 
-def expiry_s(of: Backoff, one: QueueEntry) -> float | None:
+def expiry_s(of: BackoffQueue, one: QueueEntry) -> float | None:
     expiry = of.expiry(one)
     return None if expiry is None else expiry / SECOND
 
@@ -107,11 +107,11 @@ def test_only_refused_pods_come_early_and_only_with_windows() -> None:
     for one in (waits, plain):
         one.put(entry("refused", refusals=1))
         one.put(entry("failed", errors=1))
-    early = waits.pop_early()
+    early = waits.pop_before_expiry()
     assert early is not None
     assert early.pod.name == "refused"
-    assert waits.pop_early() is None
-    assert plain.pop_early() is None
+    assert waits.pop_before_expiry() is None
+    assert plain.pop_before_expiry() is None
 
 
 def test_refused_pods_come_out_before_failed_ones() -> None:

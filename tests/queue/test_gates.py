@@ -7,7 +7,7 @@ import gc
 from stowplan.framework.status import OK
 from stowplan.objects.pod import Pod
 from stowplan.queue import QueueEntry
-from stowplan.queue.gates import Gates
+from stowplan.queue.pre_enqueue import PreEnqueueGates
 from stowplan.testing import pod
 
 
@@ -15,22 +15,22 @@ def entry(one: Pod) -> QueueEntry:
     return QueueEntry(one, 0, one.key)
 
 
-def gates(asked: list[str], name: str = "Lock") -> Gates:
+def gates(asked: list[str], name: str = "Lock") -> PreEnqueueGates:
     """One gate that is open, and concerns pods that are labelled with its name."""
 
     def concerns(one: Pod) -> bool:
         asked.append(one.name)
         return name in one.labels
 
-    return Gates({"default-scheduler": [(name, lambda one: OK)]}, {name: concerns})
+    return PreEnqueueGates({"default-scheduler": [(name, lambda one: OK)]}, {name: concerns})
 
 
 def test_whether_a_gate_concerns_a_template_is_asked_once() -> None:
     asked: list[str] = []
     lock = gates(asked)
     web = pod("web", labels={"Lock": "yes"})
-    assert lock.lets_in(entry(web))
-    assert lock.lets_in(entry(web))
+    assert lock.admits(entry(web))
+    assert lock.admits(entry(web))
     assert asked == ["web"]
 
 
@@ -39,7 +39,7 @@ def test_gates_of_two_schedulers_do_not_take_each_other_s_notes() -> None:
     first, second = gates(asked), gates(asked, "Bolt")
     web = pod("web", labels={"Bolt": "yes"})
     for one in (first, second, first):
-        assert one.lets_in(entry(web))
+        assert one.admits(entry(web))
     assert len(asked) == 3
 
 
@@ -47,6 +47,8 @@ def test_what_is_noted_on_a_spec_leads_nowhere() -> None:
     """Specs are not seen by the collector: a way back from one would never be collected."""
     lock = gates([])
     web = pod("web")
-    lock.lets_in(entry(web))
+    lock.admits(entry(web))
     noted = web.spec.__dict__["gates"]
-    assert not any(isinstance(found, Gates | Pod) for found in gc.get_referents(*noted, noted))
+    assert not any(
+        isinstance(found, PreEnqueueGates | Pod) for found in gc.get_referents(*noted, noted)
+    )

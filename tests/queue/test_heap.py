@@ -8,9 +8,9 @@ import pytest
 
 from stowplan.framework.plugin import QueuedPod
 from stowplan.queue.entry import QueueEntry
-from stowplan.queue.heap import KeyedHeap, Rank
-from stowplan.queue.order import rank_by
-from stowplan.testing.make import pod
+from stowplan.queue.heap import KeyedHeap, SortKey
+from stowplan.queue.queue_sort import sort_key_by_less
+from stowplan.testing.builders import pod
 
 
 def entry(name: str, priority: int = 0, at: int = 0) -> QueueEntry:
@@ -27,9 +27,9 @@ def less(first: QueuedPod, second: QueuedPod) -> bool:
     return first.added_at < second.added_at
 
 
-@pytest.fixture(params=[by_key, rank_by(less)], ids=["key", "less"])
+@pytest.fixture(params=[by_key, sort_key_by_less(less)], ids=["key", "less"])
 def heap(request: pytest.FixtureRequest) -> KeyedHeap:
-    rank: Rank = request.param
+    rank: SortKey = request.param
     return KeyedHeap(rank)
 
 
@@ -98,14 +98,14 @@ def test_removed_entries_do_not_pile_up() -> None:
 
 
 def test_a_long_life_against_sorting() -> None:
-    dice = random.Random(7)
+    rng = random.Random(7)
     heap, live = KeyedHeap(by_key), dict[str, QueueEntry]()
     for number in range(3000):
-        one = entry(f"p{dice.randrange(200)}", dice.randrange(5), number)
-        if dice.random() < 0.6:
+        one = entry(f"p{rng.randrange(200)}", rng.randrange(5), number)
+        if rng.random() < 0.6:
             heap.put(one)
             live[one.key] = one
-        elif dice.random() < 0.5:
+        elif rng.random() < 0.5:
             assert heap.take(one.key) is live.pop(one.key, None)
         elif live:
             first = min(live.values(), key=by_key)

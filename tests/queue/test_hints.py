@@ -13,19 +13,19 @@ from stowplan.framework.clusterevents import (
     RESOURCE_SLICE,
     Action,
     ClusterEvent,
-    EventWithHint,
+    ClusterEventWithHint,
     QueueingHint,
     on,
 )
 from stowplan.objects.pod import DEFAULT_SCHEDULER, Pod
 from stowplan.plugins.default_binder import DefaultBinder
 from stowplan.plugins.priority_sort import PrioritySort
-from stowplan.queue import QueueEntry, Worth
-from stowplan.queue.hints import Hints
-from stowplan.testing.make import pod
+from stowplan.queue import QueueEntry, QueueingStrategy
+from stowplan.queue.queueing_hints import QueueingHintMap
+from stowplan.testing.builders import pod
 from tests.queue.fakes import NODE_ADD, NODE_DELETE, NODE_LABEL, REGISTERED
 
-HINTS = Hints({DEFAULT_SCHEDULER: REGISTERED})
+HINTS = QueueingHintMap({DEFAULT_SCHEDULER: REGISTERED})
 TAINT = ClusterEvent(NODE, Action.UPDATE_NODE_TAINT)
 
 
@@ -39,34 +39,39 @@ def entry(*refused_by: str, pending: str = "", scheduler: str = DEFAULT_SCHEDULE
 @pytest.mark.parametrize(
     ("refused", "event", "helped", "worth"),
     [
-        (entry("Picky"), NODE_ADD, (), Worth.NOTHING),
-        (entry("Picky"), NODE_ADD, ("a",), Worth.AFTER_BACKOFF),
-        (entry("Easy"), NODE_ADD, (), Worth.AFTER_BACKOFF),
-        (entry("Picky", "Easy"), NODE_ADD, (), Worth.AFTER_BACKOFF),
-        (entry("Picky", "Easy"), NODE_DELETE, ("a",), Worth.NOTHING),
-        (entry("Stranger"), NODE_ADD, ("a",), Worth.NOTHING),
-        (entry(pending="Picky"), NODE_ADD, ("a",), Worth.AT_ONCE),
-        (entry(pending="Picky"), NODE_ADD, (), Worth.NOTHING),
-        (entry("Easy", pending="Picky"), NODE_ADD, (), Worth.AFTER_BACKOFF),
-        (entry("Easy", pending="Picky"), NODE_ADD, ("a",), Worth.AT_ONCE),
+        (entry("Picky"), NODE_ADD, (), QueueingStrategy.SKIP),
+        (entry("Picky"), NODE_ADD, ("a",), QueueingStrategy.AFTER_BACKOFF),
+        (entry("Easy"), NODE_ADD, (), QueueingStrategy.AFTER_BACKOFF),
+        (entry("Picky", "Easy"), NODE_ADD, (), QueueingStrategy.AFTER_BACKOFF),
+        (entry("Picky", "Easy"), NODE_DELETE, ("a",), QueueingStrategy.SKIP),
+        (entry("Stranger"), NODE_ADD, ("a",), QueueingStrategy.SKIP),
+        (entry(pending="Picky"), NODE_ADD, ("a",), QueueingStrategy.IMMEDIATELY),
+        (entry(pending="Picky"), NODE_ADD, (), QueueingStrategy.SKIP),
+        (entry("Easy", pending="Picky"), NODE_ADD, (), QueueingStrategy.AFTER_BACKOFF),
+        (entry("Easy", pending="Picky"), NODE_ADD, ("a",), QueueingStrategy.IMMEDIATELY),
         # Registered for Node/Add only: the taint rule is added, and always says yes.
-        (entry("Easy"), TAINT, (), Worth.AFTER_BACKOFF),
-        (entry("Picky"), TAINT, (), Worth.NOTHING),
-        (entry("Gate"), TAINT, (), Worth.NOTHING),
+        (entry("Easy"), TAINT, (), QueueingStrategy.AFTER_BACKOFF),
+        (entry("Picky"), TAINT, (), QueueingStrategy.SKIP),
+        (entry("Gate"), TAINT, (), QueueingStrategy.SKIP),
         # No plugin refused it: an error, so it is simply tried again.
-        (entry(), NODE_DELETE, (), Worth.AFTER_BACKOFF),
-        (entry("Picky", scheduler="unknown"), NODE_DELETE, (), Worth.AFTER_BACKOFF),
+        (entry(), NODE_DELETE, (), QueueingStrategy.AFTER_BACKOFF),
+        (entry("Picky", scheduler="unknown"), NODE_DELETE, (), QueueingStrategy.AFTER_BACKOFF),
     ],
 )
-def test_worth(refused: QueueEntry, event: ClusterEvent, helped: object, worth: Worth) -> None:
-    assert HINTS.worth(refused, event, None, helped) is worth
+def test_worth(
+    refused: QueueEntry, event: ClusterEvent, helped: object, queueing_strategy: QueueingStrategy
+) -> None:
+    assert HINTS.queueing_strategy(refused, event, None, helped) is queueing_strategy
 
 
 def test_a_wildcard_means_every_pod_or_the_one_that_it_brings() -> None:
     refused = entry("Stranger", pending="Picky")
-    assert HINTS.worth(refused, ANYTHING, None, None) is Worth.AFTER_BACKOFF
-    assert HINTS.worth(refused, FORCE_ACTIVATE, None, refused.pod) is Worth.AFTER_BACKOFF
-    assert HINTS.worth(refused, FORCE_ACTIVATE, None, pod("b")) is Worth.NOTHING
+    assert HINTS.queueing_strategy(refused, ANYTHING, None, None) is QueueingStrategy.AFTER_BACKOFF
+    assert (
+        HINTS.queueing_strategy(refused, FORCE_ACTIVATE, None, refused.pod)
+        is QueueingStrategy.AFTER_BACKOFF
+    )
+    assert HINTS.queueing_strategy(refused, FORCE_ACTIVATE, None, pod("b")) is QueueingStrategy.SKIP
 
 
 def test_who_listens() -> None:
@@ -90,8 +95,14 @@ def test_the_taint_rule_is_not_added_where_taints_are_asked_for() -> None:
 
 
 def test_always_leaves_the_hints_out() -> None:
-    assert HINTS.always().worth(entry("Picky"), NODE_ADD, None, ()) is Worth.AFTER_BACKOFF
-    assert HINTS.always().worth(entry("Picky"), NODE_DELETE, None, ()) is Worth.NOTHING
+    assert (
+        HINTS.always().queueing_strategy(entry("Picky"), NODE_ADD, None, ())
+        is QueueingStrategy.AFTER_BACKOFF
+    )
+    assert (
+        HINTS.always().queueing_strategy(entry("Picky"), NODE_DELETE, None, ())
+        is QueueingStrategy.SKIP
+    )
 
 
 class Silent:
@@ -107,7 +118,7 @@ class Deaf:
     def filter(self) -> Status:
         return OK
 
-    def events_to_register(self) -> tuple[EventWithHint, ...]:
+    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
         return ()
 
 
@@ -117,7 +128,7 @@ class Scorer:
     def score(self) -> int:
         return 0
 
-    def events_to_register(self) -> tuple[EventWithHint, ...]:
+    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
         return (on(NODE, Action.ALL),)
 
 
@@ -130,7 +141,7 @@ def test_what_the_plugins_of_a_profile_register() -> None:
         "score": (PluginUse("Scorer"),),
     }
     profile = Profile("mine", points)
-    hints = Hints.of({"mine": Framework(profile, Registry(plugins), FeatureGates())})
+    hints = QueueingHintMap.of({"mine": Framework(profile, Registry(plugins), FeatureGates())})
     # Who can refuse and says nothing hears everything; who cannot refuse has no say.
     assert hints.listeners(NODE_DELETE) == ("Silent",)
     assert hints.listeners(ClusterEvent(POD, Action.UPDATE_POD_LABEL)) == ("Silent",)
@@ -144,6 +155,6 @@ def test_a_hint_sees_the_pod_and_both_objects() -> None:
         seen.extend((of.name, old, new))
         return QueueingHint.SKIP
 
-    hints = Hints({DEFAULT_SCHEDULER: {"Picky": (on(NODE, Action.DELETE, hint),)}})
-    hints.worth(entry("Picky"), NODE_DELETE, "before", "after")
+    hints = QueueingHintMap({DEFAULT_SCHEDULER: {"Picky": (on(NODE, Action.DELETE, hint),)}})
+    hints.queueing_strategy(entry("Picky"), NODE_DELETE, "before", "after")
     assert seen == ["a", "before", "after"]

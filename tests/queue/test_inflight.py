@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from stowplan.queue.inflight import Happening, InFlight
+from stowplan.queue.in_flight_pods import InFlightEvent, InFlightPods
 from tests.queue.fakes import NODE_ADD
 
 
-def shown(of: InFlight) -> list[str]:
-    return [str(one.new) if isinstance(one, Happening) else one for one in of.log()]
+def shown(of: InFlightPods) -> list[str]:
+    return [str(one.new) if isinstance(one, InFlightEvent) else one for one in of.log()]
 
 
-def news(of: InFlight, uid: str) -> list[object]:
+def news(of: InFlightPods, uid: str) -> list[object]:
     return [one.new for one in of.since(uid)]
 
 
 def test_each_pod_sees_what_came_after_it() -> None:
-    flight = InFlight()
+    flight = InFlightPods()
     flight.note(NODE_ADD, None, "before everything")
     assert flight.start("a")
     flight.note(NODE_ADD, None, 1)
@@ -28,7 +28,7 @@ def test_each_pod_sees_what_came_after_it() -> None:
 
 
 def test_events_that_nobody_needs_are_forgotten() -> None:
-    flight = InFlight()
+    flight = InFlightPods()
     for uid in "abc":
         flight.start(uid)
         flight.note(NODE_ADD, None, uid.upper())
@@ -42,14 +42,14 @@ def test_events_that_nobody_needs_are_forgotten() -> None:
 
 
 def test_a_pod_is_in_flight_once() -> None:
-    flight = InFlight()
+    flight = InFlightPods()
     assert flight.start("a")
     assert not flight.start("a")
     assert flight.pods() == ["a"]
 
 
 def test_a_pod_may_come_back_while_others_are_in_flight() -> None:
-    flight = InFlight()
+    flight = InFlightPods()
     flight.start("long")
     for number in range(3):
         flight.start("a")
@@ -61,7 +61,7 @@ def test_a_pod_may_come_back_while_others_are_in_flight() -> None:
 
 
 def test_memory_follows_what_is_needed() -> None:
-    flight = InFlight()
+    flight = InFlightPods()
     flight.start("p0")
     for number in range(20_000):
         flight.note(NODE_ADD, None, number)

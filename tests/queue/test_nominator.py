@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stowplan.queue.nominator import Nominator
-from stowplan.testing.make import pod
+from stowplan.testing.builders import pod
 
 
 def nominator(*listed: str, bound: str = "") -> Nominator:

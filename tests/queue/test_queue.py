@@ -14,8 +14,8 @@ from stowplan.framework.clusterevents import (
 )
 from stowplan.objects.pod import Affinity, PodAffinity, PodAffinityTerm
 from stowplan.objects.selectors import LabelSelector
-from stowplan.queue import Place, QueueOptions
-from stowplan.testing.make import pod
+from stowplan.queue import QueueOptions, SubQueue
+from stowplan.testing.builders import pod
 from tests.queue.fakes import NODE_ADD, NODE_DELETE, NODE_LABEL, Harness, ns
 
 
@@ -182,7 +182,7 @@ def test_a_gate_that_closes_while_the_pod_waits_keeps_it_out_of_backoff_too() ->
     h.closed.add("a")
     h.queue.move(NODE_ADD, None, ("a",), ns(0.1))
     assert h.shown() == {"gated": ["a"]}
-    assert h.queue.place_of("default/a") is Place.GATED
+    assert h.queue.place_of("default/a") is SubQueue.GATED
 
 
 def test_without_early_pops_the_gate_is_asked_when_backoff_ends() -> None:
@@ -300,7 +300,7 @@ def test_activation_of_a_pod_in_flight_counts_when_it_comes_back() -> None:
     made = h.add("a")
     entry = h.pop()
     h.queue.activate([made], ns(0.1))
-    assert h.queue.move_cycle == 1
+    assert h.queue.move_request_cycle == 1
     h.fail(entry, 0.2, "Stranger")
     assert h.shown() == {"backoff": ["a"]}
 
@@ -309,9 +309,9 @@ def test_what_was_parked_for_too_long_is_tried_again() -> None:
     h = Harness()
     h.park("a", 0, "Stranger")
     h.park("b", 100, "Stranger")
-    h.queue.flush_leftover(ns(300))
+    h.queue.flush_unschedulable(ns(300))
     assert h.shown() == {"parked": ["a", "b"]}
-    h.queue.flush_leftover(ns(300) + 1)
+    h.queue.flush_unschedulable(ns(300) + 1)
     assert h.shown() == {"parked": ["b"], "active": ["a"]}
     entry = h.pop()
     assert entry.flushed
@@ -351,6 +351,6 @@ def test_bound_pods_are_remembered_for_pods_in_flight_only_if_anybody_listens() 
     scaled = ClusterEvent(ASSIGNED_POD, Action.UPDATE_POD_SCALE_DOWN)
     h.queue.assigned_pod_updated(pod("bound"), pod("bound"), scaled, ns(1))
     assert h.queue.in_flight.since("a-uid") == []
-    assert h.queue.move_cycle == -1
+    assert h.queue.move_request_cycle == -1
     assert not h.queue.hints.concern(ASSIGNED_POD_ADD)
     assert not h.queue.hints.concern(ClusterEvent(POD, Action.UPDATE_POD_SCALE_DOWN))

@@ -23,12 +23,12 @@ def queued(*, hints: bool = True) -> Harness:
 def test_pods_that_come_back_come_next_and_in_their_order(hints: bool) -> None:
     h = queued(hints=hints)
     popped = [h.pop() for _ in range(3)]
-    h.queue.take_back(popped[1:])
+    h.queue.undo_pops(popped[1:])
     assert h.queue.cycle == 1
     again = [h.pop() for _ in range(3)]
     assert [entry.pod.name for entry in again] == ["b", "c", "d"]
     assert [entry.attempts for entry in again] == [1, 1, 1]
-    h.queue.take_back(again[1:])
+    h.queue.undo_pops(again[1:])
     assert [h.pop().pod.name for _ in range(2)] == ["c", "d"]
 
 
@@ -37,7 +37,7 @@ def test_what_happened_before_a_pod_comes_up_again_did_not_happen_meanwhile() ->
     first, second = h.pop(), h.pop()
     h.queue.move(NODE_ADD, None, (second.pod.name,), ns(1))
     assert h.queue.in_flight.since(second.uid)
-    h.queue.take_back([second])
+    h.queue.undo_pops([second])
     assert h.queue.in_flight.since(first.uid)
     assert h.pop() is second
     assert not h.queue.in_flight.since(second.uid)
@@ -47,9 +47,9 @@ def test_without_hints_a_change_is_of_the_pod_that_was_tried() -> None:
     h = queued(hints=False)
     first, second = h.pop(), h.pop()
     h.queue.move(NODE_ADD, None, None, ns(1))
-    h.queue.take_back([second])
+    h.queue.undo_pops([second])
     assert h.pop() is second
-    assert h.queue.move_cycle == first.cycle < second.cycle
+    assert h.queue.move_request_cycle == first.cycle < second.cycle
 
 
 @pytest.mark.parametrize(
@@ -62,10 +62,10 @@ def test_without_hints_a_change_is_of_the_pod_that_was_tried() -> None:
     ids=["a pod comes", "a node comes", "nothing"],
 )
 def test_the_queue_says_whether_it_has_been_stirred(
-    what: Callable[[Harness], object], stirs: bool
+    what: Callable[[Harness], object], revision: bool
 ) -> None:
     h = queued()
     h.pop()
-    before = h.queue.stirs
+    before = h.queue.revision
     what(h)
-    assert (h.queue.stirs != before) is stirs
+    assert (h.queue.revision != before) is revision

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from stowplan.queue import QueueOptions
-from stowplan.testing.make import pod
+from stowplan.testing.builders import pod
 from tests.queue.fakes import NODE_ADD, NODE_DELETE, Harness, ns
 
 
@@ -18,14 +18,14 @@ def harness() -> Harness:
 
 def test_cycle_counts_pops_and_every_move_takes_it_over() -> None:
     h = harness()
-    assert (h.queue.cycle, h.queue.move_cycle) == (0, -1)
+    assert (h.queue.cycle, h.queue.move_request_cycle) == (0, -1)
     for name in "ab":
         h.add(name)
     h.pop()
     h.queue.move(NODE_DELETE, None, None, 0)
-    assert (h.queue.cycle, h.queue.move_cycle) == (1, 1)
+    assert (h.queue.cycle, h.queue.move_request_cycle) == (1, 1)
     h.pop()
-    assert (h.queue.cycle, h.queue.move_cycle) == (2, 1)
+    assert (h.queue.cycle, h.queue.move_request_cycle) == (2, 1)
 
 
 def test_both_numbers_can_be_seen_with_hints_too() -> None:
@@ -33,7 +33,7 @@ def test_both_numbers_can_be_seen_with_hints_too() -> None:
     h.add("a")
     h.pop()
     h.queue.move(NODE_ADD, None, (), 0)
-    assert (h.queue.cycle, h.queue.move_cycle) == (1, 1)
+    assert (h.queue.cycle, h.queue.move_request_cycle) == (1, 1)
 
 
 @pytest.mark.parametrize("plugins", [(), ("Picky",), ("Stranger",)])
@@ -58,8 +58,10 @@ def test_the_cycle_may_be_given() -> None:
         h.add(name)
     first, second = h.pop(), h.pop()
     h.queue.move(NODE_ADD, None, (), 0)
-    h.queue.put_back(first, 0, refused_by={"Picky"}, cycle=h.queue.cycle)
-    h.queue.put_back(second, 0, refused_by={"Picky"}, cycle=h.queue.cycle + 1)
+    h.queue.add_unschedulable_if_not_present(first, 0, refused_by={"Picky"}, cycle=h.queue.cycle)
+    h.queue.add_unschedulable_if_not_present(
+        second, 0, refused_by={"Picky"}, cycle=h.queue.cycle + 1
+    )
     assert h.shown() == {"backoff": ["a"], "parked": ["b"]}
 
 
@@ -99,12 +101,12 @@ def test_nothing_is_aligned_to_seconds() -> None:
 
 
 def test_leftovers_are_flushed_after_60_seconds_checked_every_30() -> None:
-    assert QueueOptions(hints=False).flush_leftover_s == 30
+    assert QueueOptions(hints=False).flush_unschedulable_s == 30
     h = harness()
     h.park("a", 0, "Stranger")
-    h.queue.flush_leftover(ns(60))
+    h.queue.flush_unschedulable(ns(60))
     assert h.shown() == {"parked": ["a"]}
-    h.queue.flush_leftover(ns(60) + 1)
+    h.queue.flush_unschedulable(ns(60) + 1)
     assert h.shown() == {"active": ["a"]}
 
 

@@ -13,7 +13,12 @@ from typing import Any
 
 from stowplan.messages.effects import CallExtender
 from stowplan.messages.events import Event, ExtenderFailed, ExtenderReplied
-from stowplan.objects.extender import ExtenderArgs, ExtenderBindingArgs, Question, shown
+from stowplan.messages.extender_api import (
+    ExtenderArgs,
+    ExtenderBindingArgs,
+    ExtenderRequest,
+    redact_password,
+)
 
 VERBS = ("filter", "prioritize", "preempt", "bind")
 
@@ -44,9 +49,9 @@ def _one(name: str, *settings: str) -> dict[str, Any]:
     return tree
 
 
-def caller(question: Question) -> str:
+def caller(question: ExtenderRequest) -> str:
     """The name of the extender that is asked."""
-    return shown(question.extender.url_prefix).removeprefix("http://")
+    return redact_password(question.extender.url_prefix).removeprefix("http://")
 
 
 def written(effect: CallExtender) -> str:

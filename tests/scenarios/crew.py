@@ -20,7 +20,7 @@ from stowplan.framework import (
     error,
     unschedulable,
 )
-from stowplan.framework.clusterevents import NODE, POD, Action, EventWithHint, on
+from stowplan.framework.clusterevents import NODE, POD, Action, ClusterEventWithHint, on
 from stowplan.objects.pod import Pod
 from stowplan.objects.workload import Namespace
 
@@ -37,7 +37,7 @@ class Captain:
             return OK
         return self.REFUSED if order == "no" else PermitWait(float(order))
 
-    def events_to_register(self) -> tuple[EventWithHint, ...]:
+    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
         return (on(NODE, Action.ADD), on(POD, Action.DELETE))
 
 
@@ -106,9 +106,9 @@ class Lock:
         return PreBindWait(timeout_s=float(order), late="the gate is shut") if order else OK
 
     def pre_bind_progress(self, snapshot: Snapshot) -> Status:
-        if snapshot.world.observed(Namespace, "lock-broken") is not None:
+        if snapshot.object_store.observed(Namespace, "lock-broken") is not None:
             raise ValueError("boom")
-        is_ready = snapshot.world.observed(Namespace, "lock-ready") is not None
+        is_ready = snapshot.object_store.observed(Namespace, "lock-ready") is not None
         return OK if is_ready else Status(Code.WAIT)
 
 
@@ -121,7 +121,7 @@ class Painter:
         self.shared = handle.shared
 
     def pre_bind(self, pod: Pod) -> Status | PreBindWait:
-        ship = self.shared.world.observed(Namespace, "ship")
+        ship = self.shared.object_store.observed(Namespace, "ship")
         if ship is None:
             return OK
         painted = ship.labels | {pod.name: "here"}

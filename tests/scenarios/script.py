@@ -59,19 +59,19 @@ from typing import Any
 from msgspec.structs import replace
 
 from stowplan.assembly.build import configuration_of, frameworks_for
-from stowplan.assembly.deciders import Text, deciders_of
+from stowplan.assembly.deciders import ConfigText, deciders_of
 from stowplan.assembly.extenders import extenders_of
 from stowplan.cycle import CycleDecider
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
-from stowplan.objects.codec import encode
-from stowplan.objects.duration import parse, render
+from stowplan.objects.encoding.duration import parse, render
+from stowplan.objects.encoding.json_codec import encode
 from stowplan.objects.pod import PodCondition
 from stowplan.queue import QueueOptions
-from stowplan.scheduler import Machine, MachineOptions
-from stowplan.scheduler.extending import AWAITING
+from stowplan.scheduler import Scheduler, SchedulerOptions
+from stowplan.scheduler.extenders.extender_attempts import AWAITING
 from stowplan.testing import draw
 from tests.scenarios import callers, gangs
 from tests.scenarios.crew import CREW
@@ -98,7 +98,7 @@ class Player:
     """A machine, its clock and the effects that have no outcome yet."""
 
     def __init__(self) -> None:
-        self.machine = made()
+        self.scheduler = made()
         self.now = 0
         self.alarm: int | None = None
         self._objects: dict[tuple[str, str], dict[str, str]] = {}
@@ -109,7 +109,7 @@ class Player:
         """The lines that a block answers with."""
         first, *words = commands[0].split()
         if first == "machine":
-            self.machine = made(**dict(word.split("=", 1) for word in words))
+            self.scheduler = made(**dict(word.split("=", 1) for word in words))
             return ["ready"]
         if first == "wait":
             return list(self._wait(words[0]))
@@ -118,8 +118,8 @@ class Player:
         return self._call([self._event(command) for command in commands])
 
     def _call(self, events: Iterable[Event]) -> list[str]:
-        effects = self.machine.handle(events, self.now)
-        self.machine.validate()
+        effects = self.scheduler.handle(events, self.now)
+        self.scheduler.validate()
         for effect in effects:
             if isinstance(effect, to_do.Wake):
                 self.alarm = effect.at
@@ -137,7 +137,11 @@ class Player:
                     yield f"{clock(self.now)}: {line}"
 
     def _places(self) -> Iterable[str]:
-        queue, bindings, nodes = self.machine.queue, self.machine.bindings, self.machine.cache.nodes
+        queue, bindings, nodes = (
+            self.scheduler.queue,
+            self.scheduler.bindings,
+            self.scheduler.cache.nodes,
+        )
         for row, name in enumerate(nodes.names):
             pods = sorted(info.pod.name for info in nodes.pods[row])
             yield f"{name}: {', '.join(pods) or 'empty'}"
@@ -150,12 +154,12 @@ class Player:
                 f"{short(entry.pod)}: {place.value}"
                 f"{f' by {by}' if by else ''}{f', nominated {node}' if node else ''}"
             )
-        for _, journey in bindings:
-            yield f"{short(journey.pod)}: {journey.stage.value} on {journey.node}"
-        if self.machine.sessions is not None:
-            for uid, node in self.machine.sessions.promised.items():
+        for _, binding_cycle in bindings:
+            yield f"{short(binding_cycle.pod)}: {binding_cycle.stage.value} on {binding_cycle.node}"
+        if self.scheduler.sessions is not None:
+            for uid, node in self.scheduler.sessions.promised.items():
                 yield f"{uid.partition('/')[2]}: promised {node}"
-        for _, attempt in self.machine.extending:
+        for _, attempt in self.scheduler.extender_attempts:
             yield f"{short(attempt.entry.pod)}: {AWAITING}"
 
     # Commands.
@@ -321,7 +325,7 @@ def made(
     sessions: str = "",
     synced: str = "yes",
     **batch: str,
-) -> Machine:
+) -> Scheduler:
     """A machine with these profiles, all alike, with plugins of the crew, and binders by name.
 
     extenders: see `callers`. waits: how many attempts may wait for them. sessions: whether such are
@@ -341,7 +345,7 @@ def made(
     configuration, registry = configuration_of(json.dumps(tree), "script", crew)
     limit = float(assume_limit) if assume_limit else None
     queue = QueueOptions(hints=hints == "yes", initial_backoff_s=float(backoff))
-    options = MachineOptions(
+    options = SchedulerOptions(
         queue=queue,
         assume_limit_s=limit,
         leads=leads == "yes",
@@ -354,8 +358,8 @@ def made(
     if sessions:
         text = gangs.configured([f"{key}={value}" for key, value in batch.items()])
         shared = next(iter(built.values())).shared
-        held = deciders_of([Text(text, "batch.yaml")], crew).session_decider(shared)
-    return Machine(built, CycleDecider(), options, extenders=asked, sessions=held)
+        held = deciders_of([ConfigText(text, "batch.yaml")], crew).session_decider(shared)
+    return Scheduler(built, CycleDecider(), options, extenders=asked, sessions=held)
 
 
 def _subject(effect: Any) -> str:

@@ -16,12 +16,12 @@ from stowplan.objects.storage import (
     VolumeNodeAffinity,
 )
 from stowplan.objects.volume import PVCSpec, VolumeResources
-from stowplan.plugins.volume_claims import (
-    BIND_COMPLETED,
-    SELECTED_NODE,
+from stowplan.plugins.volumes.volume_claims import (
+    BIND_COMPLETED_ANNOTATION,
+    SELECTED_NODE_ANNOTATION,
     WAIT_FOR_FIRST_CONSUMER,
 )
-from stowplan.testing.make import HOSTNAME, node_term
+from stowplan.testing.builders import HOSTNAME, node_term
 
 Settings = dict[str, str]
 
@@ -59,8 +59,8 @@ def reference(claim: str) -> ObjectReference:
 def claim(name: str, version: str, settings: Settings) -> PersistentVolumeClaim:
     """A claim of 5Gi. volume: bound to it. node: it is to be provisioned there."""
     node, bound = settings.get("node"), settings.get("volume", "")
-    annotations = ({} if node is None else {SELECTED_NODE: node}) | (
-        {BIND_COMPLETED: "yes"} if bound else {}
+    annotations = ({} if node is None else {SELECTED_NODE_ANNOTATION: node}) | (
+        {BIND_COMPLETED_ANNOTATION: "yes"} if bound else {}
     )
     return PersistentVolumeClaim(
         metadata=ObjectMeta(

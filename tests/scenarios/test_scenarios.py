@@ -39,7 +39,7 @@ def test_control_a_lost_pod_is_noticed() -> None:
     player.play(["node n1"])
     player.play(["pod web"])
     # As if a binding had been forgotten.
-    (uid,) = dict(player.machine.bindings)
-    player.machine.cache.forget(uid)
+    (uid,) = dict(player.scheduler.bindings)
+    player.scheduler.cache.forget(uid)
     with pytest.raises(AssertionError, match="no room is held"):
-        player.machine.validate()
+        player.scheduler.validate()

@@ -36,25 +36,30 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stowplan.assembly.deciders import Text, deciders_of
+from stowplan.assembly.deciders import ConfigText, deciders_of
 from stowplan.batch import COMPATS, Compat, Session
 from stowplan.batch.decider import BatchDecider
-from stowplan.config.batch import SWITCHES
+from stowplan.config.session_configuration import SWITCHES
+from stowplan.inputs.annotations import RUN_ANNOTATION
 from stowplan.messages import effects as to_do
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
-from stowplan.objects.duration import parse
+from stowplan.objects.encoding.duration import parse
 from stowplan.objects.meta import ObjectMeta, OwnerReference
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup, PodGroupSpec, Queue, QueueSpec
 from stowplan.objects.quantity import Quantity
 from stowplan.objects.workload import PriorityClass
-from stowplan.sim.agenda import SECOND, Agenda
-from stowplan.sim.instance import Instance
-from stowplan.sim.watch import Stream, everything
-from stowplan.sim.world import EPOCH, RUN_ANNOTATION, Pace, World
+from stowplan.simulation.cluster.scheduler_instance import SchedulerInstance
+from stowplan.simulation.cluster.simulated_cluster import (
+    EPOCH,
+    Pace,
+    SimulatedCluster,
+)
+from stowplan.simulation.cluster.watch_stream import WatchStream, any_kind
+from stowplan.simulation.event_queue import SECOND, EventQueue
 from stowplan.testing import node, pod
-from stowplan.testing.make import HOSTNAME, affinity, taint, term
+from stowplan.testing.builders import HOSTNAME, affinity, taint, term
 
 DASHES = "----"
 BATCH = "kube-batch"
@@ -81,8 +86,8 @@ class Town:
     """A cluster, its jobs and its scheduler."""
 
     def __init__(self) -> None:
-        self.agenda = Agenda()
-        self.world = World(self.agenda, Pace(0, 1, 2))
+        self.event_queue = EventQueue()
+        self.world = SimulatedCluster(self.event_queue, Pace(0, 1, 2))
         self.world.on_ended = self._ended
         self.world.on_bound = self._bound
         self.most: Counter[str] = Counter()
@@ -91,7 +96,7 @@ class Town:
         self.notes: list[tuple[int, str, str]] = []
         self.evictions: Counter[tuple[str, str]] = Counter()
         self.began = 0
-        self.instance: Instance | None = None
+        self.instance: SchedulerInstance | None = None
         self.settings: dict[str, str] = {}
         self.compat = Compat()
         self.judge: Callable[[Session], None] = lambda session: None
@@ -99,18 +104,21 @@ class Town:
 
     # The scheduler.
 
-    def _start(self) -> Instance:
+    def _start(self) -> SchedulerInstance:
         compat = COMPATS.get(self.settings.get("compat", ""), self.compat)
         actions = self.settings.get("actions", "").replace(",", ", ") or ACTIONS
         tiers = TIERS if "tiers" not in self.settings else _tiers(self.settings["tiers"])
-        files = [Text(f'actions: "{actions}"{tiers}', "batch"), Text(PROFILE, "profiles")]
-        machine = deciders_of(files, compat=compat).machine()
-        assert machine.sessions is not None
-        decider = machine.sessions.decider
+        files = [
+            ConfigText(f'actions: "{actions}"{tiers}', "batch"),
+            ConfigText(PROFILE, "profiles"),
+        ]
+        scheduler = deciders_of(files, compat=compat).scheduler()
+        assert scheduler.sessions is not None
+        decider = scheduler.sessions.decider
         assert isinstance(decider, BatchDecider)
         decider.on_closed = lambda session, result: self._judged(session)
-        instance = Instance(
-            "town", self.world, machine, [Stream(self.world, everything)], self._observe
+        instance = SchedulerInstance(
+            "town", self.world, scheduler, [WatchStream(self.world, any_kind)], self._observe
         )
         instance.follow()
         return instance
@@ -119,12 +127,14 @@ class Town:
         self.n_sessions += 1
         self.judge(session)
 
-    def _observe(self, instance: Instance, events: list[Event], effects: list[Effect]) -> None:
+    def _observe(
+        self, instance: SchedulerInstance, events: list[Event], effects: list[Effect]
+    ) -> None:
         if "compat" not in self.settings and not any(self.compat.on()):
-            instance.machine.validate()
+            instance.scheduler.validate()
         for effect in effects:
             if isinstance(effect, to_do.RecordEvent) and effect.kind == "PodGroup":
-                self.notes.append((self.agenda.now, effect.name, effect.reason))
+                self.notes.append((self.event_queue.now, effect.name, effect.reason))
             if isinstance(effect, to_do.Evict):
                 self.evictions[self._job_of(effect.name), effect.message.split()[1]] += 1
             if isinstance(effect, to_do.Report):
@@ -140,7 +150,7 @@ class Town:
             job.ended += 1
         else:
             template = next(t for t, _ in job.templates if t.name == self._task_of(one.name))
-            self.agenda.after(SECOND, self._make, job, template)
+            self.event_queue.after(SECOND, self._make, job, template)
 
     def _bound(self, one: Pod) -> None:
         name = self._job_of(one.name)
@@ -156,7 +166,7 @@ class Town:
         self.world.put_pod(replace(template, metadata=meta))
 
     def _moment(self) -> datetime.datetime:
-        return EPOCH + datetime.timedelta(microseconds=self.agenda.now // 1000)
+        return EPOCH + datetime.timedelta(microseconds=self.event_queue.now // 1000)
 
     @staticmethod
     def _task_of(name: str) -> str:
@@ -173,7 +183,7 @@ class Town:
     def play(self, commands: list[str]) -> list[str]:
         """What is to be seen after a block."""
         if not all(command.startswith("expect") for command in commands):
-            self.began = self.agenda.now
+            self.began = self.event_queue.now
             self.evictions.clear()
             self.most.clear()
         answers = []
@@ -280,7 +290,7 @@ class Town:
     def _do_wait(self, words: list[str]) -> None:
         if self.instance is None:
             self.instance = self._start()
-        self.agenda.run(self.agenda.now + round(parse(words[0]).total_seconds() * SECOND))
+        self.event_queue.run(self.event_queue.now + round(parse(words[0]).total_seconds() * SECOND))
 
     # What is seen.
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from stowplan.messages.effects import CallExtender
 from stowplan.messages.events import Event, ExtenderFailed, ExtenderReplied
-from stowplan.objects.extender import ExtenderArgs, ExtenderPreemptionArgs, Verb
-from stowplan.testing.dice import Dice, chance, number, pick
+from stowplan.messages.extender_api import ExtenderArgs, ExtenderPreemptionArgs, ExtenderVerb
+from stowplan.testing.generators.choices import RandomSource, chance, pick, random_int
 
 EXTENDERS = (
     "fit:filter:names:timeout=3s",
@@ -22,32 +22,32 @@ EXTENDERS = (
 RUBBISH = (b"", b"no JSON", b"null", b"{}", b"[]", b'{"NodeNames":7}', b'{"NodeNames":["n')
 
 
-def reply(dice: Dice, effect: CallExtender, *, calm: bool) -> Event:
+def reply(rng: RandomSource, effect: CallExtender, *, calm: bool) -> Event:
     """What one says that does not bind. calm: it agrees with everything."""
-    if not calm and chance(dice, 8):
+    if not calm and chance(rng, 8):
         return ExtenderFailed(effect.effect, effect.uid, "no route to host")
-    code = 200 if calm else pick(dice, (200, 200, 200, 200, 200, 500))
-    if not calm and chance(dice, 8):
-        return ExtenderReplied(effect.effect, effect.uid, code, pick(dice, RUBBISH))
-    tree = _tree(dice, effect, calm=calm)
-    if not calm and chance(dice, 8) and isinstance(tree, dict):
+    code = 200 if calm else pick(rng, (200, 200, 200, 200, 200, 500))
+    if not calm and chance(rng, 8):
+        return ExtenderReplied(effect.effect, effect.uid, code, pick(rng, RUBBISH))
+    tree = _tree(rng, effect, calm=calm)
+    if not calm and chance(rng, 8) and isinstance(tree, dict):
         tree["Error"] = "out of order"
     return ExtenderReplied(effect.effect, effect.uid, code, json.dumps(tree).encode())
 
 
-def _tree(dice: Dice, effect: CallExtender, *, calm: bool) -> Any:
+def _tree(rng: RandomSource, effect: CallExtender, *, calm: bool) -> Any:
     body, verb = effect.question.body, effect.question.verb
     if isinstance(body, ExtenderPreemptionArgs):
-        return {"NodeNameToMetaVictims": _victims(dice, body, calm=calm)}
+        return {"NodeNameToMetaVictims": _victims(rng, body, calm=calm)}
     assert isinstance(body, ExtenderArgs)
     names = list(body.node_names or _names(body))
-    if verb is Verb.PRIORITIZE:
-        return [{"Host": name, "Score": number(dice, -3, 12)} for name in names]
-    kept = [name for name in names if calm or not chance(dice, 3)]
-    if not calm and chance(dice, 10):
-        kept.append(pick(dice, ("n0", "n1", "ghost")))
+    if verb is ExtenderVerb.PRIORITIZE:
+        return [{"Host": name, "Score": random_int(rng, -3, 12)} for name in names]
+    kept = [name for name in names if calm or not chance(rng, 3)]
+    if not calm and chance(rng, 10):
+        kept.append(pick(rng, ("n0", "n1", "ghost")))
     out = {name: "not today" for name in names if name not in kept}
-    tree: dict[str, Any] = {pick(dice, ("FailedNodes", "FailedAndUnresolvableNodes")): out}
+    tree: dict[str, Any] = {pick(rng, ("FailedNodes", "FailedAndUnresolvableNodes")): out}
     if body.node_names is not None:
         return tree | {"NodeNames": kept}
     return tree | {"Nodes": {"items": [{"metadata": {"name": name}} for name in kept]}}
@@ -60,13 +60,13 @@ def _names(body: ExtenderArgs) -> list[str]:
     ]
 
 
-def _victims(dice: Dice, body: ExtenderPreemptionArgs, *, calm: bool) -> dict[str, Any]:
+def _victims(rng: RandomSource, body: ExtenderPreemptionArgs, *, calm: bool) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for node, victims in body.victims.items():
-        if not calm and chance(dice, 3):
+        if not calm and chance(rng, 3):
             continue
         uids = [{"UID": pod.metadata.uid} for pod in victims.pods]
-        if not calm and chance(dice, 10):
-            uids = pick(dice, ([], [{"UID": "nobody"}]))
+        if not calm and chance(rng, 10):
+            uids = pick(rng, ([], [{"UID": "nobody"}]))
         found[node] = {"Pods": uids, "NumPDBViolations": 0}
     return found

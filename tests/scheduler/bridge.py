@@ -10,8 +10,8 @@ from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.objects.pod import Pod
-from stowplan.scheduler.journey import Stage
-from stowplan.scheduler.machine import Machine
+from stowplan.scheduler.binding.binding_cycle import BindingStage
+from stowplan.scheduler.scheduler import Scheduler
 from stowplan.testing import node, pod
 from tests.scenarios.script import made, rendered
 from tests.scheduler.world import EPOCH, SECOND
@@ -23,15 +23,15 @@ class Bridge:
     """A machine with one node and a clock; every call is validated."""
 
     def __init__(self, *, cpu: str = "4", **settings: str) -> None:
-        self.machine: Machine = made(**settings)
+        self.scheduler: Scheduler = made(**settings)
         self.now = 0
         self.effects: list[Effect] = []
         self.told(happened.NodeAdded(node("n1", cpu=cpu)))
 
     def told(self, *events: Event, heads_max: int = 1000) -> list[Effect]:
         """What the machine does about these events."""
-        effects = self.machine.handle(events, self.now, heads_max)
-        self.machine.validate()
+        effects = self.scheduler.handle(events, self.now, heads_max)
+        self.scheduler.validate()
         self.effects += effects
         return effects
 
@@ -60,9 +60,12 @@ class Bridge:
         assert found, f"no {kind.__name__} about {name!r}"
         return found[-1]
 
-    def stage(self, name: str) -> Stage | None:
+    def stage(self, name: str) -> BindingStage | None:
         """Where a pod's journey stands."""
-        stages = {journey.pod.name: journey.stage for _, journey in self.machine.bindings}
+        stages = {
+            binding_cycle.pod.name: binding_cycle.stage
+            for _, binding_cycle in self.scheduler.bindings
+        }
         return stages.get(name)
 
 

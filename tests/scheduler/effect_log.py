@@ -1,7 +1,7 @@
 """The effects of a voyage, a line each: what a process with another hash seed must print too.
 
-The stories of storms are compared in the same way (`tests/sim/test_storms.py`); voyages reach
-claims and volumes, of which storms have none.
+The stories of storms are compared in the same way (`tests/fault_runs/test_fault_runs.py`); voyages
+reach claims and volumes, of which storms have none.
 
 Run: python -m tests.scheduler.effect_log SEED... [--wrong]. With --wrong the parked pods that an
 event may help come in the order of a set.
@@ -17,7 +17,7 @@ import numpy as np
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.queue import QueueEntry
-from stowplan.queue.parked import Parked
+from stowplan.queue.unschedulable_pods import UnschedulablePods
 from tests.scheduler.voyage import Voyage
 
 N_STEPS = 120
@@ -44,7 +44,7 @@ def effect_log(seed: int) -> list[str]:
     return [repr(effect) for effect in voyage.effects]
 
 
-def in_order_of_a_set(self: Parked, plugins: Iterable[str]) -> list[QueueEntry]:
+def in_order_of_a_set(self: UnschedulablePods, plugins: Iterable[str]) -> list[QueueEntry]:
     """The wrong variant of Parked.refused_by."""
     keys = {key for plugin in plugins for key in self._by_plugin.get(plugin, {})}
     return [self.entries[key] for key in keys]
@@ -53,7 +53,7 @@ def in_order_of_a_set(self: Parked, plugins: Iterable[str]) -> list[QueueEntry]:
 def main(*arguments: str) -> None:
     """Print the logs of the seeds."""
     if "--wrong" in arguments:
-        Parked.refused_by = in_order_of_a_set  # type: ignore[method-assign]
+        UnschedulablePods.refused_by = in_order_of_a_set  # type: ignore[method-assign]
     for seed in arguments:
         if seed.isdecimal():
             print("\n".join(effect_log(int(seed))))

@@ -7,8 +7,8 @@ import pytest
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.objects.pod import Pod
-from stowplan.queue import Place
-from stowplan.scheduler.journey import Stage
+from stowplan.queue import SubQueue
+from stowplan.scheduler.binding.binding_cycle import BindingStage
 from stowplan.testing import pod
 from tests.scheduler.bridge import Bridge, leaving
 
@@ -41,7 +41,7 @@ class Preempting(Bridge):
         self.told(happened.EvictFailed(effect.effect, effect.uid, code))
 
     def is_gated(self) -> bool:
-        return self.vip.uid in self.machine._context.shared.preempting
+        return self.vip.uid in self.scheduler._context.shared.preempting
 
     def told_of(self) -> list[str]:
         return [
@@ -84,7 +84,7 @@ def test_a_last_victim_that_went_by_itself_is_not_asked() -> None:
     assert bridge.stage("vip") is None
     bridge.done("mid")
     # Its going woke nobody, as the pod was gated then; so the pod is tried now.
-    assert (bridge.asked(), bridge.stage("vip")) == (["mid"], Stage.BINDING)
+    assert (bridge.asked(), bridge.stage("vip")) == (["mid"], BindingStage.BINDING)
 
 
 def test_a_refused_eviction_has_the_pod_tried_again_at_once() -> None:
@@ -147,19 +147,19 @@ def test_victims_that_are_going_already_are_not_asked() -> None:
     bridge.add("vip", cpu="1", priority=100)
     assert not any(isinstance(effect, to_do.Evict) for effect in bridge.effects)
     assert bridge.last(to_do.PatchStatus).nominated_node == "n1"
-    assert bridge.machine.queue.place_of(VIP) is Place.PARKED
+    assert bridge.scheduler.queue.place_of(VIP) is SubQueue.UNSCHEDULABLE
 
 
 def test_a_victim_that_may_be_bound_is_evicted_through_the_api() -> None:
     bridge = Bridge(cpu="1")
     low = bridge.add("low", cpu="1", priority=1)
     bridge.told(happened.BindFailed(bridge.last(to_do.Bind).effect, low.uid, 0))
-    assert bridge.stage("low") is Stage.DOUBTFUL
+    assert bridge.stage("low") is BindingStage.BIND_UNKNOWN
     bridge.add("vip", cpu="1", priority=100)
     assert bridge.last(to_do.Evict).uid == low.uid
     bridge.told(happened.PodUpdated(leaving(low)))
     # The API binds no pod that is being deleted, so its room is free.
-    assert bridge.stage("vip") is Stage.BINDING
+    assert bridge.stage("vip") is BindingStage.BINDING
 
 
 def test_a_preemptor_is_woken_when_its_victim_has_lost_its_room_before_the_answer() -> None:

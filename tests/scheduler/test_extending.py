@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stowplan.columns.audit import InvariantBroken
-from stowplan.cycle.engine.start import Mode
+from stowplan.columns.invariants import InvariantBroken
+from stowplan.cycle.engine.kernel_loading import EngineMode
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
-from stowplan.objects.extender import Verb
-from stowplan.scheduler import MachineOptions
-from stowplan.scheduler.journey import Stage
+from stowplan.messages.extender_api import ExtenderVerb
+from stowplan.scheduler import SchedulerOptions
+from stowplan.scheduler.binding.binding_cycle import BindingStage
 from stowplan.testing import node, pod
 from tests.scheduler.bridge import Bridge, bound, leaving
 
@@ -30,7 +30,7 @@ def bridge_of(extenders: str = NAMES, nodes: int = 1, **settings: str) -> Bridge
     return bridge
 
 
-def call_of(bridge: Bridge, name: str, verb: Verb | None = None) -> to_do.CallExtender:
+def call_of(bridge: Bridge, name: str, verb: ExtenderVerb | None = None) -> to_do.CallExtender:
     """The latest call about a pod."""
     found = [
         effect
@@ -47,7 +47,7 @@ def said(call: to_do.CallExtender, tree: Any, code: int = 200) -> Event:
     return happened.ExtenderReplied(call.effect, call.uid, code, json.dumps(tree).encode())
 
 
-def answer(bridge: Bridge, name: str, tree: Any, verb: Verb | None = None) -> list[Effect]:
+def answer(bridge: Bridge, name: str, tree: Any, verb: ExtenderVerb | None = None) -> list[Effect]:
     """What the machine does when the latest call about a pod is answered."""
     return bridge.told(said(call_of(bridge, name, verb), tree))
 
@@ -63,8 +63,8 @@ def test_an_attempt_that_waits_keeps_the_others_waiting() -> None:
     bridge = bridge_of()
     bridge.add("web")
     bridge.add("next")
-    assert len(bridge.machine.extending) == 1
-    assert len(bridge.machine.queue) == 1
+    assert len(bridge.scheduler.extender_attempts) == 1
+    assert len(bridge.scheduler.queue) == 1
     assert kinds(answer(bridge, "web", {"NodeNames": ["n1"]})) == ["Bind", "CallExtender"]
 
 
@@ -85,7 +85,7 @@ def test_a_pod_that_changes_meanwhile_comes_back_as_it_is_then() -> None:
     labelled = replace(web, metadata=replace(web.metadata, labels={"a": "b"}))
     assert bridge.told(happened.PodUpdated(labelled)) == []
     answer(bridge, "web", {"Error": "no"})
-    entry = bridge.machine.queue.get("default/web")
+    entry = bridge.scheduler.queue.get("default/web")
     assert entry is not None
     assert entry.pod == labelled
 
@@ -200,7 +200,7 @@ def test_a_plugin_that_breaks_its_contract_fails_an_attempt_that_has_waited() ->
     web = bridge.add("web")
     # The label is read when the filters are walked anew.
     broken = {"saboteur": "filter"}
-    entry = next(iter(bridge.machine.extending))[1].entry
+    entry = next(iter(bridge.scheduler.extender_attempts))[1].entry
     web.metadata.labels.update(broken)
     assert entry.pod.labels == broken
     answer(bridge, "web", {"NodeNames": ["n1"]})
@@ -213,42 +213,42 @@ def test_a_plugin_that_breaks_its_contract_fails_an_attempt_that_has_waited() ->
 @pytest.mark.parametrize("extenders", ["gpu:filter:names:manages=a.b/c", "gpu:bind:manages=a.b/c"])
 def test_pods_of_interest_are_not_placed_in_runs(extenders: str) -> None:
     bridge = bridge_of(extenders)
-    bridge.machine._decider._mode = Mode.COMPILED  # type: ignore[attr-defined]
+    bridge.scheduler._decider._mode = EngineMode.COMPILED  # type: ignore[attr-defined]
     pods = [pod(f"p{i}", cpu="100m", resources={"a.b/c": "0"} if i == 2 else {}) for i in range(5)]
     effects = bridge.told(*(happened.PodAdded(one) for one in pods))
     named = [getattr(effect, "name", effect.effect) for effect in effects]
     (call,) = (effect for effect in effects if isinstance(effect, to_do.CallExtender))
     assert call.uid == "default/p2"
     assert "p2" not in named
-    if call.question.verb is Verb.FILTER:
+    if call.question.verb is ExtenderVerb.FILTER:
         bridge.told(said(call, {"NodeNames": ["n1"]}))
     binds = {effect.name for effect in bridge.effects if isinstance(effect, to_do.Bind)}
-    is_bound_by_us = call.question.verb is Verb.FILTER
+    is_bound_by_us = call.question.verb is ExtenderVerb.FILTER
     assert binds == {f"p{i}" for i in range(5) if i != 2 or is_bound_by_us}
-    assert bridge.stage("p2") is Stage.BINDING
+    assert bridge.stage("p2") is BindingStage.BINDING
 
 
 # Options, and what must hold.
 
 
 def test_somebody_must_be_allowed_to_wait() -> None:
-    (problem,) = MachineOptions(extender_waits_max=0).problems("options")
+    (problem,) = SchedulerOptions(extender_waits_max=0).problems("options")
     assert str(problem) == "options.extender_waits_max: got 0, wanted 1 or more"
 
 
 @pytest.mark.parametrize(
     ("damage", "named"),
     [
-        (lambda m: m.extending._waiting.clear(), "is in \\[\\]"),
-        (lambda m: m._context.known.clear(), "not known is in flight"),
+        (lambda m: m.extender_attempts._waiting.clear(), "is in \\[\\]"),
+        (lambda m: m._context.pods.clear(), "not known is in flight"),
         (lambda m: m.queue.in_flight.done("default/web"), "awaiting extender: not in flight"),
-        (lambda m: next(iter(m.extending))[1].calls.clear(), "nothing is under way"),
+        (lambda m: next(iter(m.extender_attempts))[1].calls.clear(), "nothing is under way"),
         (lambda m: m.queue.add(pod("web"), 0), "is in \\['queue', 'awaiting extender'\\]"),
     ],
 )
 def test_damage_is_found(damage: Any, named: str) -> None:
     bridge = bridge_of()
     bridge.add("web")
-    damage(bridge.machine)
+    damage(bridge.scheduler)
     with pytest.raises(InvariantBroken, match=named):
-        bridge.machine.validate()
+        bridge.scheduler.validate()

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.objects.pod import Pod, PodCondition
-from stowplan.scheduler.failures import is_news
+from stowplan.scheduler.failure_handler import is_condition_new
 from stowplan.scheduler.outbox import Outbox
 from stowplan.testing import node, pod
 from tests.scheduler.bridge import Bridge
@@ -39,15 +39,15 @@ def told(nominated: str = "", *conditions: PodCondition) -> Pod:
     ],
 )
 def test_news_is_what_the_status_does_not_say(of: Pod, nominated: str | None, news: bool) -> None:
-    assert is_news(of, "Unschedulable", "no room", nominated) is news
+    assert is_condition_new(of, "Unschedulable", "no room", nominated) is news
 
 
 def test_a_pod_that_fails_for_the_same_reason_again_is_not_patched_again() -> None:
     bridge = Bridge(cpu="1")
     web = bridge.add("web", cpu="2")
     patch = bridge.last(to_do.PatchStatus)
-    said = PodCondition("PodScheduled", "False", patch.reason, patch.message)
-    seen = replace(web, status=replace(web.status, conditions=(said,)))
+    requested_status = PodCondition("PodScheduled", "False", patch.reason, patch.message)
+    seen = replace(web, status=replace(web.status, conditions=(requested_status,)))
     bridge.told(happened.PodUpdated(seen))
     effects = [type(effect) for effect in bridge.after(330)]
     assert (to_do.RecordEvent in effects, to_do.PatchStatus in effects) == (True, False)
@@ -62,7 +62,7 @@ def test_a_refusal_after_permit_says_unschedulable_and_is_tried_again_like_an_er
     bridge.add("web", labels={"loadmaster": "no"})
     assert bridge.last(to_do.PatchStatus).reason == "Unschedulable"
     assert bridge.last(to_do.PatchStatus).message == "too heavy"
-    entry = bridge.machine.queue.get("default/web")
+    entry = bridge.scheduler.queue.get("default/web")
     assert entry is not None
     assert (entry.errors, entry.refusals, entry.refusers) == (1, 0, frozenset())
 
@@ -72,9 +72,11 @@ def test_an_announcement_is_taken_back_though_the_watch_has_not_shown_it() -> No
     web = bridge.add("web", labels={"captain": "60"})
     bridge.told(happened.Rejected(web.uid, "Captain", "no"))
     patch = bridge.last(to_do.PatchStatus)
-    said = PodCondition("PodScheduled", "False", patch.reason, patch.message)
+    requested_status = PodCondition("PodScheduled", "False", patch.reason, patch.message)
     bridge.told(
-        happened.PodUpdated(replace(web, status=replace(web.status, conditions=(said,)))),
+        happened.PodUpdated(
+            replace(web, status=replace(web.status, conditions=(requested_status,)))
+        ),
         happened.NodeAdded(node("n2")),
     )
     assert bridge.last(to_do.PatchStatus).nominated_node == "n1"
@@ -95,8 +97,12 @@ def test_what_is_on_its_way_is_taken_back_though_the_watch_shows_the_same_again(
     bridge = Bridge(cpu="1")
     big = bridge.add("big", cpu="2")
     (first,) = patches(bridge)
-    said = PodCondition("PodScheduled", "False", first.reason, first.message)
-    bridge.told(happened.PodUpdated(replace(big, status=replace(big.status, conditions=(said,)))))
+    requested_status = PodCondition("PodScheduled", "False", first.reason, first.message)
+    bridge.told(
+        happened.PodUpdated(
+            replace(big, status=replace(big.status, conditions=(requested_status,)))
+        )
+    )
     bridge.told(happened.NodeUpdated(node("n1", cpu="1", taints=("x=y:NoSchedule",))))
     bridge.after(400)
     bridge.told(happened.NodeUpdated(node("n1", cpu="1")))
@@ -107,20 +113,20 @@ def test_what_is_on_its_way_is_taken_back_though_the_watch_shows_the_same_again(
 
 def test_a_nomination_that_is_being_cleared_is_announced_anew() -> None:
     """The status that the watch has shown still says so."""
-    outbox, shown = Outbox(), told("n1", SAID)
-    outbox.patch_status(shown, "", "Unschedulable", "no room")
-    said = outbox.said[shown.uid]
-    assert is_news(shown, "Unschedulable", "no room", "n1", said)
-    assert not is_news(shown, "Unschedulable", "no room", "n1")
-    outbox.shown(shown)
-    assert outbox.said, "an older version says nothing of it"
-    outbox.shown(told("", SAID))
-    assert not outbox.said
+    outbox, pod_observed = Outbox(), told("n1", SAID)
+    outbox.patch_status(pod_observed, "", "Unschedulable", "no room")
+    requested_status = outbox.requested_status[pod_observed.uid]
+    assert is_condition_new(pod_observed, "Unschedulable", "no room", "n1", requested_status)
+    assert not is_condition_new(pod_observed, "Unschedulable", "no room", "n1")
+    outbox.pod_observed(pod_observed)
+    assert outbox.requested_status, "an older version says nothing of it"
+    outbox.pod_observed(told("", SAID))
+    assert not outbox.requested_status
 
 
 def test_what_was_said_of_a_pod_that_is_gone_is_forgotten() -> None:
     bridge = Bridge(cpu="1")
     big = bridge.add("big", cpu="2")
-    assert bridge.machine._context.outbox.said
+    assert bridge.scheduler._context.outbox.requested_status
     bridge.told(happened.PodDeleted(big))
-    assert not bridge.machine._context.outbox.said
+    assert not bridge.scheduler._context.outbox.requested_status

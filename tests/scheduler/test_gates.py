@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from stowplan.assembly.build import configuration_of, machine_for
+from stowplan.assembly.build import configuration_of, scheduler_for
 from stowplan.framework import OK, Status, unschedulable
-from stowplan.framework.clusterevents import NODE, Action, EventWithHint, QueueingHint, on
+from stowplan.framework.clusterevents import NODE, Action, ClusterEventWithHint, QueueingHint, on
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.objects.pod import Pod
-from stowplan.queue import Place
+from stowplan.queue import SubQueue
 from stowplan.testing import node, pod
 
 
@@ -24,15 +24,15 @@ class Jammed:
 
 
 def test_a_gate_that_breaks_keeps_its_pod_out_and_says_so() -> None:
-    machine = machine_for(*configuration_of(None, "default", [Jammed]))
-    machine.handle([happened.NodeAdded(node("n1"))], 0)
-    effects = machine.handle([happened.PodAdded(pod("odd")), happened.PodAdded(pod("even"))], 1)
+    scheduler = scheduler_for(*configuration_of(None, "default", [Jammed]))
+    scheduler.handle([happened.NodeAdded(node("n1"))], 0)
+    effects = scheduler.handle([happened.PodAdded(pod("odd")), happened.PodAdded(pod("even"))], 1)
     told = [e.note for e in effects if isinstance(e, to_do.RecordEvent)]
     assert len(told) == 1, told
     assert "Jammed" in told[0], told
     assert "KeyError" in told[0], told
     assert [e.name for e in effects if isinstance(e, to_do.Bind)] == ["even"]
-    assert machine.queue.place_of("default/odd") is Place.GATED
+    assert scheduler.queue.place_of("default/odd") is SubQueue.GATED
 
 
 class Muddled:
@@ -43,7 +43,7 @@ class Muddled:
     def filter(self, pod: Pod) -> Status:
         return unschedulable("not yet")
 
-    def events_to_register(self) -> tuple[EventWithHint, ...]:
+    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
         return (on(NODE, Action.ADD, self.helped),)
 
     def helped(self, pod: Pod, old: object, new: object) -> QueueingHint:
@@ -51,11 +51,11 @@ class Muddled:
 
 
 def test_a_hint_that_breaks_has_its_pod_tried_again_and_says_so() -> None:
-    machine = machine_for(*configuration_of(None, "default", [Muddled]))
-    machine.handle([happened.NodeAdded(node("n1")), happened.PodAdded(pod("web"))], 0)
-    assert machine.queue.place_of("default/web") is Place.PARKED
-    effects = machine.handle([happened.NodeAdded(node("n2"))], 1)
+    scheduler = scheduler_for(*configuration_of(None, "default", [Muddled]))
+    scheduler.handle([happened.NodeAdded(node("n1")), happened.PodAdded(pod("web"))], 0)
+    assert scheduler.queue.place_of("default/web") is SubQueue.UNSCHEDULABLE
+    effects = scheduler.handle([happened.NodeAdded(node("n2"))], 1)
     told = [e.note for e in effects if isinstance(e, to_do.RecordEvent)]
     assert any("Muddled" in note and "KeyError" in note for note in told), told
-    (entry,) = machine.queue
+    (entry,) = scheduler.queue
     assert entry.attempts == 2

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from stowplan.columns.audit import InvariantBroken
+from stowplan.columns.invariants import InvariantBroken
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
-from stowplan.queue import Place
-from stowplan.scheduler.journey import Stage
+from stowplan.queue import SubQueue
+from stowplan.scheduler.binding.binding_cycle import BindingStage
 from stowplan.testing import node, pod
 from tests.scheduler.bridge import Bridge, bound
 from tests.scheduler.world import SECOND
@@ -18,7 +18,7 @@ def test_time_does_not_run_backwards() -> None:
     bridge = Bridge()
     bridge.after(3)
     with pytest.raises(ValueError, match=r"got the time 1, wanted at least 3000000000"):
-        bridge.machine.handle([], 1)
+        bridge.scheduler.handle([], 1)
 
 
 def test_a_call_decides_so_many_pods_and_asks_to_be_called_again() -> None:
@@ -64,10 +64,10 @@ def test_backoffs_are_looked_for_once_a_second_however_short_they_are() -> None:
     bridge = Bridge(hints="no", backoff="0.2", cpu="1")
     bridge.add("web", cpu="2")
     bridge.told(happened.NodeAdded(node("n2", cpu="2")))
-    assert bridge.machine.queue.place_of("default/web") is Place.BACKOFF
+    assert bridge.scheduler.queue.place_of("default/web") is SubQueue.BACKOFF
     assert bridge.last(to_do.Wake).at == SECOND
     bridge.after(1)
-    assert bridge.stage("web") is Stage.BINDING
+    assert bridge.stage("web") is BindingStage.BINDING
 
 
 def test_nothing_is_asked_for_when_nothing_is_due() -> None:
@@ -95,7 +95,7 @@ def test_a_new_term_ends_the_one_before_even_if_nobody_said_so() -> None:
     assert [type(effect) for effect in effects] == [to_do.ReadPod, to_do.Wake]
     bridge.told(happened.PodRead(effects[0].effect, web.uid, web))
     bridge.after(2)
-    assert (bridge.last(to_do.Bind).term, bridge.stage("web")) == (2, Stage.BINDING)
+    assert (bridge.last(to_do.Bind).term, bridge.stage("web")) == (2, BindingStage.BINDING)
 
 
 def test_a_term_that_is_named_twice_changes_nothing() -> None:
@@ -104,7 +104,7 @@ def test_a_term_that_is_named_twice_changes_nothing() -> None:
     bridge.add("web")
     assert bridge.told(happened.LeaderElected(2)) == []
     assert bridge.told(happened.LeaderElected(1)) == []
-    assert bridge.stage("web") is Stage.BINDING
+    assert bridge.stage("web") is BindingStage.BINDING
 
 
 def test_who_stepped_down_writes_nothing() -> None:
@@ -121,8 +121,8 @@ def test_who_stepped_down_writes_nothing() -> None:
     assert bridge.told(happened.LeaderLost()) == []
     bridge.told(happened.LeaderElected(2))
     bridge.after(2)
-    assert bridge.stage("waits") is Stage.WAITING
-    assert bridge.stage("works") is Stage.PREPARING
+    assert bridge.stage("waits") is BindingStage.WAITING
+    assert bridge.stage("works") is BindingStage.PREBIND
 
 
 def test_a_preemption_of_another_term_does_not_keep_its_pod_gated() -> None:
@@ -143,9 +143,9 @@ def test_a_preemption_of_another_term_does_not_keep_its_pod_gated() -> None:
 def test_a_pod_in_two_places_is_told_with_its_story() -> None:
     bridge = Bridge()
     web = bridge.add("web")
-    bridge.machine.queue.add(web, 0)
+    bridge.scheduler.queue.add(web, 0)
     with pytest.raises(InvariantBroken) as broken:
-        bridge.machine.validate()
+        bridge.scheduler.validate()
     text = str(broken.value)
     assert "pod default/web is in ['queue', 'journey'], wanted one of" in text
     assert "0 PodAdded(" in text
@@ -156,10 +156,10 @@ def test_a_pod_in_two_places_is_told_with_its_story() -> None:
     ("damage", "named"),
     [
         (lambda m: m.queue.delete(pod("parked")), "pod default/parked is in []"),
-        (lambda m: m._context.known.pop("default/parked"), "not known is in the queue"),
-        (lambda m: m._context.known.pop("default/binds"), "not known is in a journey"),
+        (lambda m: m._context.pods.pop("default/parked"), "not known is in the queue"),
+        (lambda m: m._context.pods.pop("default/binds"), "not known is in a journey"),
         (lambda m: m.cache.forget("default/binds"), "no room is held"),
-        (lambda m: m.bindings._journeys.pop("default/binds"), "is in []"),
+        (lambda m: m.bindings._binding_cycles.pop("default/binds"), "is in []"),
         (lambda m: m._context.shared.waiting.drop("default/waits"), "waits at Permit False"),
         (lambda m: m.queue.in_flight.done("default/waits"), "in flight False"),
         (lambda m: m.queue.in_flight.start("default/x"), "not known is in flight"),
@@ -174,9 +174,9 @@ def test_damage_is_found(damage, named) -> None:  # type: ignore[no-untyped-def]
     bridge.add("binds")
     bridge.add("waits", labels={"captain": "60"})
     bridge.told(happened.PodAdded(pod("bound", on="n1")))
-    damage(bridge.machine)
+    damage(bridge.scheduler)
     with pytest.raises(InvariantBroken, match=named.replace("[", r"\[").replace("]", r"\]")):
-        bridge.machine.validate()
+        bridge.scheduler.validate()
 
 
 # Without hints.
@@ -188,6 +188,6 @@ def test_the_older_rules_of_the_queue_serve_as_well() -> None:
     bridge.add("waits", labels={"captain": "60"})
     bridge.told(happened.NodeAdded(node("n2", cpu="4")))
     bridge.after(2)
-    assert bridge.stage("web") is Stage.BINDING
+    assert bridge.stage("web") is BindingStage.BINDING
     bridge.after(60)
     assert bridge.stage("waits") is None

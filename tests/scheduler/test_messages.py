@@ -27,7 +27,7 @@ def test_every_effect_has_a_number_and_a_term() -> None:
 
 
 def test_the_machine_takes_every_event() -> None:
-    assert made()._takers.keys() == set(typing.get_args(Event))
+    assert made()._event_table.keys() == set(typing.get_args(Event))
 
 
 def test_every_outcome_names_its_effect() -> None:

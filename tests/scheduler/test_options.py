@@ -1,4 +1,4 @@
-"""What can be chosen about a machine, and that `machine_for` lets it be chosen."""
+"""What can be chosen about a machine, and that `scheduler_for` lets it be chosen."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from stowplan.assembly.build import configuration_of, machine_for
+from stowplan.assembly.build import configuration_of, scheduler_for
 from stowplan.framework import ConfigError
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
-from stowplan.queue import Place, QueueOptions
-from stowplan.scheduler import Machine, MachineOptions
+from stowplan.queue import QueueOptions, SubQueue
+from stowplan.scheduler import Scheduler, SchedulerOptions
 from stowplan.testing import node, pod
 from tests.scheduler.world import SECOND
 
@@ -24,16 +24,16 @@ SLOW = {
 }
 
 
-def machine(options: MachineOptions | None = None, tree: object = None) -> Machine:
+def scheduler(options: SchedulerOptions | None = None, tree: object = None) -> Scheduler:
     text = None if tree is None else json.dumps(tree)
-    return machine_for(*configuration_of(text, "test"), options=options)
+    return scheduler_for(*configuration_of(text, "test"), options=options)
 
 
-def queue(**chosen: float | bool) -> MachineOptions:
-    return MachineOptions(queue=QueueOptions(**chosen))
+def queue(**chosen: float | bool) -> SchedulerOptions:
+    return SchedulerOptions(queue=QueueOptions(**chosen))
 
 
-def backoff_ends(made: Machine) -> int:
+def backoff_ends(made: Scheduler) -> int:
     """When, in seconds, a pod is tried again whose first binding is refused at once."""
     effects = made.handle([happened.NodeAdded(node("n1")), happened.PodAdded(pod("web"))], 0)
     (bind,) = (effect for effect in effects if isinstance(effect, to_do.Bind))
@@ -57,12 +57,12 @@ def woken(effects: list[Effect]) -> int:
     ],
 )
 def test_backoff_is_the_options_then_the_configurations_then_the_usual(
-    options: MachineOptions | None, tree: object, wanted_s: int
+    options: SchedulerOptions | None, tree: object, wanted_s: int
 ) -> None:
-    assert backoff_ends(machine(options, tree)) == wanted_s
+    assert backoff_ends(scheduler(options, tree)) == wanted_s
 
 
-def park(made: Machine) -> list[Effect]:
+def park(made: Scheduler) -> list[Effect]:
     """A pod that is too large for the only node."""
     return made.handle([happened.NodeAdded(node("n1")), happened.PodAdded(pod("web", cpu="99"))], 0)
 
@@ -72,16 +72,16 @@ def park(made: Machine) -> list[Effect]:
     [
         (None, 30, 330),
         (queue(hints=False), 30, 90),
-        (queue(max_parked_s=40, flush_leftover_s=7), 7, 42),
+        (queue(max_in_unschedulable_pods_s=40, flush_unschedulable_s=7), 7, 42),
     ],
 )
 def test_leftovers_are_looked_for_and_found(
-    options: MachineOptions | None, swept_s: int, over_s: int
+    options: SchedulerOptions | None, swept_s: int, over_s: int
 ) -> None:
-    made = machine(options)
+    made = scheduler(options)
     assert woken(park(made)) == over_s * SECOND
     for at in range(swept_s, over_s + 1, swept_s):
-        assert made.queue.place_of("default/web") is Place.PARKED
+        assert made.queue.place_of("default/web") is SubQueue.UNSCHEDULABLE
         assert made.queue.get("default/web").attempts == 1
         made.handle([], at * SECOND)
     assert made.queue.get("default/web").attempts == 2
@@ -89,7 +89,7 @@ def test_leftovers_are_looked_for_and_found(
 
 @pytest.mark.parametrize(("hints", "attempts"), [(True, 1), (False, 2)])
 def test_hints_may_be_turned_off(hints: bool, attempts: int) -> None:
-    made = machine(queue(hints=hints))
+    made = scheduler(queue(hints=hints))
     park(made)
     # No hint thinks that so small a node may help.
     made.handle([happened.NodeAdded(node("n2", cpu="0", pods=0))], 9 * SECOND)
@@ -97,15 +97,15 @@ def test_hints_may_be_turned_off(hints: bool, attempts: int) -> None:
 
 
 def test_leadership_and_term() -> None:
-    made = machine(MachineOptions(leads=False, term=7))
+    made = scheduler(SchedulerOptions(leads=False, term=7))
     events = [happened.NodeAdded(node("n1")), happened.PodAdded(pod("web"))]
     assert made.handle(events, 0) == []
     assert made.handle([happened.LeaderElected(7)], 0)[0].term == 7
-    assert machine(MachineOptions(term=7)).handle(events, 0)[0].term == 7
+    assert scheduler(SchedulerOptions(term=7)).handle(events, 0)[0].term == 7
 
 
 def test_limits_of_time_and_size() -> None:
-    made = machine(MachineOptions(read_again_s=3, assume_limit_s=20, heads_max=1))
+    made = scheduler(SchedulerOptions(read_again_s=3, assume_limit_s=20, heads_max=1))
     events = [happened.NodeAdded(node("n1")), *(happened.PodAdded(pod(name)) for name in "ab")]
     bind, wake = made.handle(events, 0)
     assert isinstance(bind, to_do.Bind)
@@ -122,14 +122,17 @@ def test_limits_of_time_and_size() -> None:
     ("options", "complaint"),
     [
         (queue(max_backoff_s=-1), "options.queue.max_backoff_s: got -1, wanted 0 or more"),
-        (queue(flush_leftover_s=0), "options.queue.flush_leftover_s: got 0, wanted more than 0"),
-        (MachineOptions(assume_limit_s=-2), "options.assume_limit_s: got -2, wanted 0 or more"),
-        (MachineOptions(read_again_s=0), "options.read_again_s: got 0, wanted more than 0"),
-        (MachineOptions(heads_max=0), "options.heads_max: got 0, wanted 1 or more"),
-        (MachineOptions(term=0), "options.term: got 0, wanted 1 or more"),
+        (
+            queue(flush_unschedulable_s=0),
+            "options.queue.flush_leftover_s: got 0, wanted more than 0",
+        ),
+        (SchedulerOptions(assume_limit_s=-2), "options.assume_limit_s: got -2, wanted 0 or more"),
+        (SchedulerOptions(read_again_s=0), "options.read_again_s: got 0, wanted more than 0"),
+        (SchedulerOptions(heads_max=0), "options.heads_max: got 0, wanted 1 or more"),
+        (SchedulerOptions(term=0), "options.term: got 0, wanted 1 or more"),
     ],
 )
-def test_what_is_out_of_range(options: MachineOptions, complaint: str) -> None:
+def test_what_is_out_of_range(options: SchedulerOptions, complaint: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        machine(options)
+        scheduler(options)
     assert complaint in str(caught.value)

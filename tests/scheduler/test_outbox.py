@@ -3,7 +3,7 @@
 import pytest
 
 from stowplan.messages.effects import Bind, PatchStatus, ReadPod, RecordEvent, Wake
-from stowplan.scheduler.outbox import NOTE_BYTES_MAX, Outbox, shortened
+from stowplan.scheduler.outbox import NOTE_BYTES_MAX, Outbox, truncate_note
 from stowplan.testing import pod
 
 WEB = pod("web", namespace="shop")
@@ -39,7 +39,7 @@ def test_who_does_not_lead_tells_nobody_anything() -> None:
 @pytest.mark.parametrize("size", [0, 255, 256, 341, 342, 511, 512, 513, 1023, 1024, 1025, 5000])
 def test_a_note_is_cut_at_1024_bytes_between_letters(letter: str, size: int) -> None:
     note = letter * size
-    cut = shortened(note)
+    cut = truncate_note(note)
     assert len(cut.encode()) <= NOTE_BYTES_MAX
     if len(note.encode()) <= NOTE_BYTES_MAX:
         assert cut == note

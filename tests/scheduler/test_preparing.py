@@ -6,14 +6,14 @@ import pytest
 from msgspec.structs import replace
 
 from stowplan.framework import Code, ObjectChange, Status
-from stowplan.framework.world import World
+from stowplan.framework.object_store import ObjectStore
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import Pod
 from stowplan.objects.workload import Namespace
-from stowplan.scheduler.journey import Stage
-from stowplan.scheduler.preparing import PACE, Written
+from stowplan.scheduler.binding.binding_cycle import BindingStage
+from stowplan.scheduler.binding.prebind import POLL_PACE_NS, AppliedChange
 from stowplan.testing import node
 from tests.scheduler.bridge import Bridge
 
@@ -32,11 +32,11 @@ def notes(bridge: Bridge) -> list[str]:
 def test_a_plugin_waits_until_an_object_is_there() -> None:
     bridge = Bridge(plugins="Lock")
     bridge.add("web", labels={"lock": "30"})
-    assert bridge.stage("web") is Stage.PREPARING
+    assert bridge.stage("web") is BindingStage.PREBIND
     assert bridge.last(to_do.PatchStatus).nominated_node == "n1", "its node is announced"
     assert bridge.last(to_do.Wake).at == bridge.now + 30 * 10**9
     bridge.told(happened.ObjectAdded(namespace("other")))
-    assert bridge.stage("web") is Stage.PREPARING
+    assert bridge.stage("web") is BindingStage.PREBIND
     bridge.told(happened.ObjectAdded(namespace("lock-ready")))
     assert bridge.last(to_do.Bind).name == "web"
 
@@ -52,11 +52,11 @@ def test_its_time_is_up() -> None:
     bridge = Bridge(plugins="Lock,Purser")
     bridge.add("web", labels={"lock": "30"})
     bridge.after(29.9)
-    assert bridge.stage("web") is Stage.PREPARING
+    assert bridge.stage("web") is BindingStage.PREBIND
     bridge.after(0.1)
     assert bridge.stage("web") is None
     assert notes(bridge) == ['running PreBind plugin "Lock": the gate is shut']
-    purser = bridge.machine._context.frameworks["default-scheduler"].members["Purser"].plugin
+    purser = bridge.scheduler._context.frameworks["default-scheduler"].members["Purser"].plugin
     assert purser.reserved == set()
 
 
@@ -79,7 +79,7 @@ def test_nodes_and_objects_are_news_and_pods_are_not(monkeypatch: pytest.MonkeyP
         asked.append(pod.name)
         return Status(Code.WAIT)
 
-    framework = bridge.machine._context.frameworks["default-scheduler"]
+    framework = bridge.scheduler._context.frameworks["default-scheduler"]
     monkeypatch.setitem(framework.members["Lock"].calls, "pre_bind_progress", progress)
     bridge.add("api", node_selector={"no": "where"})
     assert asked == []
@@ -91,15 +91,15 @@ def test_nodes_and_objects_are_news_and_pods_are_not(monkeypatch: pytest.MonkeyP
 
 
 def test_where_very_many_wait_they_are_asked_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stowplan.scheduler.preparing.WAITS_FREE", 2)
+    monkeypatch.setattr("stowplan.scheduler.binding.prebind.UNPACED_WAITS_MAX", 2)
     bridge = Bridge(plugins="Lock")
     for name in ("a", "b", "c", "d"):
         bridge.add(name, labels={"lock": "30"})
     bridge.told(happened.ObjectAdded(namespace("first")))
     effects = bridge.told(happened.ObjectAdded(namespace("lock-ready")))
-    assert [effect.at for effect in effects if isinstance(effect, to_do.Wake)] == [2 * PACE]
-    assert bridge.stage("a") is Stage.PREPARING
-    bridge.now = 2 * PACE
+    assert [effect.at for effect in effects if isinstance(effect, to_do.Wake)] == [2 * POLL_PACE_NS]
+    assert bridge.stage("a") is BindingStage.PREBIND
+    bridge.now = 2 * POLL_PACE_NS
     names = [effect.name for effect in bridge.told() if isinstance(effect, to_do.Bind)]
     assert names == ["a", "b", "c", "d"]
 
@@ -108,12 +108,12 @@ def test_a_wait_and_a_work_go_on_side_by_side_and_end_together() -> None:
     bridge = Bridge(plugins="Crane,Lock,Winch")
     web = bridge.add("web", labels={"crane": "yes", "lock": "30", "winch": "yes"})
     works = [effect for effect in bridge.effects if isinstance(effect, to_do.Prepare)]
-    assert [work.plugin for work in works] == ["Crane", "Winch"]
+    assert [plugin_io.plugin for plugin_io in works] == ["Crane", "Winch"]
     bridge.told(happened.ObjectAdded(namespace("lock-ready")))
     bridge.told(happened.PrepareDone(works[0].effect, web.uid))
-    assert bridge.stage("web") is Stage.PREPARING
+    assert bridge.stage("web") is BindingStage.PREBIND
     bridge.told(happened.PrepareDone(works[1].effect, web.uid))
-    assert bridge.stage("web") is Stage.BINDING
+    assert bridge.stage("web") is BindingStage.BINDING
 
 
 def test_what_fails_first_ends_the_rest() -> None:
@@ -123,7 +123,7 @@ def test_what_fails_first_ends_the_rest() -> None:
     assert bridge.last(to_do.Cancel).prepare == bridge.last(to_do.Prepare).effect
     web = bridge.add("api", labels={"crane": "yes", "lock": "30"})
     bridge.told(happened.PrepareFailed(bridge.last(to_do.Prepare).effect, web.uid, "no power"))
-    assert len(bridge.machine.bindings.preparing) == 0
+    assert len(bridge.scheduler.bindings.prebind) == 0
     bridge.told(happened.ObjectAdded(namespace("lock-ready")))
     assert bridge.stage("api") is None
 
@@ -153,7 +153,7 @@ def test_a_plugin_that_is_asked_between_attempts_may_have_pods_tried_at_once(
     bridge = Bridge(plugins="Lock")
     bridge.add("web", labels={"lock": "30"})
     api = bridge.add("api", node_selector={"no": "where"})
-    framework = bridge.machine._context.frameworks["default-scheduler"]
+    framework = bridge.scheduler._context.frameworks["default-scheduler"]
 
     def progress(*about: object) -> Status:
         framework.shared.to_activate[api.uid] = api
@@ -161,7 +161,7 @@ def test_a_plugin_that_is_asked_between_attempts_may_have_pods_tried_at_once(
 
     monkeypatch.setitem(framework.members["Lock"].calls, "pre_bind_progress", progress)
     bridge.told(happened.ObjectAdded(namespace("other")))
-    entry = bridge.machine.queue.get(api.key)
+    entry = bridge.scheduler.queue.get(api.key)
     assert entry is not None
     assert entry.attempts == 2
 
@@ -178,12 +178,12 @@ def test_changes_are_written_and_the_watch_shows_them() -> None:
     assert write.patch == {"metadata": {"labels": {"web": "here"}}}
     assert write.value == namespace("ship", "7", app="x", web="here")
     bridge.told(happened.WriteDone(write.effect, web.uid, "9"))
-    assert bridge.stage("web") is Stage.PREPARING
+    assert bridge.stage("web") is BindingStage.PREBIND
     # Somebody's change that was made before ours.
     bridge.told(happened.ObjectUpdated(namespace("ship", "8", app="y")))
-    assert bridge.stage("web") is Stage.PREPARING
+    assert bridge.stage("web") is BindingStage.PREBIND
     bridge.told(happened.ObjectUpdated(namespace("ship", "10", app="z")))
-    assert bridge.stage("web") is Stage.BINDING
+    assert bridge.stage("web") is BindingStage.BINDING
 
 
 @pytest.mark.parametrize(
@@ -223,9 +223,9 @@ SHIP = namespace("ship", "7")
 def test_when_the_watch_has_shown_a_change(
     version: str, shown: Namespace | None, wanted: bool
 ) -> None:
-    world = World([] if shown is None else [shown])
+    world = ObjectStore([] if shown is None else [shown])
     change = ObjectChange(replace(SHIP, metadata=replace(SHIP.metadata, labels={"a": "b"})), {})
-    assert Written(change, SHIP, version).is_shown(world) is wanted
+    assert AppliedChange(change, SHIP, version).is_observed(world) is wanted
     # Whatever somebody assumes.
     world.assume(change.value)
-    assert Written(change, SHIP, version).is_shown(world) is wanted
+    assert AppliedChange(change, SHIP, version).is_observed(world) is wanted

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stowplan.framework import OK, CycleState, error, unschedulable
-from stowplan.framework.shared import WaitingPods
+from stowplan.framework.handle_state import WaitingPods
 from stowplan.testing import pod
 
 WEB, API = pod("web"), pod("api")

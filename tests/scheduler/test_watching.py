@@ -16,9 +16,9 @@ from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import Pod
 from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim
 from stowplan.objects.workload import Namespace
-from stowplan.queue import Place
-from stowplan.scheduler.journey import Stage
-from stowplan.scheduler.watching import continues, is_same
+from stowplan.queue import SubQueue
+from stowplan.scheduler.binding.binding_cycle import BindingStage
+from stowplan.scheduler.event_handlers import is_same_pod, is_same_version
 from stowplan.testing import node, pod
 from tests.scheduler.bridge import Bridge, bound
 
@@ -29,14 +29,14 @@ class Listening(Bridge):
     def __init__(self, **settings: str) -> None:
         self.heard: list[str] = []
         super().__init__(**settings)
-        move = self.machine.queue.move
+        move = self.scheduler.queue.move
 
         def listen(event: ClusterEvent, old, new, now, only=None) -> None:  # type: ignore[no-untyped-def]
             self.heard.append(event.label)
             self.only = only
             move(event, old, new, now, only)
 
-        self.machine.queue.move = listen  # type: ignore[method-assign]
+        self.scheduler.queue.move = listen  # type: ignore[method-assign]
 
 
 def version(one: Pod, number: int) -> Pod:
@@ -64,7 +64,7 @@ def test_what_is_named_again_is_no_news() -> None:
     bridge = Listening()
     web, api = version(pod("web", on="n1"), 7), version(pod("api", cpu="100"), 8)
     bridge.told(happened.PodAdded(web), happened.PodAdded(api))
-    entry = bridge.machine.queue.get("default/api")
+    entry = bridge.scheduler.queue.get("default/api")
     assert entry is not None
     bridge.heard.clear()
     again = version(pod("web", on="n1"), 7), version(pod("api", cpu="100"), 8)
@@ -74,35 +74,35 @@ def test_what_is_named_again_is_no_news() -> None:
 
 def test_a_version_is_that_of_one_pod() -> None:
     web = version(pod("web", uid="1"), 7)
-    assert is_same(web, version(pod("web", uid="1"), 7))
-    assert not is_same(web, version(pod("web", uid="2"), 7))
-    assert not is_same(web, version(pod("web", uid="1"), 8))
-    assert not is_same(pod("web"), pod("web"))
+    assert is_same_version(web, version(pod("web", uid="1"), 7))
+    assert not is_same_version(web, version(pod("web", uid="2"), 7))
+    assert not is_same_version(web, version(pod("web", uid="1"), 8))
+    assert not is_same_version(pod("web"), pod("web"))
 
 
 def test_a_pod_does_not_leave_its_node() -> None:
-    assert continues(pod("web"), pod("web", on="n1"))
-    assert not continues(pod("web", on="n1"), pod("web"))
-    assert not continues(pod("web", on="n1"), pod("web", on="n2"))
-    assert not continues(pod("web", uid="1"), pod("web", uid="2"))
+    assert is_same_pod(pod("web"), pod("web", on="n1"))
+    assert not is_same_pod(pod("web", on="n1"), pod("web"))
+    assert not is_same_pod(pod("web", on="n1"), pod("web", on="n2"))
+    assert not is_same_pod(pod("web", uid="1"), pod("web", uid="2"))
 
 
 def test_a_pod_that_left_its_node_is_one_that_went_and_came() -> None:
     bridge = Bridge(cpu="1")
     bridge.told(happened.PodAdded(pod("web", cpu="1", on="n1")))
     bridge.told(happened.PodUpdated(pod("web", cpu="1")))
-    assert bridge.stage("web") is Stage.BINDING
+    assert bridge.stage("web") is BindingStage.BINDING
 
 
 def test_a_pod_of_others_is_counted_when_it_is_bound_and_not_before() -> None:
     bridge = Bridge()
     foreign = pod("web", scheduler="other")
     bridge.told(happened.PodAdded(foreign))
-    assert len(bridge.machine.queue) == 0
+    assert len(bridge.scheduler.queue) == 0
     bridge.told(happened.PodUpdated(bound(foreign)))
-    assert bridge.machine.cache.nodes.knows_pod(foreign.uid)
+    assert bridge.scheduler.cache.nodes.knows_pod(foreign.uid)
     bridge.told(happened.PodDeleted(bound(foreign)))
-    assert not bridge.machine.cache.nodes.knows_pod(foreign.uid)
+    assert not bridge.scheduler.cache.nodes.knows_pod(foreign.uid)
 
 
 def test_the_end_of_a_pod_that_nobody_knows_is_no_news() -> None:
@@ -144,7 +144,7 @@ def test_changes_of_a_pod_that_waits_at_permit_are_kept_for_its_next_attempt() -
     changed = replace(web, metadata=replace(web.metadata, labels={"app": "web"}))
     assert bridge.told(happened.PodUpdated(changed)) == []
     bridge.told(happened.Rejected(web.uid, "Captain"))
-    entry = bridge.machine.queue.get(web.key)
+    entry = bridge.scheduler.queue.get(web.key)
     assert entry is not None
     assert entry.pod.labels == {"app": "web"}
 
@@ -157,10 +157,10 @@ def test_without_hints_a_bound_pod_concerns_those_only_that_look_across_nodes() 
     bridge.told(happened.PodAdded(neighbour))
     labelled = replace(neighbour, metadata=replace(neighbour.metadata, labels={"app": "api"}))
     bridge.told(happened.PodUpdated(labelled))
-    assert bridge.machine.queue.place_of("default/web") is Place.PARKED
+    assert bridge.scheduler.queue.place_of("default/web") is SubQueue.UNSCHEDULABLE
     smaller = pod("api", cpu="1", on="n1", labels={"app": "api"})
     bridge.told(happened.PodUpdated(smaller))
-    assert bridge.machine.queue.place_of("default/web") is Place.BACKOFF
+    assert bridge.scheduler.queue.place_of("default/web") is SubQueue.BACKOFF
 
 
 # Nodes.
@@ -190,13 +190,13 @@ def test_other_objects_are_read_by_rules_and_some_are_heard_of(is_heard: bool) -
     value = kind(metadata=ObjectMeta(name="data"))
     key = "default/data" if is_heard else "data"
     bridge.told(happened.ObjectAdded(value))
-    assert bridge.machine.cache.world.find(kind, key) is value
+    assert bridge.scheduler.cache.object_store.find(kind, key) is value
     changed = replace(value, metadata=replace(value.metadata, labels={"app": "web"}))
     bridge.told(happened.ObjectUpdated(changed))
-    assert bridge.machine.cache.world.find(kind, key) is changed
+    assert bridge.scheduler.cache.object_store.find(kind, key) is changed
     bridge.told(happened.ObjectDeleted(value))
     bridge.told(happened.ObjectDeleted(value))
-    assert bridge.machine.cache.world.find(kind, key) is None
+    assert bridge.scheduler.cache.object_store.find(kind, key) is None
     whole = "PersistentVolumeClaim"
     assert bridge.heard == ([f"{whole}Add", f"{whole}Update", f"{whole}Delete"] * is_heard)
 
@@ -206,14 +206,14 @@ def test_an_object_that_the_watch_names_again_leaves_what_is_assumed() -> None:
     volume = PersistentVolume(metadata=ObjectMeta(name="p", uid="p", resource_version="7"))
     bridge.told(happened.ObjectAdded(volume))
     taken = replace(volume, metadata=replace(volume.metadata, labels={"taken": "yes"}))
-    world = bridge.machine.cache.world
-    world.assume(taken)
+    object_store = bridge.scheduler.cache.object_store
+    object_store.assume(taken)
     again = replace(volume, metadata=replace(volume.metadata))
     bridge.told(happened.ObjectAdded(again))
-    assert world.find(PersistentVolume, "p") is taken
+    assert object_store.find(PersistentVolume, "p") is taken
     newer = replace(volume, metadata=replace(volume.metadata, resource_version="8"))
     bridge.told(happened.ObjectUpdated(newer))
-    assert world.find(PersistentVolume, "p") is newer
+    assert object_store.find(PersistentVolume, "p") is newer
     assert bridge.heard == ["PersistentVolumeAdd", "PersistentVolumeUpdate"]
 
 
@@ -223,7 +223,7 @@ def test_a_claim_that_is_made_has_its_pod_tried_again() -> None:
     assert bridge.stage("web") is None
     meta = ObjectMeta(name="data", namespace="default")
     bridge.told(happened.ObjectAdded(PersistentVolumeClaim(metadata=meta)))
-    entry = bridge.machine.queue.get("default/web")
+    entry = bridge.scheduler.queue.get("default/web")
     assert entry is not None
     assert entry.attempts == 2
     assert isinstance(bridge.effects[-1], to_do.PatchStatus)

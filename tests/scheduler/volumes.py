@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from stowplan.framework.world import key_of
+from stowplan.framework.object_store import key_of
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.events import Event
 from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
 from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim
-from stowplan.plugins.volume_claims import SELECTED_NODE, is_fully_bound, uses_of
-from stowplan.testing.dice import chance, pick
+from stowplan.plugins.volumes.volume_claims import (
+    SELECTED_NODE_ANNOTATION,
+    is_fully_bound,
+    volume_uses_of,
+)
+from stowplan.testing.generators.choices import chance, pick
 from tests.scenarios import storage
 
 if TYPE_CHECKING:
@@ -91,7 +95,7 @@ class Volumes:
 
     def are_bound(self, pod: Pod, node: str) -> bool:
         """True when every claim of a pod has a volume that the node reaches."""
-        for name in uses_of(pod.spec).named_claims:
+        for name in volume_uses_of(pod.spec).named_claims:
             claim = self.claim(name)
             volume = None if claim is None else self.volume(claim.spec.volume_name)
             if claim is None or not is_fully_bound(claim) or volume is None:
@@ -102,7 +106,7 @@ class Volumes:
 
     def may_go_to(self, pod: Pod, node: str) -> bool:
         """True when the volumes of a pod that waits could be had on a node."""
-        return all(self._is_to_be_had(name, node) for name in uses_of(pod.spec).named_claims)
+        return all(self._is_to_be_had(name, node) for name in volume_uses_of(pod.spec).named_claims)
 
     def _is_to_be_had(self, name: str, node: str) -> bool:
         claim = self.claim(name)
@@ -111,7 +115,7 @@ class Volumes:
         if claim.spec.volume_name:
             volume = self.volume(claim.spec.volume_name)
             return volume is not None and reaches(volume, node)
-        selected = claim.metadata.annotations.get(SELECTED_NODE)
+        selected = claim.metadata.annotations.get(SELECTED_NODE_ANNOTATION)
         if selected is not None or claim.spec.storage_class_name == MADE:
             return selected in (None, node)
         return any(
@@ -125,13 +129,15 @@ class Volumes:
         """A claim is made."""
         if self.claim(name) is None:
             self._born += 1
-            kind = pick(self.world.dice, ("local", MADE))
+            kind = pick(self.world.rng, ("local", MADE))
             made = storage.claim(name, "", {"class": kind})
             self.put(replace(made, metadata=replace(made.metadata, uid=f"{name}-{self._born}")))
 
     def claim_goes(self, name: str) -> None:
         """A claim that no pod uses is deleted."""
-        used = {c for pod in self.world.pods.values() for c in uses_of(pod.spec).named_claims}
+        used = {
+            c for pod in self.world.pods.values() for c in volume_uses_of(pod.spec).named_claims
+        }
         claim = self.claim(name)
         if claim is not None and name not in used:
             self.drop(claim)
@@ -148,23 +154,25 @@ class Volumes:
     def control(self, *, everything: bool = False) -> None:
         """What is left to do for claims and volumes is done, or some of it."""
         for claim in self.all(PersistentVolumeClaim):
-            if not is_fully_bound(claim) and (everything or chance(self.world.dice, 2)):
-                self._serve(claim, in_vain=not everything and chance(self.world.dice, 4))
+            if not is_fully_bound(claim) and (everything or chance(self.world.rng, 2)):
+                self._serve(claim, without_effect=not everything and chance(self.world.rng, 4))
         for volume in self.all(PersistentVolume):
             self._release(volume)
 
-    def _serve(self, claim: PersistentVolumeClaim, *, in_vain: bool) -> None:
+    def _serve(self, claim: PersistentVolumeClaim, *, without_effect: bool) -> None:
         for volume in self.all(PersistentVolume):
             ref = volume.spec.claim_ref
             if ref is not None and ref.uid == claim.metadata.uid:
                 self._bind(claim, volume.name)
                 return
         annotations = claim.metadata.annotations
-        node = annotations.get(SELECTED_NODE)
+        node = annotations.get(SELECTED_NODE_ANNOTATION)
         if node is None:
             return
-        if in_vain:
-            left = {key: text for key, text in annotations.items() if key != SELECTED_NODE}
+        if without_effect:
+            left = {
+                key: text for key, text in annotations.items() if key != SELECTED_NODE_ANNOTATION
+            }
             self.put(replace(claim, metadata=replace(claim.metadata, annotations=left)))
             return
         settings = {"class": MADE, "node": node, "claim": claim.name}

@@ -3,8 +3,8 @@
 Everything that happens is decided by dice, so a run is repeated by its seed. The watch keeps its
 order and lags behind; outcomes of effects overtake it, or come after it.
 
-It is not `stowplan.sim.world`, which is the world that users replay in: there things take their
-time and happen in an agenda's order, here the dice say what is next.
+It is not `stowplan.simulation.cluster.simulated_cluster`, which is the world that users replay in:
+there things take their time and happen in an agenda's order, here the dice say what is next.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
-from stowplan.objects.extender import ExtenderBindingArgs
+from stowplan.messages.extender_api import ExtenderBindingArgs
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod, PodCondition
-from stowplan.testing.dice import Dice, chance, pick
+from stowplan.testing.generators.choices import RandomSource, chance, pick
 from tests.scheduler import answerers
 from tests.scheduler.volumes import Volumes
 
@@ -49,8 +49,8 @@ class Faults(msgspec.Struct, frozen=True):
 class World:
     """Nodes and pods as the API server has them, and what is on its way to the machine."""
 
-    def __init__(self, dice: Dice, faults: Faults) -> None:
-        self.dice = dice
+    def __init__(self, rng: RandomSource, faults: Faults) -> None:
+        self.rng = rng
         self.faults = faults
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}
@@ -136,7 +136,7 @@ class World:
         """Carry out one of the effects; those about one pod in their order."""
         if not self.desk:
             return
-        chosen: Any = pick(self.dice, self.desk)
+        chosen: Any = pick(self.rng, self.desk)
         first: Any = next(e for e in self.desk if getattr(e, "uid", "") == chosen.uid)
         self.desk.remove(first)
         if first.term < self.term and not isinstance(first, READS_AND_STOPS):
@@ -144,7 +144,7 @@ class World:
         self._carry_out[type(first)](first)
 
     def _happens(self, one_in: int) -> bool:
-        return one_in > 0 and chance(self.dice, one_in)
+        return one_in > 0 and chance(self.rng, one_in)
 
     def _bind(self, effect: to_do.Bind) -> None:
         key = f"{effect.namespace}/{effect.name}"
@@ -156,7 +156,7 @@ class World:
         else:
             code = self.bind_pod(key, effect.uid, effect.node)
             if self._happens(self.faults.lost):
-                code = pick(self.dice, (0, 504))
+                code = pick(self.rng, (0, 504))
         if code == 201:
             self.answers.append(happened.BindDone(effect.effect, effect.uid))
         else:
@@ -236,7 +236,7 @@ class World:
             return
         if not isinstance(body, ExtenderBindingArgs):
             calm = self.faults == Faults()
-            self.answers.append(answerers.reply(self.dice, effect, calm=calm))
+            self.answers.append(answerers.reply(self.rng, effect, calm=calm))
             return
         key, said = f"{body.pod_namespace}/{body.pod_name}", b"{}"
         if self._happens(self.faults.refused):
@@ -253,11 +253,11 @@ class World:
     def deliver(self, *, everything: bool = False) -> list[Event]:
         """Some of what is on its way: the watch in its order, outcomes in any."""
         batch: list[Event] = []
-        while self.watch and (everything or not chance(self.dice, 3)):
+        while self.watch and (everything or not chance(self.rng, 3)):
             batch.append(self.watch.popleft())
-        while self.answers and (everything or not chance(self.dice, 3)):
-            place = 0 if everything else int(self.dice.integers(0, len(self.answers)))
-            batch.insert(0 if chance(self.dice, 2) else len(batch), self.answers.pop(place))
+        while self.answers and (everything or not chance(self.rng, 3)):
+            place = 0 if everything else int(self.rng.integers(0, len(self.answers)))
+            batch.insert(0 if chance(self.rng, 2) else len(batch), self.answers.pop(place))
         return batch
 
 

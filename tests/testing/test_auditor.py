@@ -15,7 +15,7 @@ from stowplan.messages.events import Event
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.testing import node, pod
-from stowplan.testing.auditor import Auditor, Violation, misfit
+from stowplan.testing.auditor import Auditor, Violation, misfit_reason
 
 NODE = node("n", cpu="4", pods=3)
 A = pod("a", cpu="3")
@@ -126,7 +126,7 @@ def test_a_pod_that_may_pause_is_not_judged_by_the_node_of_now() -> None:
     ],
 )
 def test_what_keeps_a_pod_off_a_node(asks: Pod, there: Node, why: str) -> None:
-    found = misfit(asks, there, ())
+    found = misfit_reason(asks, there, ())
     assert why in found
     assert bool(found) is bool(why)
 

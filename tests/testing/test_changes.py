@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stowplan.testing import draw, pod
-from stowplan.testing.changes import Kept, field_change
+from stowplan.testing.object_changes import ObjectSnapshot, field_change
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_the_field_is_named(before: Any, after: Any, says: str) -> None:
 def test_objects_come_before_the_table() -> None:
     table = draw("node\nn1").table
     asked = pod("web", labels={"app": "web"})
-    kept = Kept([asked], table)
+    kept = ObjectSnapshot([asked], table)
     assert kept.change() == ""
     table.pod_count[:] += 1
     assert kept.change().startswith("the node table: pod count: ")

@@ -8,24 +8,33 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stowplan.assembly.batch import ACTIONS, POLICIES
-from stowplan.batch import Action, Policy, Session
-from stowplan.batch.jobs import Job, Task, TaskStatus
+from stowplan.assembly.sessions.session_config import ACTIONS, SESSION_PLUGINS
+from stowplan.batch import Session, SessionAction, SessionPlugin
 from stowplan.batch.session import tasks_of
-from stowplan.batch.working import Handlers
-from stowplan.testing import BatchCheck, CheckFailed, batch_checks, check_batch_policy
+from stowplan.batch.state.jobs import JobInfo, TaskInfo, TaskStatus
+from stowplan.batch.state.session_state import TaskEventHandlers
+from stowplan.testing import (
+    CheckFailed,
+    SessionPluginCheck,
+    check_session_plugin,
+    session_plugin_checks,
+)
 
 
 @pytest.mark.parametrize(
     "check",
-    [c for part in (*POLICIES.values(), *ACTIONS.values()) for c in batch_checks(part)],
+    [
+        c
+        for part in (*SESSION_PLUGINS.values(), *ACTIONS.values())
+        for c in session_plugin_checks(part)
+    ],
     ids=repr,
 )
-def test_what_ships_passes(check: BatchCheck) -> None:
+def test_what_ships_passes(check: SessionPluginCheck) -> None:
     check()
 
 
-class Mine(Policy):
+class Mine(SessionPlugin):
     """Sound: older jobs first, any victim, every node."""
 
     name = "mine"
@@ -40,53 +49,53 @@ class Mine(Policy):
         hooks.register("node_order", self.name, self.scores)
         hooks.register("job_ready", self.name, self.ready)
 
-    def order(self, first: Job, second: Job) -> int:
+    def order(self, first: JobInfo, second: JobInfo) -> int:
         return (first.created > second.created) - (first.created < second.created)
 
-    def tasks(self, first: Task, second: Task) -> int:
+    def tasks(self, first: TaskInfo, second: TaskInfo) -> int:
         return (first.uid > second.uid) - (first.uid < second.uid)
 
-    def victims(self, task: Task, candidates: Sequence[Task]) -> list[Task]:
+    def victims(self, task: TaskInfo, candidates: Sequence[TaskInfo]) -> list[TaskInfo]:
         return [other for other in candidates if not self.spares(self.session.jobs[other.job])]
 
-    def spares(self, job: Job) -> bool:
+    def spares(self, job: JobInfo) -> bool:
         return job.min_available > 2
 
-    def passing(self, task: Task, rows: Any) -> Any:
+    def passing(self, task: TaskInfo, rows: Any) -> Any:
         return np.ones(rows.shape[0], dtype=np.bool_)
 
-    def scores(self, task: Task, rows: Any) -> Any:
+    def scores(self, task: TaskInfo, rows: Any) -> Any:
         return rows.astype(np.float64)
 
-    def ready(self, job: Job) -> bool:
+    def ready(self, job: JobInfo) -> bool:
         return job.is_ready
 
 
 class OrdersByTruth(Mine):
     """Answers whether the first goes first, as a key function would."""
 
-    def order(self, first: Job, second: Job) -> int:
+    def order(self, first: JobInfo, second: JobInfo) -> int:
         return first.created < second.created
 
 
 class AlwaysFirst(Mine):
     """Says of equals that the first goes first."""
 
-    def order(self, first: Job, second: Job) -> int:
+    def order(self, first: JobInfo, second: JobInfo) -> int:
         return -1 if first.priority >= second.priority else 1
 
 
 class KeyOfAnotherOrder(Mine):
     """The order was turned round, its key was not."""
 
-    def tasks(self, first: Task, second: Task) -> int:
+    def tasks(self, first: TaskInfo, second: TaskInfo) -> int:
         return (first.uid < second.uid) - (first.uid > second.uid)
 
 
 class PopsCandidates(Mine):
     """Takes victims out of the list that it was given."""
 
-    def victims(self, task: Task, candidates: Sequence[Task]) -> list[Task]:
+    def victims(self, task: TaskInfo, candidates: Sequence[TaskInfo]) -> list[TaskInfo]:
         assert isinstance(candidates, list)
         return [candidates.pop() for _ in range(len(candidates) // 2)]
 
@@ -94,21 +103,21 @@ class PopsCandidates(Mine):
 class LetsThePreemptorGo(Mine):
     """Names the one that room is for."""
 
-    def victims(self, task: Task, candidates: Sequence[Task]) -> list[Task]:
+    def victims(self, task: TaskInfo, candidates: Sequence[TaskInfo]) -> list[TaskInfo]:
         return [task, *candidates]
 
 
 class SparesAndTakes(Mine):
     """What it says of jobs is not what it says of tasks."""
 
-    def victims(self, task: Task, candidates: Sequence[Task]) -> list[Task]:
+    def victims(self, task: TaskInfo, candidates: Sequence[TaskInfo]) -> list[TaskInfo]:
         return list(candidates)
 
 
 class SaysNothingOfReadiness(Mine):
     """Forgets to return."""
 
-    def ready(self, job: Job) -> bool:
+    def ready(self, job: JobInfo) -> bool:
         job.is_ready  # noqa: B018
         return None  # type: ignore[return-value]
 
@@ -116,14 +125,14 @@ class SaysNothingOfReadiness(Mine):
 class OneVerdictForAll(Mine):
     """Answers for the task, not for each node."""
 
-    def passing(self, task: Task, rows: Any) -> Any:
+    def passing(self, task: TaskInfo, rows: Any) -> Any:
         return True
 
 
 class ScoresByPlace(Mine):
     """Takes a place in `rows` for a row."""
 
-    def scores(self, task: Task, rows: Any) -> Any:
+    def scores(self, task: TaskInfo, rows: Any) -> Any:
         return np.arange(rows.shape[0], dtype=np.float64)
 
 
@@ -133,7 +142,7 @@ class KeepsForAll(Mine):
     def on_open(self, session: Session) -> None:
         session.hooks.register("predicate", self.name, self.passing, row_kind=lambda task: 1)
 
-    def passing(self, task: Task, rows: Any) -> Any:
+    def passing(self, task: TaskInfo, rows: Any) -> Any:
         return np.full(rows.shape[0], task.priority > 1, dtype=np.bool_)
 
 
@@ -142,7 +151,7 @@ class CountsQuestions(Mine):
 
     asked = 0
 
-    def order(self, first: Job, second: Job) -> int:
+    def order(self, first: JobInfo, second: JobInfo) -> int:
         self.asked += 1
         sign = 1 if self.asked > 60 else -1
         return sign * super().order(first, second)
@@ -154,12 +163,12 @@ class NeverGivesBack(Mine):
     def on_open(self, session: Session) -> None:
         self.given: dict[str, int] = {}
         session.hooks.register("job_order", self.name, self.order)
-        session.working.handlers.append(Handlers(self._given, lambda task: None))
+        session.state.handlers.append(TaskEventHandlers(self._given, lambda task: None))
 
-    def _given(self, task: Task) -> None:
+    def _given(self, task: TaskInfo) -> None:
         self.given[task.job] = self.given.get(task.job, 0) + 1
 
-    def order(self, first: Job, second: Job) -> int:
+    def order(self, first: JobInfo, second: JobInfo) -> int:
         return self.given.get(first.uid, 0) - self.given.get(second.uid, 0)
 
 
@@ -173,7 +182,7 @@ class RemembersForEver(Mine):
         for uid, job in session.jobs.items():
             self.seen[uid] = self.seen.get(uid, 0) + len(job.tasks)
 
-    def order(self, first: Job, second: Job) -> int:
+    def order(self, first: JobInfo, second: JobInfo) -> int:
         return self.seen[first.uid] - self.seen[second.uid]
 
 
@@ -192,7 +201,7 @@ class WrongKind(Mine):
 
 
 def test_a_sound_policy_passes() -> None:
-    check_batch_policy(Mine)
+    check_session_plugin(Mine)
 
 
 @pytest.mark.parametrize(
@@ -215,15 +224,15 @@ def test_a_sound_policy_passes() -> None:
         (WrongKind, "registers_what_is_known", "wanted one of"),
     ],
 )
-def test_a_mistake_is_caught(policy: type[Policy], caught_by: str, said: str) -> None:
-    (check,) = (one for one in batch_checks(policy) if one.name == caught_by)
+def test_a_mistake_is_caught(policy: type[SessionPlugin], caught_by: str, said: str) -> None:
+    (check,) = (one for one in session_plugin_checks(policy) if one.name == caught_by)
     with pytest.raises(CheckFailed) as caught:
         check()
     assert said in str(caught.value)
     assert (caught.value.plugin, caught.value.check) == ("mine", caught_by)
 
 
-class MovesByHand(Action):
+class MovesByHand(SessionAction):
     """Sets the node of tasks without telling the session."""
 
     name = "by-hand"
@@ -231,10 +240,10 @@ class MovesByHand(Action):
     def run(self, session: Session) -> None:
         for job in session.jobs.values():
             for task in job.of(TaskStatus.RUNNING).values():
-                task.node = session.working.nodes.names[0]
+                task.node = session.state.nodes.names[0]
 
 
-class Overcommits(Action):
+class Overcommits(SessionAction):
     """Gives every task the first node, whether it has room or not."""
 
     name = "first-node"
@@ -248,6 +257,6 @@ class Overcommits(Action):
 @pytest.mark.parametrize(
     ("action", "said"), [(MovesByHand, "is said to be on"), (Overcommits, "more than it has")]
 )
-def test_a_mistake_of_an_action_is_caught(action: type[Action], said: str) -> None:
+def test_a_mistake_of_an_action_is_caught(action: type[SessionAction], said: str) -> None:
     with pytest.raises(CheckFailed, match=said):
-        check_batch_policy(action)
+        check_session_plugin(action)

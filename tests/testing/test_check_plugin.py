@@ -25,7 +25,14 @@ from stowplan.framework import (
     unresolvable,
     unschedulable,
 )
-from stowplan.framework.clusterevents import NODE, POD, Action, EventWithHint, QueueingHint, on
+from stowplan.framework.clusterevents import (
+    NODE,
+    POD,
+    Action,
+    ClusterEventWithHint,
+    QueueingHint,
+    on,
+)
 from stowplan.objects.pod import Pod
 from stowplan.testing import CheckFailed, check_plugin, checks
 from stowplan.testing.check_plugin import CHECKS
@@ -134,7 +141,7 @@ class FewPeers:
     def permit(self, pod: Pod) -> Status | PermitWait:
         return PermitWait(2.5) if app(pod) else OK
 
-    def events_to_register(self) -> list[EventWithHint]:
+    def events_to_register(self) -> list[ClusterEventWithHint]:
         return [
             on(POD, Action.DELETE, lambda pod, old, new: queue_if(app(old) == app(pod))),
             on(POD, Action.UPDATE_POD_LABEL),
@@ -166,10 +173,10 @@ def test_a_decorated_function_is_checked() -> None:
 
 AFTER = {
     "queue_order_is_strict",
-    "what_if_is_as_what_is",
-    "what_is_reserved_can_be_given_back",
-    "permit_answers_can_be_carried_out",
-    "changes_that_help_are_heard",
+    "add_and_remove_pod_agree_with_filter",
+    "unreserve_undoes_reserve",
+    "permit_results_are_valid",
+    "events_to_register_are_complete",
 }
 
 
@@ -413,12 +420,12 @@ class WaitsByStatus(FewPeers):
 
 
 class DoesNotHearOfDepartures(FewPeers):
-    def events_to_register(self) -> list[EventWithHint]:
+    def events_to_register(self) -> list[ClusterEventWithHint]:
         return [on(POD, Action.ADD | Action.UPDATE_POD_LABEL)]
 
 
 class HintsTheOtherWay(FewPeers):
-    def events_to_register(self) -> list[EventWithHint]:
+    def events_to_register(self) -> list[ClusterEventWithHint]:
         hint = lambda pod, old, new: queue_if(app(old) != app(pod))  # noqa: E731
         return [on(POD, Action.DELETE, hint), on(POD, Action.UPDATE_POD_LABEL)]
 
@@ -440,53 +447,53 @@ MISTAKES: list[tuple[type[Any], str, str]] = [
     (SortsTheRows, "column_agrees_with_scalar", "by column (rows ["),
     (
         NormalisesInPlace,
-        "inputs_are_left_alone",
+        "inputs_are_not_modified",
         f"normalize_score{line_of(NormalisesInPlace.normalize_score)} changed `scores`, which was",
     ),
     (
         LabelsThePod,
-        "inputs_are_left_alone",
+        "inputs_are_not_modified",
         f"filter_column{line_of(LabelsThePod.filter_column)} changed pod 'default/q0': "
         "metadata.labels.seen was nothing, is 'yes'",
     ),
     (
         CountsItselfIn,
-        "inputs_are_left_alone",
+        "inputs_are_not_modified",
         f"filter_column{line_of(CountsItselfIn.filter_column)} changed the node table: pod count",
     ),
     (
         ReordersPods,
-        "inputs_are_left_alone",
+        "inputs_are_not_modified",
         f"score{line_of(ReordersPods.score)} changed the node table: info of",
     ),
     (
         LendsAColumn,
-        "columns_are_not_lent",
+        "returned_columns_are_owned",
         f"score_column{line_of(LendsAColumn.score_column)} gave a view of a column",
     ),
     (ScoresTooHigh, "scores_are_in_range", "wanted 0..100"),
     (ScoresTooLow, "scores_are_in_range", "wanted 0..100"),
     (ScoresFractions, "column_agrees_with_scalar", "normalize_score of pod"),
-    (PrefersLowRows, "rows_may_be_permuted", "with the nodes on other rows, not as before"),
-    (CountsQuestions, "asking_twice_changes_nothing", "asked again, not as the first time"),
-    (BestIsMaximum, "an_empty_cluster_is_no_error", "normalize_score of pod"),
-    (RemembersNodes, "nothing_is_kept_between_pods", "not as at first"),
-    (RemembersTheCluster, "nothing_is_kept_between_pods", "not as at first"),
+    (PrefersLowRows, "row_order_does_not_matter", "with the nodes on other rows, not as before"),
+    (CountsQuestions, "calls_are_repeatable", "asked again, not as the first time"),
+    (BestIsMaximum, "empty_cluster_is_accepted", "normalize_score of pod"),
+    (RemembersNodes, "pods_are_independent", "not as at first"),
+    (RemembersTheCluster, "pods_are_independent", "not as at first"),
     (SignsTooLittle, "equal_signatures_mean_equal_answers", "the signature of pod"),
     (SignsWithAList, "equal_signatures_mean_equal_answers", "wanted a hashable"),
     (SortsEquals, "queue_order_is_strict", "each is less than the other"),
     (SortsInCircles, "queue_order_is_strict", "the first is not less than all"),
     (SortsByKeyBackwards, "queue_order_is_strict", "sort_key the opposite"),
-    (ForgetsToAdd, "what_if_is_as_what_is", "added: got Success, wanted Unschedulable"),
-    (CountsOnTheSharedState, "what_if_is_as_what_is", "on clones of the state, not as before"),
-    (KeepsTheBooking, "what_is_reserved_can_be_given_back", "after reserve and unreserve of pod"),
-    (UnreservesWithoutLooking, "what_is_reserved_can_be_given_back", "raised KeyError"),
-    (WaitsForNoTime, "permit_answers_can_be_carried_out", "gave PermitWait(0), wanted seconds"),
-    (WaitsByStatus, "permit_answers_can_be_carried_out", "wanted Success, a refusal"),
-    (DoesNotHearOfDepartures, "changes_that_help_are_heard", "AssignedPodDelete is not heard"),
-    (HintsTheOtherWay, "changes_that_help_are_heard", "or its hint says Skip"),
-    (RegistersNonsense, "changes_that_help_are_heard", "names the resource 'Node/Add'"),
-    (RegistersNames, "changes_that_help_are_heard", "gave 'Pod', wanted what on("),
+    (ForgetsToAdd, "add_and_remove_pod_agree_with_filter", "added: got Success, wanted Unschedulable"),
+    (CountsOnTheSharedState, "add_and_remove_pod_agree_with_filter", "on clones of the state, not as before"),
+    (KeepsTheBooking, "unreserve_undoes_reserve", "after reserve and unreserve of pod"),
+    (UnreservesWithoutLooking, "unreserve_undoes_reserve", "raised KeyError"),
+    (WaitsForNoTime, "permit_results_are_valid", "gave PermitWait(0), wanted seconds"),
+    (WaitsByStatus, "permit_results_are_valid", "wanted Success, a refusal"),
+    (DoesNotHearOfDepartures, "events_to_register_are_complete", "AssignedPodDelete is not heard"),
+    (HintsTheOtherWay, "events_to_register_are_complete", "or its hint says Skip"),
+    (RegistersNonsense, "events_to_register_are_complete", "names the resource 'Node/Add'"),
+    (RegistersNames, "events_to_register_are_complete", "gave 'Pod', wanted what on("),
 ]
 """A wrong plugin, the check that is to notice it, and what that says."""
 

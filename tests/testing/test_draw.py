@@ -5,7 +5,7 @@ import pytest
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.workload import Namespace
 from stowplan.testing import DrawError, draw, node, pod
-from stowplan.testing.make import ZONE
+from stowplan.testing.builders import ZONE
 
 
 def test_a_drawing_says_what_the_builders_say() -> None:

@@ -5,31 +5,31 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import pytest
 
-from stowplan.columns.audit import validate
+from stowplan.columns.invariants import validate
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from stowplan.objects.workload import Service
-from stowplan.testing import Scene, scene
-from stowplan.testing.dice import chance, number, pick, some
-from stowplan.testing.history import history
-from stowplan.testing.make import ZONE
+from stowplan.testing import GeneratedCluster, generate_cluster
+from stowplan.testing.builders import ZONE
+from stowplan.testing.generators.choices import chance, pick, random_int, sample
+from stowplan.testing.generators.table_changes import random_steps
 
-SCENES = [scene(np.random.default_rng(seed)) for seed in range(40)]
+SCENES = [generate_cluster(np.random.default_rng(seed)) for seed in range(40)]
 PODS = [pod for each in SCENES for pod in (*each.pods, *each.pending)]
 NODES = [node for each in SCENES for node in each.nodes]
 
 
 def test_the_same_dice_make_the_same_cluster() -> None:
-    first, second = (scene(np.random.default_rng(7)) for _ in range(2))
+    first, second = (generate_cluster(np.random.default_rng(7)) for _ in range(2))
     assert first == second
-    assert first != scene(np.random.default_rng(8))
+    assert first != generate_cluster(np.random.default_rng(8))
 
 
 def test_a_cluster_has_the_size_that_was_asked_for() -> None:
-    made = scene(np.random.default_rng(1), n_nodes=3, n_pods=5, n_pending=2)
+    made = generate_cluster(np.random.default_rng(1), n_nodes=3, n_pods=5, n_pending=2)
     assert (len(made.nodes), len(made.pods), len(made.pending)) == (3, 5, 2)
-    assert scene(np.random.default_rng(1), n_nodes=0, n_pods=0, n_pending=0).nodes == ()
+    assert generate_cluster(np.random.default_rng(1), n_nodes=0, n_pods=0, n_pending=0).nodes == ()
 
 
 def test_names_are_distinct_and_every_cluster_can_be_built() -> None:
@@ -115,7 +115,7 @@ def test_there_are_objects_of_other_kinds() -> None:
         assert all(any(isinstance(o, kind) for o in each.objects) for each in SCENES)
 
 
-def over_committed(made: Scene) -> bool:
+def over_committed(made: GeneratedCluster) -> bool:
     table = made.table()
     return bool((table.requested("cpu") > table.allocatable("cpu")).any())
 
@@ -128,8 +128,8 @@ def test_some_clusters_are_over_committed_and_some_pods_lack_their_node() -> Non
 def test_a_history_has_every_kind_of_step_and_can_happen() -> None:
     kinds: set[str] = set()
     for seed in range(10):
-        table = Scene((), (), (), ()).table()
-        for step in history(np.random.default_rng(seed), 30):
+        table = GeneratedCluster((), (), (), ()).table()
+        for step in random_steps(np.random.default_rng(seed), 30):
             kinds.add(type(step).__name__)
             step.apply(table)
     assert len(kinds) == 7
@@ -148,9 +148,9 @@ class Fixed:
 
 
 def test_choices_are_made_of_throws() -> None:
-    assert number(Fixed(3), 2, 5) == 5
+    assert random_int(Fixed(3), 2, 5) == 5
     assert pick(Fixed(1), "abc") == "b"
     assert [chance(Fixed(throw), 3) for throw in range(3)] == [False, False, True]
-    assert some(Fixed(0), "abc", 2) == ()
-    assert some(Fixed(2, 1, 0), "abc", 2) == ("b", "a")
-    assert some(Fixed(1, 0), "a", 9) == ("a",)
+    assert sample(Fixed(0), "abc", 2) == ()
+    assert sample(Fixed(2, 1, 0), "abc", 2) == ("b", "a")
+    assert sample(Fixed(1, 0), "a", 9) == ("a",)

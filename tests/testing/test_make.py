@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from stowplan.objects.codec import decode, encode, untyped
+from stowplan.objects.encoding.json_codec import decode, encode, untyped
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.testing import affinity, container, node, pod, spread, term
-from stowplan.testing.make import (
+from stowplan.testing.builders import (
     HOSTNAME,
     ZONE,
     MakeError,

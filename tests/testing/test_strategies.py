@@ -5,10 +5,10 @@ import sys
 
 from hypothesis import Phase, find, given, settings
 
-from stowplan.columns.audit import validate
+from stowplan.columns.invariants import validate
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
-from stowplan.testing import Scene
+from stowplan.testing import GeneratedCluster
 from stowplan.testing.strategies import clusters, nodes, pods
 from tests.soak import examples
 
@@ -20,7 +20,7 @@ def test_objects_have_the_names_that_were_asked_for(node: Node, pod: Pod) -> Non
 
 @settings(max_examples=examples(50))
 @given(clusters(n_nodes_max=3, n_pods_max=2, n_pending_max=2))
-def test_clusters_keep_to_their_size(scene: Scene) -> None:
+def test_clusters_keep_to_their_size(scene: GeneratedCluster) -> None:
     assert len(scene.nodes) <= 3
     assert len(scene.pods) <= 2
     assert 1 <= len(scene.pending) <= 2
@@ -54,7 +54,7 @@ def test_without_hypothesis_one_line_says_what_to_install() -> None:
 def test_without_hypothesis_everything_else_works() -> None:
     done = run_without_hypothesis(
         "from stowplan.testing import check_plugin, draw\n"
-        "from stowplan.testing.history import history\n"
+        "from stowplan.testing.generators.table_changes import history\n"
         "class Mine:\n"
         "    name = 'Mine'\n"
         "    def score(self, node): return node.pod_limit % 101\n"

@@ -11,8 +11,20 @@ import pytest
 
 from tests.tidy import tree
 
-# The floors that may touch the world.
-WORLDLY = {"cli", "driver", "sim", "web"}
+# Packages that may read clocks, files and sockets.
+IMPURE = {
+    "cli",
+    "examples",
+    "conformance",
+    "benchmarks",
+    "fault_runs",
+    "forecast",
+    "driver",
+    "simulation",
+    "insight",
+    "inputs",
+    "web",
+}
 CALLS = {"__import__", "breakpoint", "eval", "exec", "input", "open", "print"}
 CALL_ENDS = re.compile(
     r"(^|\.)(datetime\.(now|utcnow|today)|date\.today|(bz2|codecs|gzip|io|lzma)\.open"
@@ -31,7 +43,7 @@ EMPTY_CLASS = re.compile(r"\bclass\b[^:(]*" + EMPTY_CLASSES.pattern.replace("$",
 def is_pure(path: PurePath) -> bool:
     """True for files of the package that lie below the driver and the simulator."""
     top, _, *rooms = path.parts
-    return top == "src" and rooms[0] not in WORLDLY
+    return top == "src" and rooms[0] not in IMPURE
 
 
 def banned_calls(where: str, text: str) -> list[str]:

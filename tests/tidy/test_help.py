@@ -9,12 +9,13 @@ import sys
 import pytest
 
 from stowplan.batch import COMPATS
-from stowplan.cli import bench, evaluate, options, simulate_options, status
+from stowplan.benchmarks import benchmark_workload, measurement
+from stowplan.cli import options, simulate_options
+from stowplan.cli.commands import bench, evaluate, status
 from stowplan.cli.main import COMMANDS
-from stowplan.driver import serving
-from stowplan.sim import bench_measure, bench_workload
-from stowplan.sim.evaluate import FORMATS
-from stowplan.sim.world import Pace
+from stowplan.conformance.evaluate import FORMATS
+from stowplan.driver.http import status_server
+from stowplan.simulation.cluster.simulated_cluster import Pace
 
 HEAVY = (
     "aiohttp",
@@ -69,6 +70,6 @@ def test_what_help_says_is_what_holds() -> None:
     assert tuple(sorted(COMPATS)) == options.COMPAT_NAMES
     assert tuple(sorted(FORMATS)) == evaluate.FORMATS
     assert (Pace().bind_s, Pace().start_s) == (simulate_options.BIND_S, simulate_options.START_S)
-    assert bench.ENGINES == bench_measure.ENGINES
-    assert status.DEFAULT == serving.DEFAULT
-    assert bench.TEMPLATES == bench_workload.TEMPLATES
+    assert bench.ENGINES == measurement.ENGINES
+    assert status.DEFAULT == status_server.DEFAULT_LISTEN_ADDRESS
+    assert bench.TEMPLATES == benchmark_workload.TEMPLATES

@@ -14,7 +14,7 @@ from stowplan.assembly.extenders import extenders_of
 from stowplan.assembly.in_tree import DEFAULT_PLUGINS, registry
 from stowplan.assembly.plugin_files import installed_plugins, is_batch_part
 from stowplan.cycle import CycleDecider
-from stowplan.cycle.engine.start import Mode
+from stowplan.cycle.engine.kernel_loading import EngineMode
 from stowplan.framework import (
     ConfigError,
     FeatureGates,
@@ -24,14 +24,14 @@ from stowplan.framework import (
     Registry,
     plugin_of,
 )
+from stowplan.framework.deciders.session_decider import SessionDecider
+from stowplan.framework.handle_state import HandleState
 from stowplan.framework.metrics import Metrics
-from stowplan.framework.runtime import frameworks
-from stowplan.framework.sessions import SessionDecider
-from stowplan.framework.shared import Shared
-from stowplan.framework.timed import TimedFramework
-from stowplan.plugins.fit import NodeResourcesFit
-from stowplan.scheduler import Machine, MachineOptions
-from stowplan.scheduler.timed import TimedMachine
+from stowplan.framework.runtime.framework import build_frameworks
+from stowplan.framework.runtime.timed_framework import TimedFramework
+from stowplan.plugins.resources.fit import NodeResourcesFit
+from stowplan.scheduler import Scheduler, SchedulerOptions
+from stowplan.scheduler.timed_scheduler import TimedScheduler
 
 
 def configuration_of(
@@ -87,9 +87,9 @@ def frameworks_for(
         for name, profile in configuration.profiles.items()
     }
     if metrics is None:
-        return frameworks(profiles, full, gates or FeatureGates())
+        return build_frameworks(profiles, full, gates or FeatureGates())
     timed = partial(TimedFramework, metrics=metrics)
-    return frameworks(profiles, full, gates or FeatureGates(), timed)
+    return build_frameworks(profiles, full, gates or FeatureGates(), timed)
 
 
 def _leaving_to_extenders(profile: Profile, ignored: tuple[str, ...]) -> Profile:
@@ -105,16 +105,16 @@ def _leaving_to_extenders(profile: Profile, ignored: tuple[str, ...]) -> Profile
     return msgspec.structs.replace(profile, args={**profile.args, name: args})
 
 
-def machine_for(
+def scheduler_for(
     configuration: config.Configuration,
     full: Registry,
     gates: FeatureGates | None = None,
-    dice: np.random.Generator | None = None,
-    options: MachineOptions | None = None,
-    engine: str = Mode.AUTO.value,
-    sessions: Callable[[Shared], SessionDecider] | None = None,
+    rng: np.random.Generator | None = None,
+    options: SchedulerOptions | None = None,
+    engine: str = EngineMode.AUTO.value,
+    sessions: Callable[[HandleState], SessionDecider] | None = None,
     metrics: Metrics | None = None,
-) -> Machine:
+) -> Scheduler:
     """A scheduler for a configuration. dice: breaks ties. metrics: see `frameworks_for`.
 
     engine: "auto" has pods decided by compiled kernels once that pays, "compiled" from the first
@@ -122,21 +122,21 @@ def machine_for(
     are given, count more than the configuration's. sessions: makes what decides many pods at once.
     Raises ContractError, and ConfigError where options are out of range.
     """
-    chosen = options or MachineOptions()
+    chosen = options or SchedulerOptions()
     problems = list(chosen.problems("options"))
     if problems:
-        raise ConfigError("machine_for", problems)
+        raise ConfigError("scheduler_for", problems)
     chosen = _filled(chosen, configuration)
-    decider = CycleDecider(Mode(engine))
+    decider = CycleDecider(EngineMode(engine))
     built = frameworks_for(configuration, full, gates, metrics)
     held = None
     if sessions is not None:
-        held = sessions(next((one.shared for one in built.values()), Shared()))
-    made = Machine if metrics is None else partial(TimedMachine, metrics)
-    return made(built, decider, chosen, dice, extenders_of(configuration), held)
+        held = sessions(next((one.shared for one in built.values()), HandleState()))
+    made = Scheduler if metrics is None else partial(TimedScheduler, metrics)
+    return made(built, decider, chosen, rng, extenders_of(configuration), held)
 
 
-def _filled(options: MachineOptions, configuration: config.Configuration) -> MachineOptions:
+def _filled(options: SchedulerOptions, configuration: config.Configuration) -> SchedulerOptions:
     """The options with the configuration's durations where none are given."""
     queue = options.queue
     initial_s, max_s = queue.initial_backoff_s, queue.max_backoff_s

@@ -9,19 +9,25 @@ import msgspec
 import numpy as np
 
 from stowplan import config
-from stowplan.assembly.batch import ACTIONS, POLICIES, known_names, rules_for, session_options
-from stowplan.assembly.build import machine_for, registered
+from stowplan.assembly.build import registered, scheduler_for
 from stowplan.assembly.in_tree import DEFAULT_PLUGINS
 from stowplan.assembly.plugin_files import batch_parts
-from stowplan.assembly.rules_today import session_framework
+from stowplan.assembly.sessions.profile_rules import session_framework
+from stowplan.assembly.sessions.session_config import (
+    ACTIONS,
+    SESSION_PLUGINS,
+    known_names,
+    rules_for,
+    session_options,
+)
 from stowplan.batch import Compat, SessionOptions
+from stowplan.batch.bind_failure_policy import BindFailurePolicy
 from stowplan.batch.decider import BatchDecider, BatchPlan
-from stowplan.batch.policy import check_part
-from stowplan.batch.rules import Rules
-from stowplan.batch.session import Action, Policy
-from stowplan.batch.upkeep import Upkeep
-from stowplan.batch.working import Working
-from stowplan.config.batch import BatchConfiguration
+from stowplan.batch.plugin_checks import check_part
+from stowplan.batch.session import SessionAction, SessionPlugin
+from stowplan.batch.session_rules import SessionRules
+from stowplan.batch.state.session_state import SessionState
+from stowplan.config.session_configuration import BatchConfiguration
 from stowplan.framework import (
     ConfigError,
     ContractError,
@@ -31,12 +37,12 @@ from stowplan.framework import (
     Registry,
     Snapshot,
 )
+from stowplan.framework.handle_state import HandleState
 from stowplan.framework.metrics import Metrics
-from stowplan.framework.shared import Shared
-from stowplan.scheduler import Machine, MachineOptions
+from stowplan.scheduler import Scheduler, SchedulerOptions
 
 
-class Text(NamedTuple):
+class ConfigText(NamedTuple):
     """A configuration file that has been read. source: named in errors."""
 
     text: str | bytes
@@ -51,8 +57,8 @@ class Deciders(msgspec.Struct, frozen=True):
 
     configuration: config.Configuration
     registry: Registry
-    actions: dict[str, type[Action]]
-    policies: dict[str, type[Policy]]
+    actions: dict[str, type[SessionAction]]
+    policies: dict[str, type[SessionPlugin]]
     compat: Compat = Compat()
 
     @property
@@ -60,7 +66,7 @@ class Deciders(msgspec.Struct, frozen=True):
         """What sessions decide, and how; None where they decide nothing."""
         return self.configuration.batch
 
-    def framework(self, shared: Shared | None = None) -> Framework:
+    def framework(self, shared: HandleState | None = None) -> Framework:
         """What the rules of sessions are asked through: today's, plugins of one's own beside."""
         own = tuple(entry.plugin for entry in self.registry.values() if not entry.in_tree)
         return session_framework(own=own, shared=shared)
@@ -75,7 +81,7 @@ class Deciders(msgspec.Struct, frozen=True):
         snapshot: gives nodes and pods as they are when a session opens; None makes a table each.
         """
         assert self.batch is not None, "no sessions are configured"
-        rules: Callable[[Working], Rules]
+        rules: Callable[[SessionState], SessionRules]
         if self.compat.rules_of_1_13:
             rules = rules_for(self.compat)
         else:
@@ -84,8 +90,8 @@ class Deciders(msgspec.Struct, frozen=True):
 
     def session_decider(
         self,
-        shared: Shared | None = None,
-        dice: np.random.Generator | None = None,
+        shared: HandleState | None = None,
+        rng: np.random.Generator | None = None,
         metrics: Metrics | None = None,
     ) -> BatchDecider:
         """What holds sessions in a machine; `batch` must not be None.
@@ -101,7 +107,7 @@ class Deciders(msgspec.Struct, frozen=True):
         def reread(text: str, source: str) -> BatchPlan:
             return self.reread(text, source)._plan(snapshot, framework)
 
-        made.append(BatchDecider(self._plan(snapshot, framework), framework, reread, dice, metrics))
+        made.append(BatchDecider(self._plan(snapshot, framework), framework, reread, rng, metrics))
         return made[0]
 
     def reread(self, text: str, source: str) -> Deciders:
@@ -122,29 +128,29 @@ class Deciders(msgspec.Struct, frozen=True):
             batch.period_s,
             batch.uses_priority_classes,
             self.session_options(snapshot, framework),
-            Upkeep(batch.bind_failures_max, batch.bind_failure_policy),
+            BindFailurePolicy(batch.bind_failures_max, batch.bind_failure_policy),
         )
 
-    def machine(
+    def scheduler(
         self,
         gates: FeatureGates | None = None,
-        dice: np.random.Generator | None = None,
-        options: MachineOptions | None = None,
+        rng: np.random.Generator | None = None,
+        options: SchedulerOptions | None = None,
         engine: str = "auto",
         metrics: Metrics | None = None,
-    ) -> Machine:
-        """A scheduler of profiles, of sessions, or of both. See `machine_for`."""
+    ) -> Scheduler:
+        """A scheduler of profiles, of sessions, or of both. See `scheduler_for`."""
 
-        def sessions(shared: Shared) -> BatchDecider:
+        def sessions(shared: HandleState) -> BatchDecider:
             # Dice of their own: how often they draw is no matter for the pods of profiles.
-            own = None if dice is None else dice.spawn(1)[0]
+            own = None if rng is None else rng.spawn(1)[0]
             return self.session_decider(shared, own, metrics)
 
-        return machine_for(
+        return scheduler_for(
             self.configuration,
             self.registry,
             gates,
-            dice,
+            rng,
             options,
             engine,
             None if self.batch is None else sessions,
@@ -153,7 +159,7 @@ class Deciders(msgspec.Struct, frozen=True):
 
 
 def deciders_of(
-    files: Sequence[Text],
+    files: Sequence[ConfigText],
     plugins: Iterable[Callable[..., Any]] = (),
     compat: Compat | None = None,
 ) -> Deciders:
@@ -165,11 +171,11 @@ def deciders_of(
     texts = " ".join(_decoded(file.text) for file in files)
     given = tuple(plugins)
     actions, policies = batch_parts(given, texts)
-    for name in (*(actions.keys() & ACTIONS.keys()), *(policies.keys() & POLICIES.keys())):
+    for name in (*(actions.keys() & ACTIONS.keys()), *(policies.keys() & SESSION_PLUGINS.keys())):
         own = actions.get(name) or policies[name]
         where = f"class {own.__module__}.{own.__qualname__}"
         raise ContractError(f"{where}: the name {name!r} is taken; wanted one that is free")
-    parts: list[type[Policy] | type[Action]] = [*actions.values(), *policies.values()]
+    parts: list[type[SessionPlugin] | type[SessionAction]] = [*actions.values(), *policies.values()]
     for part in parts:
         check_part(part, f"class {part.__module__}.{part.__qualname__}")
     full, defaults = registered(given, texts)

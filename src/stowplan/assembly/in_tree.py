@@ -10,28 +10,28 @@ from typing import Any
 
 from stowplan.assembly.v1_13 import V1_13
 from stowplan.framework.profile import PluginUse
-from stowplan.framework.registry import Registry
-from stowplan.plugins.balanced import NodeResourcesBalancedAllocation
+from stowplan.framework.runtime.registry import Registry
 from stowplan.plugins.default_binder import DefaultBinder
-from stowplan.plugins.default_preemption import DefaultPreemption
-from stowplan.plugins.dynamic_resources import DynamicResources
-from stowplan.plugins.fit import NodeResourcesFit
+from stowplan.plugins.devices.dynamic_resources import DynamicResources
 from stowplan.plugins.image_locality import ImageLocality
-from stowplan.plugins.inter_pod_affinity import InterPodAffinity
-from stowplan.plugins.node_affinity import NodeAffinity
+from stowplan.plugins.node_affinity.node_affinity import NodeAffinityPlugin
 from stowplan.plugins.node_declared_features import NodeDeclaredFeatures
 from stowplan.plugins.node_name import NodeName
 from stowplan.plugins.node_ports import NodePorts
 from stowplan.plugins.node_unschedulable import NodeUnschedulable
-from stowplan.plugins.node_volume_limits import NodeVolumeLimits
-from stowplan.plugins.pod_topology_spread import PodTopologySpread
+from stowplan.plugins.pod_affinity.inter_pod_affinity import InterPodAffinity
+from stowplan.plugins.preemption.default_preemption import DefaultPreemption
 from stowplan.plugins.priority_sort import PrioritySort
+from stowplan.plugins.resources.balanced_allocation import NodeResourcesBalancedAllocation
+from stowplan.plugins.resources.fit import NodeResourcesFit
 from stowplan.plugins.scheduling_gates import SchedulingGates
 from stowplan.plugins.taint_toleration import TaintToleration
-from stowplan.plugins.volume_binding import VolumeBinding
-from stowplan.plugins.volume_restrictions import VolumeRestrictions
-from stowplan.plugins.volume_zone import VolumeZone
-from stowplan.plugins.yoda import Yoda
+from stowplan.plugins.topology_spread.pod_topology_spread import PodTopologySpread
+from stowplan.plugins.volumes.node_volume_limits import NodeVolumeLimits
+from stowplan.plugins.volumes.volume_binding import VolumeBinding
+from stowplan.plugins.volumes.volume_restrictions import VolumeRestrictions
+from stowplan.plugins.volumes.volume_zone import VolumeZone
+from stowplan.plugins.yoda.yoda import Yoda
 
 _IN_ORDER: tuple[tuple[type[Any], int], ...] = (
     (SchedulingGates, 1),
@@ -39,7 +39,7 @@ _IN_ORDER: tuple[tuple[type[Any], int], ...] = (
     (NodeUnschedulable, 1),
     (NodeName, 1),
     (TaintToleration, 3),
-    (NodeAffinity, 2),
+    (NodeAffinityPlugin, 2),
     (NodePorts, 1),
     (NodeResourcesFit, 1),
     (VolumeRestrictions, 1),

@@ -2,7 +2,8 @@
 
 A plugin is a class with a `name` and an extension point, or a function that `@score`, `@filter`
 or `@priority` has made a rule; of a rule it is the class behind it that is found here. Policies and
-actions of sessions are classes with a `name` that derive from `batch.Policy` or `batch.Action`.
+actions of sessions are classes with a `name` that derive from `batch.SessionPlugin` or
+`batch.SessionAction`.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any
 
-from stowplan.batch import Action, Policy
+from stowplan.batch import SessionAction, SessionPlugin
 from stowplan.framework import ContractError, is_rule, plugin_of
-from stowplan.framework.points import near_point, points_of, public_methods
+from stowplan.framework.extension_points import points_of, public_methods, suggest_method
 
 ENTRY_POINTS = "stowplan.plugins"
 
@@ -45,7 +46,7 @@ def plugins_of_file(path: str) -> tuple[type[Any], ...]:
         if is_batch_part(plugin):
             continue
         for method in public_methods(plugin):
-            hint = near_point(method)
+            hint = suggest_method(method)
             if hint:
                 where = f"{path}: class {plugin.__name__}"
                 raise ContractError(f"{where}: would never be called{hint}")
@@ -65,26 +66,26 @@ def _is_named(plugin: type[Any]) -> bool:
 
 def is_batch_part(plugin: object) -> bool:
     """True for a policy or an action of sessions."""
-    return isinstance(plugin, type) and issubclass(plugin, Policy | Action)
+    return isinstance(plugin, type) and issubclass(plugin, SessionPlugin | SessionAction)
 
 
 def batch_parts(
     plugins: Iterable[Callable[..., Any]], text: str = ""
-) -> tuple[dict[str, type[Action]], dict[str, type[Policy]]]:
+) -> tuple[dict[str, type[SessionAction]], dict[str, type[SessionPlugin]]]:
     """(actions, policies) by name among these plugins, and among the installed ones that a
     configuration's text names. Raises ContractError for a name that is given twice."""
-    actions: dict[str, type[Action]] = {}
-    policies: dict[str, type[Policy]] = {}
+    actions: dict[str, type[SessionAction]] = {}
+    policies: dict[str, type[SessionPlugin]] = {}
     for plugin in dict.fromkeys((*plugins, *installed_plugins(text))):
-        if not isinstance(plugin, type) or not issubclass(plugin, Policy | Action):
+        if not isinstance(plugin, type) or not issubclass(plugin, SessionPlugin | SessionAction):
             continue
         where = f"class {plugin.__module__}.{plugin.__qualname__}"
         if not plugin.name:
             raise ContractError(f"{where}: `name` is {plugin.name!r}, wanted a non-empty string")
-        taken: Mapping[str, type[Any]] = actions if issubclass(plugin, Action) else policies
+        taken: Mapping[str, type[Any]] = actions if issubclass(plugin, SessionAction) else policies
         if plugin.name in taken:
             raise ContractError(f"{where}: the name {plugin.name!r} is given twice, wanted once")
-        if issubclass(plugin, Action):
+        if issubclass(plugin, SessionAction):
             actions[plugin.name] = plugin
         else:
             policies[plugin.name] = plugin
@@ -104,7 +105,7 @@ def _nearly(module: ModuleType) -> str:
         if is_batch_part(value):
             texts.append(f"class {value.__name__} has no `name`")
         elif not points_of(value):
-            hints = [hint for method in public_methods(value) if (hint := near_point(method))]
+            hints = [hint for method in public_methods(value) if (hint := suggest_method(method))]
             texts.append(f"class {value.__name__} implements no extension point" + "".join(hints))
         else:
             texts.append(f"class {value.__name__} has no `name`")

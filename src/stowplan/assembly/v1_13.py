@@ -4,48 +4,50 @@ from __future__ import annotations
 
 from typing import Any
 
-from stowplan.plugins.v1_13.balanced_resource_allocation import BalancedResourceAllocation
-from stowplan.plugins.v1_13.check_node_unschedulable import CheckNodeUnschedulable
-from stowplan.plugins.v1_13.check_service_affinity import CheckServiceAffinity
-from stowplan.plugins.v1_13.check_volume_binding import CheckVolumeBinding
-from stowplan.plugins.v1_13.equal import EqualPriority
-from stowplan.plugins.v1_13.general_predicates import GeneralPredicates
-from stowplan.plugins.v1_13.host_name import HostName
-from stowplan.plugins.v1_13.image_locality_priority import ImageLocalityPriority
-from stowplan.plugins.v1_13.inter_pod_affinity_priority import InterPodAffinityPriority
-from stowplan.plugins.v1_13.match_inter_pod_affinity import MatchInterPodAffinity
-from stowplan.plugins.v1_13.match_node_selector import MatchNodeSelector
-from stowplan.plugins.v1_13.max_csi_volume_count import MaxCSIVolumeCountPred
-from stowplan.plugins.v1_13.max_pd_volume_count import (
-    MaxAzureDiskVolumeCount,
-    MaxEBSVolumeCount,
-    MaxGCEPDVolumeCount,
-)
-from stowplan.plugins.v1_13.no_disk_conflict import NoDiskConflict
-from stowplan.plugins.v1_13.no_volume_zone_conflict import NoVolumeZoneConflict
-from stowplan.plugins.v1_13.node_affinity_priority import NodeAffinityPriority
-from stowplan.plugins.v1_13.node_conditions import (
+from stowplan.plugins.v1_13.node_label import CheckNodeLabelPresence, NodeLabelPriority
+from stowplan.plugins.v1_13.predicates.check_node_condition import (
     CheckNodeCondition,
     CheckNodeDiskPressure,
     CheckNodeMemoryPressure,
     CheckNodePIDPressure,
 )
-from stowplan.plugins.v1_13.node_label import CheckNodeLabelPresence, NodeLabelPriority
-from stowplan.plugins.v1_13.node_prefer_avoid_pods import NodePreferAvoidPodsPriority
-from stowplan.plugins.v1_13.pod_fits_host_ports import PodFitsHostPorts, PodFitsPorts
-from stowplan.plugins.v1_13.pod_fits_resources import PodFitsResources
-from stowplan.plugins.v1_13.resource_limits import ResourceLimitsPriority
-from stowplan.plugins.v1_13.resource_priorities import (
+from stowplan.plugins.v1_13.predicates.check_node_unschedulable import CheckNodeUnschedulable
+from stowplan.plugins.v1_13.predicates.check_service_affinity import CheckServiceAffinity
+from stowplan.plugins.v1_13.predicates.check_volume_binding import CheckVolumeBinding
+from stowplan.plugins.v1_13.predicates.general_predicates import GeneralPredicates
+from stowplan.plugins.v1_13.predicates.host_name import HostName
+from stowplan.plugins.v1_13.predicates.match_inter_pod_affinity import MatchInterPodAffinity
+from stowplan.plugins.v1_13.predicates.match_node_selector import MatchNodeSelector
+from stowplan.plugins.v1_13.predicates.max_csi_volume_count import MaxCSIVolumeCountPred
+from stowplan.plugins.v1_13.predicates.max_pd_volume_count import (
+    MaxAzureDiskVolumeCount,
+    MaxEBSVolumeCount,
+    MaxGCEPDVolumeCount,
+)
+from stowplan.plugins.v1_13.predicates.no_disk_conflict import NoDiskConflict
+from stowplan.plugins.v1_13.predicates.no_volume_zone_conflict import NoVolumeZoneConflict
+from stowplan.plugins.v1_13.predicates.pod_fits_host_ports import PodFitsHostPorts, PodFitsPorts
+from stowplan.plugins.v1_13.predicates.pod_fits_resources import PodFitsResources
+from stowplan.plugins.v1_13.priorities.balanced_resource_allocation import (
+    BalancedResourceAllocation,
+)
+from stowplan.plugins.v1_13.priorities.equal_priority import EqualPriority
+from stowplan.plugins.v1_13.priorities.image_locality_priority import ImageLocalityPriority
+from stowplan.plugins.v1_13.priorities.inter_pod_affinity_priority import InterPodAffinityPriority
+from stowplan.plugins.v1_13.priorities.node_affinity_priority import NodeAffinityPriority
+from stowplan.plugins.v1_13.priorities.node_prefer_avoid_pods import NodePreferAvoidPodsPriority
+from stowplan.plugins.v1_13.priorities.resource_limits import ResourceLimitsPriority
+from stowplan.plugins.v1_13.priorities.resource_priorities import (
     LeastRequestedPriority,
     MostRequestedPriority,
     RequestedToCapacityRatioPriority,
 )
-from stowplan.plugins.v1_13.selector_spread import (
+from stowplan.plugins.v1_13.priorities.selector_spread import (
     SelectorSpreadPriority,
     ServiceSpreadingPriority,
 )
-from stowplan.plugins.v1_13.service_anti_affinity import ServiceAntiAffinityPriority
-from stowplan.plugins.v1_13.taints import PodToleratesNodeTaints, TaintTolerationPriority
+from stowplan.plugins.v1_13.priorities.service_anti_affinity import ServiceAntiAffinityPriority
+from stowplan.plugins.v1_13.taint_toleration import PodToleratesNodeTaints, TaintTolerationPriority
 
 V1_13: tuple[type[Any], ...] = (
     CheckNodeCondition,

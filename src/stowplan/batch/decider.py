@@ -13,28 +13,34 @@ from collections.abc import Callable, Container, Hashable, Iterable, Iterator, S
 import msgspec
 import numpy as np
 
-from stowplan.batch.amounts import Amount, SessionPanic
-from stowplan.batch.answers import OWN_PACKAGE
-from stowplan.batch.closing import PENDING, UNKNOWN, GroupWrite, PodNote, with_condition
-from stowplan.batch.inventory import Inventory
-from stowplan.batch.jobs import TERMINATED, Job, Task, TaskStatus
-from stowplan.batch.missing import report_missing
+from stowplan.batch.bind_failure_policy import RELEASE, BindFailurePolicy
+from stowplan.batch.hook_contracts import OWN_PACKAGE
+from stowplan.batch.missing_objects import report_missing
 from stowplan.batch.session import Session, SessionOptions
-from stowplan.batch.upkeep import RELEASE, Upkeep
-from stowplan.columns.audit import InvariantBroken
-from stowplan.framework import ConfigError, ContractError, CycleState, Framework
-from stowplan.framework.metrics import Metrics
-from stowplan.framework.sessions import (
-    GroupReport,
-    Place,
-    PodReport,
-    Retry,
-    SessionResult,
-    Victim,
+from stowplan.batch.session_close import (
+    PENDING,
+    UNKNOWN,
+    PodFitError,
+    PodGroupStatusUpdate,
+    with_condition,
 )
-from stowplan.framework.shared import Shared
+from stowplan.batch.state.inventory import Inventory
+from stowplan.batch.state.jobs import TERMINATED, JobInfo, TaskInfo, TaskStatus
+from stowplan.batch.state.resource_vector import ResourceVector, SessionPanic
+from stowplan.columns.invariants import InvariantBroken
+from stowplan.framework import ConfigError, ContractError, CycleState, Framework
+from stowplan.framework.deciders.session_decider import (
+    BindFailureResult,
+    NodeAssignment,
+    PodGroupReport,
+    PodReport,
+    SessionResult,
+    SessionVictim,
+)
+from stowplan.framework.handle_state import HandleState
+from stowplan.framework.metrics import Metrics
+from stowplan.framework.object_store import key_of
 from stowplan.framework.snapshot import Snapshot
-from stowplan.framework.world import key_of
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -63,7 +69,7 @@ class BatchPlan(msgspec.Struct, frozen=True):
     period_s: float
     uses_priority_classes: bool
     options: SessionOptions
-    upkeep: Upkeep = Upkeep()
+    upkeep: BindFailurePolicy = BindFailurePolicy()
 
 
 Reread = Callable[[str, str], BatchPlan]
@@ -84,17 +90,17 @@ class BatchDecider:
         plan: BatchPlan,
         framework: Framework,
         reread: Reread | None = None,
-        dice: np.random.Generator | None = None,
+        rng: np.random.Generator | None = None,
         metrics: Metrics | None = None,
     ) -> None:
         self.plan = plan
         self.framework = framework
         self.metrics = metrics or Metrics()
         self.session: Session | None = None
-        self.on_run: Callable[[Session], None] = _nobody_asks
-        self.on_closed: Callable[[Session, SessionResult], None] = _nobody_minds
+        self.on_run: Callable[[Session], None] = _ignore_session
+        self.on_closed: Callable[[Session, SessionResult], None] = _ignore_result
         self._reread = reread
-        self._dice = dice
+        self._rng = rng
         self._objects: dict[tuple[type, str], Object] = {}
         self._failures: dict[str, int] = {}
         self._states: dict[Hashable, CycleState] = {}
@@ -116,7 +122,7 @@ class BatchDecider:
         """How long after a session has ended the next one opens, in seconds."""
         return self.plan.period_s
 
-    def attach(self, shared: Shared, snapshot: Callable[[], Snapshot]) -> None:
+    def attach(self, shared: HandleState, snapshot: Callable[[], Snapshot]) -> None:
         """Take part in a machine: what its plugins share, and the cluster as it is now."""
         if self.framework.shared is not shared:
             raise ContractError("the plugins of sessions share nothing with those of profiles")
@@ -132,7 +138,7 @@ class BatchDecider:
 
     # What the watch shows.
 
-    def pod_seen(self, pod: Pod) -> None:
+    def pod_updated(self, pod: Pod) -> None:
         """A pod is there, or is as it is now; finished ones too."""
         if not pod.status.phase:
             phase = "Running" if pod.node_name else "Pending"
@@ -141,22 +147,22 @@ class BatchDecider:
             )
         if pod.node_name:
             self._failures.pop(pod.uid, None)
-        self.inventory.pod_seen(pod)
+        self.inventory.pod_updated(pod)
 
-    def pod_gone(self, uid: str) -> None:
+    def pod_deleted(self, uid: str) -> None:
         """A pod is not there any more."""
         self._failures.pop(uid, None)
-        self.inventory.pod_gone(uid)
+        self.inventory.pod_deleted(uid)
 
-    def node_seen(self, node: Node) -> None:
+    def node_updated(self, node: Node) -> None:
         """A node is there, or is as it is now."""
-        self.inventory.node_seen(node)
+        self.inventory.node_updated(node)
 
-    def node_gone(self, name: str) -> None:
+    def node_deleted(self, name: str) -> None:
         """A node is not there any more; its pods may be."""
-        self.inventory.node_gone(name)
+        self.inventory.node_deleted(name)
 
-    def object_seen(self, value: Object) -> None:
+    def object_updated(self, value: Object) -> None:
         """Something that is neither pod nor node is there, or is as it is now."""
         self._show(self.inventory, value)
         if isinstance(value, PodGroup | Queue | PriorityClass | PodDisruptionBudget):
@@ -173,7 +179,7 @@ class BatchDecider:
             case PodDisruptionBudget():
                 inventory.budget_seen(value)
 
-    def object_gone(self, value: Object) -> None:
+    def object_deleted(self, value: Object) -> None:
         """It is not there any more."""
         inventory = self.inventory
         self._objects.pop((type(value), key_of(value)), None)
@@ -189,7 +195,7 @@ class BatchDecider:
 
     # Sessions.
 
-    def hold(self, name: str, nominated: Sequence[Place]) -> SessionResult:
+    def hold(self, name: str, nominated: Sequence[NodeAssignment]) -> SessionResult:
         """Hold a session. name: of this session, never used twice. nominated: pods of others that
         wait for room on nodes.
 
@@ -199,13 +205,13 @@ class BatchDecider:
         inventory.bound.clear()
         inventory.evicted.clear()
         inventory.sweep()
-        inventory.host((place.pod, place.node) for place in nominated)
+        inventory.hold_for_nominated((place.pod, place.node) for place in nominated)
         opened = inventory.open()
         session: Session | None = None
         began = self.metrics.stopwatch()
         try:
             session = Session(
-                opened, self.plan.options, inventory, name, dice=self._dice, metrics=self.metrics
+                opened, self.plan.options, inventory, name, rng=self._rng, metrics=self.metrics
             )
             self.session = session
             session.run()
@@ -214,27 +220,27 @@ class BatchDecider:
         except SessionPanic:
             raise
         except Exception as fault:
-            story = fault_of_others(fault, self.plan.options)
+            story = custom_plugin_fault(fault, self.plan.options)
             if not story:
                 raise
             # A policy or an action of somebody's own: what it left half done is forgotten.
             if session is not None:
-                session.working.rules.close()
+                session.state.rules.close()
             self._start_over()
             return SessionResult(fault=story)
         result = self._result(session, writes, notes)
-        measured(self.metrics, session, (self.metrics.stopwatch() - began) * 1e3)
+        record_metrics(self.metrics, session, (self.metrics.stopwatch() - began) * 1e3)
         self.on_closed(session, result)
         inventory.settle()
         self._remember(result)
         return result
 
     def _result(
-        self, session: Session, writes: Iterable[GroupWrite], notes: Iterable[PodNote]
+        self, session: Session, writes: Iterable[PodGroupStatusUpdate], notes: Iterable[PodFitError]
     ) -> SessionResult:
         inventory = self.inventory
         pods = inventory.pod
-        reports = [*self._evicted_from(), *(_reported(write) for write in writes)]
+        reports = [*self._evicted_from(), *(_group_report(write) for write in writes)]
         said = [*notes]
         if not inventory.compat.missing_unsaid:
             more_reports, more_notes = report_missing(inventory, session.uid)
@@ -256,34 +262,36 @@ class BatchDecider:
             ),
         )
 
-    def _places(self, session: Session) -> Iterator[Place]:
+    def _places(self, session: Session) -> Iterator[NodeAssignment]:
         """Who is bound. Where a job had too few before, its pods depend on each other."""
         news = [task for task in self.inventory.bound if self._is_new(task)]
         counts = Counter(task.job for task in news)
         for task in news:
             job = session.jobs.get(task.job)
             needs = job is not None and job.ready_count - counts[task.job] < job.min_available
-            yield Place(task.pod, task.node, task.job if needs else "")
+            yield NodeAssignment(task.pod, task.node, task.job if needs else "")
 
-    def _is_new(self, task: Task) -> bool:
+    def _is_new(self, task: TaskInfo) -> bool:
         """With kube-batch's defects pods are bound again, and after they have gone."""
         pod = self.inventory.pod(task.uid)
         return pod is not None and not pod.node_name
 
-    def _victim(self, session: Session, task: Task, why: str) -> Victim:
-        preemptor = session.working.preemptors.get(task.uid)
+    def _victim(self, session: Session, task: TaskInfo, why: str) -> SessionVictim:
+        preemptor = session.state.preemptors.get(task.uid)
         if preemptor is None:
-            return Victim(task.pod, why)
-        return Victim(task.pod, why, preemptor.pod, told(session.jobs.get(preemptor.job)))
+            return SessionVictim(task.pod, why)
+        return SessionVictim(
+            task.pod, why, preemptor.pod, describe_job(session.jobs.get(preemptor.job))
+        )
 
-    def _evicted_from(self) -> Iterator[GroupReport]:
+    def _evicted_from(self) -> Iterator[PodGroupReport]:
         """The groups that lose members hear of each."""
         inventory = self.inventory
         for task, why in inventory.evicted:
             job = inventory.jobs.get(task.job)
             group = job.group if job is not None else None
             if group is not None and not group.is_solo:
-                yield GroupReport(
+                yield PodGroupReport(
                     group.uid,
                     group.namespace,
                     group.name,
@@ -299,9 +307,9 @@ class BatchDecider:
         for place in result.binds:
             inventory.binding(place.pod.uid, place.node)
         for victim in result.victims:
-            inventory.going(victim.pod.uid)
+            inventory.evicting(victim.pod.uid)
 
-    def state_for(self, place: Place) -> CycleState | str:
+    def state_for(self, place: NodeAssignment) -> CycleState | str:
         """What plugins have found out about a pod on the node that was chosen for it; the reason
         where the node does not suit it after all.
 
@@ -335,37 +343,37 @@ class BatchDecider:
         """It does not any more."""
         self.inventory.not_bound(uid)
 
-    def bind_failed(self, pod: Pod, reason: str, *, counts: bool) -> Retry:
+    def bind_failed(self, pod: Pod, reason: str, *, counts: bool) -> BindFailureResult:
         """A pod has not been bound: it waits again. counts: False where nobody refused it."""
         inventory, uid = self.inventory, pod.uid
         job = inventory.job_of(uid)
         inventory.not_bound(uid)
         if not counts or job is None:
-            return Retry()
+            return BindFailureResult()
         failures = self._failures[uid] = self._failures.get(uid, 0) + 1
         upkeep = self.plan.upkeep
         reports = tuple(self._complaint(job, pod, reason))
         if failures < upkeep.failures_max:
             inventory.first[job.uid] = inventory.first.get(job.uid, 0) + 1
-            return Retry(reports)
+            return BindFailureResult(reports)
         inventory.first.pop(job.uid, None)
         held = [*job.of(TaskStatus.RUNNING).values(), *job.of(TaskStatus.BOUND).values()]
         if upkeep.then != RELEASE or len(held) + len(job.of(TaskStatus.SUCCEEDED)) >= (
             job.min_available
         ):
-            return Retry(reports)
+            return BindFailureResult(reports)
         self._failures.pop(uid)
-        victims = tuple(Victim(task.pod, "release") for task in held)
+        victims = tuple(SessionVictim(task.pod, "release") for task in held)
         for victim in victims:
-            inventory.going(victim.pod.uid)
+            inventory.evicting(victim.pod.uid)
             inventory.refresh(victim.pod.uid)
-        return Retry(reports, victims)
+        return BindFailureResult(reports, victims)
 
     def failures(self, uid: str) -> int:
         """How often a pod could not be bound, in a row."""
         return self._failures.get(uid, 0)
 
-    def _complaint(self, job: Job, pod: Pod, reason: str) -> Iterator[GroupReport]:
+    def _complaint(self, job: JobInfo, pod: Pod, reason: str) -> Iterator[PodGroupReport]:
         """The condition of the group of which a member could not be bound."""
         group = job.group
         if group is None or group.is_solo:
@@ -378,7 +386,7 @@ class BatchDecider:
             phase = UNKNOWN if job.of(TaskStatus.RUNNING) else PENDING
             group.status = msgspec.structs.replace(group.status, phase=phase)
         note = ("Warning", UNSCHEDULABLE, message)
-        yield GroupReport(
+        yield PodGroupReport(
             group.uid, group.namespace, group.name, group.api_version, group.status, (note,)
         )
 
@@ -433,13 +441,13 @@ class BatchDecider:
         fresh, had = self._empty(), self.inventory
         for node in had.nodes.nodes:
             if node is not None:
-                fresh.node_seen(node)
+                fresh.node_updated(node)
         for value in self._objects.values():
             if not isinstance(value, PodDisruptionBudget):
                 self._show(fresh, value)
         fresh.take_over(had)
         for pod in had.pods:
-            fresh.pod_seen(pod)
+            fresh.pod_updated(pod)
         for value in self._objects.values():
             if isinstance(value, PodDisruptionBudget):
                 self._show(fresh, value)
@@ -454,38 +462,38 @@ class BatchDecider:
             return
         ours, fresh = summary(self.inventory), summary(self._rebuilt())
         if ours != fresh:
-            wrong = [key for key in ours.keys() | fresh.keys() if ours.get(key) != fresh.get(key)]
-            texts = [f"{key}: {ours.get(key)}, rebuilt {fresh.get(key)}" for key in wrong[:3]]
+            problem = [key for key in ours.keys() | fresh.keys() if ours.get(key) != fresh.get(key)]
+            texts = [f"{key}: {ours.get(key)}, rebuilt {fresh.get(key)}" for key in problem[:3]]
             raise InvariantBroken(f"sessions: {'; '.join(texts)}")
 
 
-def measured(metrics: Metrics, session: Session, took_ms: float) -> None:
+def record_metrics(metrics: Metrics, session: Session, took_ms: float) -> None:
     """Count what a session came to, by the names of the original."""
     metrics.observe(E2E_LATENCY, took_ms)
-    metrics.count(ATTEMPTS, (("result", "scheduled"),), len(session.working.bound))
-    preempted = [task for task, why in session.working.evicted if why == "preempt"]
+    metrics.count(ATTEMPTS, (("result", "scheduled"),), len(session.state.bound))
+    preempted = [task for task, why in session.state.evicted if why == "preempt"]
     takers = {
-        session.working.preemptors[t.uid].uid
+        session.state.preemptors[t.uid].uid
         for t in preempted
-        if t.uid in (session.working.preemptors)
+        if t.uid in (session.state.preemptors)
     }
     metrics.count(PREEMPTIONS, by=len(takers))
-    metrics.level(VICTIMS, len(preempted))
+    metrics.set_gauge(VICTIMS, len(preempted))
     unready = [job for job in session.jobs.values() if not job.is_ready and not job.is_solo]
     named = [(("job_id", job.group.name),) for job in unready if job.group is not None]
-    metrics.level(UNREADY_JOBS, len(unready))
+    metrics.set_gauge(UNREADY_JOBS, len(unready))
     metrics.keep(UNREADY_TASKS, named)
     metrics.keep(RETRIES, named)
     for job, labels in zip(unready, named, strict=True):
-        metrics.level(UNREADY_TASKS, job.min_available - job.ready_count, labels)
+        metrics.set_gauge(UNREADY_TASKS, job.min_available - job.ready_count, labels)
         metrics.count(RETRIES, labels)
 
 
-def _nobody_asks(session: Session) -> None:
+def _ignore_session(session: Session) -> None:
     """Nobody looks at sessions."""
 
 
-def _nobody_minds(session: Session, result: SessionResult) -> None:
+def _ignore_result(session: Session, result: SessionResult) -> None:
     """Nor at what they decide."""
 
 
@@ -493,15 +501,15 @@ def _unattached() -> Snapshot:
     raise ContractError("a session was held before `attach`")
 
 
-def fault_of_others(fault: Exception, options: SessionOptions) -> str:
+def custom_plugin_fault(fault: Exception, options: SessionOptions) -> str:
     """What somebody's own plugin, policy or action has done wrong, "" where it was none of them."""
     if isinstance(fault, ContractError):
         return str(fault)
-    place = place_outside(fault, own_modules(options))
+    place = place_outside(fault, custom_modules(options))
     return place and f"{place} raised {type(fault).__name__}: {fault}"
 
 
-def own_modules(options: SessionOptions) -> frozenset[str]:
+def custom_modules(options: SessionOptions) -> frozenset[str]:
     """The modules, or packages, from which policies and actions come that do not ship with us."""
     made = (*options.policies.values(), *(type(action) for action in options.actions))
     roots = {str(getattr(one, "__module__", "")).partition(".")[0] for one in made}
@@ -520,23 +528,23 @@ def place_outside(fault: Exception, modules: Container[str]) -> str:
     return place
 
 
-def _promises(session: Session) -> Iterator[Place]:
+def _promises(session: Session) -> Iterator[NodeAssignment]:
     """Room that is kept for pods until their job can start: what is being freed, and what is free
     already for others of the same job, which would wait in vain without it."""
     for job in session.jobs.values():
         if TaskStatus.PIPELINED in job.by_status:
             for status in (TaskStatus.ALLOCATED, TaskStatus.PIPELINED):
-                yield from (Place(task.pod, task.node) for task in job.of(status).values())
+                yield from (NodeAssignment(task.pod, task.node) for task in job.of(status).values())
 
 
-def _reported(write: GroupWrite) -> GroupReport:
+def _group_report(write: PodGroupStatusUpdate) -> PodGroupReport:
     group = write.group
-    return GroupReport(
+    return PodGroupReport(
         group.uid, group.namespace, group.name, group.api_version, write.status, write.notes
     )
 
 
-def told(job: Job | None) -> str:
+def describe_job(job: JobInfo | None) -> str:
     """A job in words."""
     if job is None or job.group is None or job.group.is_solo:
         return ""
@@ -560,17 +568,17 @@ def summary(inventory: Inventory) -> dict[str, object]:
         columns = (nodes.idle, nodes.used, nodes.releasing)
         found[f"node {name}"] = (
             tuple(_rounded(column.amount(row)) for column in columns),
-            sorted((key, _standing(held.status)) for key, held in nodes.held[row].items()),
+            sorted((key, _node_status_name(held.status)) for key, held in nodes.held[row].items()),
             int(nodes.pod_count[row]),
         )
     return found
 
 
-def _standing(status: TaskStatus) -> str:
+def _node_status_name(status: TaskStatus) -> str:
     """How a task counts on its node."""
     special = status in (TaskStatus.RELEASING, TaskStatus.PIPELINED)
     return status.title if special else ""
 
 
-def _rounded(amount: Amount) -> tuple[tuple[str, float], ...]:
+def _rounded(amount: ResourceVector) -> tuple[tuple[str, float], ...]:
     return tuple((name, round(value, 3)) for name, value in amount.pairs() if round(value, 3))

@@ -59,7 +59,7 @@ class Heap(Generic[T]):
         return items.pop()
 
 
-class Sorted(Generic[T]):
+class SortedTasks(Generic[T]):
     """What a Heap pops when keys never change: the same, without a comparison function.
 
     Often the first one only is asked for, so the rest is sorted when the second is.

@@ -15,17 +15,17 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.batch.amounts import Amount
-from stowplan.batch.answers import Invalid
-from stowplan.batch.choices import Choices
-from stowplan.batch.closing import Closing, GroupWrite, PodNote
+from stowplan.batch.best_nodes import BestNodeCache
 from stowplan.batch.compat import Compat
-from stowplan.batch.jobs import Job, Task, TaskStatus
-from stowplan.batch.queues import QueueInfo
-from stowplan.batch.rules import Rules
+from stowplan.batch.hook_contracts import ValidateResult
+from stowplan.batch.session_close import PodFitError, PodGroupStatusUpdate, SessionClose
+from stowplan.batch.session_rules import SessionRules
+from stowplan.batch.state.jobs import JobInfo, TaskInfo, TaskStatus
+from stowplan.batch.state.queues import QueueInfo
+from stowplan.batch.state.resource_vector import ResourceVector
+from stowplan.batch.state.session_state import BinderEvictor, ClusterInfo, SessionState
 from stowplan.batch.statement import Statement
 from stowplan.batch.tiers import Hooks, Tiers
-from stowplan.batch.working import Opened, Outside, Working
 from stowplan.framework.metrics import Metrics
 from stowplan.framework.problems import ContractError
 
@@ -33,12 +33,12 @@ NOT_ENOUGH_TASKS = "NotEnoughTasks"
 QUEUE_CLOSED = "QueueClosed"
 INVALID_GROUP = "InvalidPodGroup"
 ACTION_LATENCY = "volcano_action_scheduling_latency_microseconds"
-POLICY_LATENCY = "volcano_plugin_scheduling_latency_microseconds"
+PLUGIN_LATENCY = "volcano_plugin_scheduling_latency_microseconds"
 
 Ints = NDArray[np.int64]
 
 
-class Policy:
+class SessionPlugin:
     """Base of policies; a subclass overrides what it needs. name: as configurations have it."""
 
     name = ""
@@ -56,7 +56,7 @@ class Policy:
         """All actions have run."""
 
 
-class Action:
+class SessionAction:
     """Base of actions: one step of a session. name: as configurations have it."""
 
     name = ""
@@ -67,7 +67,7 @@ class Action:
         raise ContractError(f"{where}: defines no run; wanted `def run(self, session)`")
 
 
-PolicyMaker = Callable[[Mapping[str, str]], Policy]
+SessionPluginFactory = Callable[[Mapping[str, str]], SessionPlugin]
 """A policy's class, or what makes one from its arguments."""
 
 
@@ -78,10 +78,10 @@ class SessionOptions(msgspec.Struct, frozen=True):
     """
 
     tiers: Tiers
-    actions: tuple[Action, ...]
-    policies: Mapping[str, PolicyMaker]
+    actions: tuple[SessionAction, ...]
+    policies: Mapping[str, SessionPluginFactory]
     compat: Compat = Compat()
-    rules: Callable[[Working], Rules] | None = None
+    rules: Callable[[SessionState], SessionRules] | None = None
 
 
 class Session:
@@ -93,12 +93,12 @@ class Session:
 
     def __init__(
         self,
-        opened: Opened,
+        opened: ClusterInfo,
         options: SessionOptions,
-        outside: Outside,
+        outside: BinderEvictor,
         uid: str,
         now: datetime.datetime | None = None,
-        dice: np.random.Generator | None = None,
+        rng: np.random.Generator | None = None,
         metrics: Metrics | None = None,
     ) -> None:
         self.options = options
@@ -106,25 +106,25 @@ class Session:
         self.compat = options.compat
         self.uid = uid
         self.now = now
-        self.dice = dice
+        self.rng = rng
         self.hooks = Hooks(options.tiers, options.compat)
-        self.working = Working(opened, self.hooks, options.compat, outside)
-        self.arithmetic = self.working.arithmetic
-        self.choices = Choices(self.working, self.hooks, dice)
-        self.closing = Closing(self.working, uid, now)
-        self.invalid: dict[str, Job] = {}
+        self.state = SessionState(opened, self.hooks, options.compat, outside)
+        self.arithmetic = self.state.arithmetic
+        self.choices = BestNodeCache(self.state, self.hooks, rng)
+        self.closing = SessionClose(self.state, uid, now)
+        self.invalid: dict[str, JobInfo] = {}
         self.complaints: dict[Hashable, str] = {}
         # What a turn came to that left no trace: the state of the nodes then, and what it said.
-        self.stuck: dict[Hashable, tuple[int, str, dict[str, Amount]]] = {}
-        self.policies: dict[str, Policy] = {}
+        self.stuck: dict[Hashable, tuple[int, str, dict[str, ResourceVector]]] = {}
+        self.policies: dict[str, SessionPlugin] = {}
         if options.rules is not None:
-            self.working.rules = options.rules(self.working)
+            self.state.rules = options.rules(self.state)
         for tier in options.tiers:
             for use in tier:
                 if use.name in options.policies:
                     self.policies[use.name] = options.policies[use.name](use.arguments)
         for policy in self.policies.values():
-            with_watch(self.metrics, policy, "OnSessionOpen", policy.on_open, self)
+            call_timed(self.metrics, policy, "OnSessionOpen", policy.on_open, self)
         if not self.compat.validates_before_tiers:
             self._validate()
         for policy in self.policies.values():
@@ -133,60 +133,60 @@ class Session:
     # What actions and policies read.
 
     @property
-    def jobs(self) -> dict[str, Job]:
+    def jobs(self) -> dict[str, JobInfo]:
         """The jobs of the session by id."""
-        return self.working.jobs
+        return self.state.jobs
 
     @property
     def queues(self) -> Mapping[str, QueueInfo]:
         """The queues of the session by name."""
-        return self.working.queues
+        return self.state.queues
 
     def statement(self) -> Statement:
         """A new statement."""
-        return Statement(self.working)
+        return Statement(self.state)
 
-    def has_pending(self, job: Job) -> bool:
+    def has_pending(self, job: JobInfo) -> bool:
         """True when some task of the job waits for a node."""
         return TaskStatus.PENDING in job.by_status
 
     # Steps without a statement.
 
-    def allocate(self, task: Task, row: int) -> str:
+    def allocate(self, task: TaskInfo, row: int) -> str:
         """Give a task free room, and bind what its job was given once that is ready."""
-        wrong = self.working.put(task, row, TaskStatus.ALLOCATED)
-        return wrong or self.working.bind_if_ready(self.jobs[task.job])
+        problem = self.state.put(task, row, TaskStatus.ALLOCATED)
+        return problem or self.state.bind_if_ready(self.jobs[task.job])
 
-    def pipeline(self, task: Task, row: int) -> str:
+    def pipeline(self, task: TaskInfo, row: int) -> str:
         """Promise a task room that is being freed."""
-        return self.working.put(task, row, TaskStatus.PIPELINED)
+        return self.state.put(task, row, TaskStatus.PIPELINED)
 
-    def evict(self, task: Task, reason: str) -> str:
+    def evict(self, task: TaskInfo, reason: str) -> str:
         """Have a task go, for good."""
-        return self.working.send_eviction(task, reason) or self.working.release(task)
+        return self.state.send_eviction(task, reason) or self.state.release(task)
 
     # Choice.
 
-    def passing(self, task: Task) -> NDArray[np.bool_]:
+    def passing(self, task: TaskInfo) -> NDArray[np.bool_]:
         """bool (n_nodes,): the nodes that policies let the task have."""
-        there = self.working.nodes.there()
+        there = self.state.nodes.there()
         rows = np.flatnonzero(there)
         there[rows] = self.hooks.passing(task, rows)
         return there
 
-    def best(self, task: Task, rows: Ints) -> int:
+    def best(self, task: TaskInfo, rows: Ints) -> int:
         """The row with the highest score among `rows`, at least one; in doubt the first, or any
         when there are dice."""
         scores = self.hooks.scores(task, rows)
-        if self.dice is None:
+        if self.rng is None:
             return int(rows[np.argmax(scores)])
         top = rows[scores == scores.max()]
-        return int(top[self.dice.integers(top.shape[0])])
+        return int(top[self.rng.integers(top.shape[0])])
 
-    def ranked(self, task: Task, rows: Ints) -> Ints:
+    def ranked(self, task: TaskInfo, rows: Ints) -> Ints:
         """int64: `rows` by score, the highest first; among equals the last by name first."""
         scores = self.hooks.scores(task, rows)
-        names = self.working.nodes.names
+        names = self.state.nodes.names
         order = sorted(range(rows.shape[0]), key=lambda i: (scores[i], names[rows[i]]))
         return rows[np.array(order[::-1], dtype=np.int64)]
 
@@ -201,12 +201,12 @@ class Session:
             took = (metrics.stopwatch() - began) * 1e6
             metrics.observe(ACTION_LATENCY, took, (("action", action.name),))
 
-    def close(self) -> tuple[list[GroupWrite], list[PodNote]]:
+    def close(self) -> tuple[list[PodGroupStatusUpdate], list[PodFitError]]:
         """Let policies finish and write down what became of the groups."""
         for policy in self.policies.values():
-            with_watch(self.metrics, policy, "OnSessionClose", policy.on_close, self)
+            call_timed(self.metrics, policy, "OnSessionClose", policy.on_close, self)
         result = self.closing.close([*self.jobs.values(), *self.invalid.values()])
-        self.working.rules.close()
+        self.state.rules.close()
         return result
 
     def _validate(self) -> None:
@@ -218,31 +218,37 @@ class Session:
         }
         for uid, said in invalid.items():
             job = self.invalid[uid] = self.jobs.pop(uid)
-            job.complaint = said.message
+            job.fit_errors = said.message
             self.closing.set_condition(job, said.reason, said.message)
 
-    def _refused(self, job: Job) -> Invalid | None:
+    def _refused(self, job: JobInfo) -> ValidateResult | None:
         """What is wrong with a job whatever policies say of it."""
         if job.min_available < 0:
-            return Invalid(INVALID_GROUP, f"minMember is {job.min_available}, wanted 0 or more")
+            return ValidateResult(
+                INVALID_GROUP, f"minMember is {job.min_available}, wanted 0 or more"
+            )
         queue = self.queues[job.queue]
         # A queue that is not open finishes what it has begun.
         if queue.is_open or job.ready_count:
             return None
         text = f"queue {queue.name!r} is {queue.state} and takes no new jobs"
-        return Invalid(QUEUE_CLOSED, text)
+        return ValidateResult(QUEUE_CLOSED, text)
 
 
-def with_watch(
-    metrics: Metrics, policy: Policy, moment: str, call: Callable[[Session], None], session: Session
+def call_timed(
+    metrics: Metrics,
+    policy: SessionPlugin,
+    moment: str,
+    call: Callable[[Session], None],
+    session: Session,
 ) -> None:
     """Call a policy and note how long it took."""
     began = metrics.stopwatch()
     call(session)
     labels = (("plugin", policy.name), ("OnSession", moment))
-    metrics.observe(POLICY_LATENCY, (metrics.stopwatch() - began) * 1e6, labels)
+    metrics.observe(PLUGIN_LATENCY, (metrics.stopwatch() - began) * 1e6, labels)
 
 
-def tasks_of(job: Job, status: TaskStatus) -> Sequence[Task]:
+def tasks_of(job: JobInfo, status: TaskStatus) -> Sequence[TaskInfo]:
     """The tasks of a job in a status, as they are now."""
     return list(job.of(status).values())

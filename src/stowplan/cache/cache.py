@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stowplan.columns import NodeTable, PodInfo
-from stowplan.columns.audit import InvariantBroken, validate
+from stowplan.columns.invariants import InvariantBroken, validate
 from stowplan.columns.nodetable import TableError
-from stowplan.framework import Nominations, Snapshot, World
+from stowplan.framework import Nominations, ObjectStore, Snapshot
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 
@@ -33,19 +33,19 @@ class Cache:
         """assume_limit_s: how long an assumption holds after the API has taken the binding; None,
         as in 1.36, for ever."""
         self.nodes = NodeTable()
-        self.world = World()
+        self.object_store = ObjectStore()
         self.nominations = Nominations()
-        self._snapshot = Snapshot(self.nodes, self.world, self.nominations)
+        self._snapshot = Snapshot(self.nodes, self.object_store, self.nominations)
         self._node_changes = 0
         self._limit = None if assume_limit_s is None else round(assume_limit_s * NANOSECONDS)
         self._assumed: set[str] = set()
         # All have the same limit, so they are in the order in which they expire.
         self._expiry: dict[str, int] = {}
 
-    def nominate_by(self, nominations: Nominations) -> None:
+    def use_nominations(self, nominations: Nominations) -> None:
         """Let decisions read these nominations; the queue owns them."""
         self.nominations = nominations
-        self._snapshot = Snapshot(self.nodes, self.world, nominations)
+        self._snapshot = Snapshot(self.nodes, self.object_store, nominations)
 
     def snapshot(self) -> Snapshot:
         """The state for one attempt: live columns, node order and image counts taken over."""
@@ -55,7 +55,7 @@ class Cache:
     @property
     def version(self) -> tuple[int, int]:
         """Another one when a node or an object beside nodes and pods has changed."""
-        return self._node_changes, self.world.version
+        return self._node_changes, self.object_store.version
 
     # Assumed pods.
 

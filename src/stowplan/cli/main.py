@@ -14,19 +14,28 @@ import click
 from stowplan._version import __version__
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "run": ("stowplan.cli.run", "Schedule a live cluster."),
-    "status": ("stowplan.cli.status", "Say how a running scheduler is doing."),
-    "extender": ("stowplan.cli.extender", "Advise a kube-scheduler that cannot be replaced."),
-    "simulate": ("stowplan.cli.simulate", "Place a cluster's pending pods and say what happened."),
-    "evaluate": ("stowplan.cli.evaluate", "Answer scheduling questions in bulk, a line each."),
-    "explain": ("stowplan.cli.explain", "Say why a pod is where it is, or nowhere."),
-    "demo": ("stowplan.cli.demo", "Watch it at work on a small cluster: half a minute."),
-    "up": ("stowplan.cli.up", "Run a cluster that kubectl and schedulers can talk to."),
-    "queues": ("stowplan.cli.queues", "Print what each queue deserves, has and borrows."),
-    "config": ("stowplan.cli.config", "Check a configuration file."),
-    "bench": ("stowplan.cli.bench", "Measure how fast it is, beside kube-scheduler."),
-    "plugin": ("stowplan.cli.plugin", "Start a plugin of your own, and check it."),
-    "parity": ("stowplan.cli.parity", "List where Stowplan differs from the originals."),
+    "run": ("stowplan.cli.commands.run", "Schedule a live cluster."),
+    "status": ("stowplan.cli.commands.status", "Say how a running scheduler is doing."),
+    "extender": (
+        "stowplan.cli.commands.extender",
+        "Advise a kube-scheduler that cannot be replaced.",
+    ),
+    "simulate": (
+        "stowplan.cli.commands.simulate",
+        "Place a cluster's pending pods and say what happened.",
+    ),
+    "evaluate": (
+        "stowplan.cli.commands.evaluate",
+        "Answer scheduling questions in bulk, a line each.",
+    ),
+    "explain": ("stowplan.cli.commands.explain", "Say why a pod is where it is, or nowhere."),
+    "demo": ("stowplan.cli.commands.demo", "Watch it at work on a small cluster: half a minute."),
+    "up": ("stowplan.cli.commands.up", "Run a cluster that kubectl and schedulers can talk to."),
+    "queues": ("stowplan.cli.commands.queues", "Print what each queue deserves, has and borrows."),
+    "config": ("stowplan.cli.commands.config", "Check a configuration file."),
+    "bench": ("stowplan.cli.commands.bench", "Measure how fast it is, beside kube-scheduler."),
+    "plugin": ("stowplan.cli.commands.plugin", "Start a plugin of your own, and check it."),
+    "parity": ("stowplan.cli.commands.parity", "List where Stowplan differs from the originals."),
 }
 """Name -> (module, one line of help). A module is imported when its command is run, not before."""
 
@@ -78,9 +87,9 @@ def _is_for_the_user(problem: Exception) -> bool:
     """True for the errors whose text is the whole message."""
     # Imported here: an error that reaches this place has loaded these modules already.
     from stowplan.framework.problems import ConfigError, ContractError
-    from stowplan.objects.codec import DecodeError
+    from stowplan.inputs.input_error import InputError
+    from stowplan.objects.encoding.json_codec import DecodeError
     from stowplan.objects.quantity import QuantityError
-    from stowplan.sim.input_error import InputError
 
     return isinstance(
         problem, ConfigError | ContractError | DecodeError | QuantityError | InputError

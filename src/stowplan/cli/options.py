@@ -27,6 +27,11 @@ namespace = click.option(
 all_namespaces = click.option(
     "-A", "--all-namespaces", is_flag=True, help="All namespaces; counts more than -n."
 )
+_UNUSED = "Taken as kubectl takes it for what is in no namespace: nothing changes."
+no_namespace = click.option("-n", "--namespace", metavar="NS", expose_value=False, help=_UNUSED)
+no_all_namespaces = click.option(
+    "-A", "--all-namespaces", is_flag=True, expose_value=False, help=_UNUSED
+)
 orphans = click.option(
     "--orphans",
     type=click.Choice(["pending", "ignore", "error"]),
@@ -43,7 +48,7 @@ validate = click.option(
 )
 
 
-def reading(command: Any) -> Any:
+def input_options(command: Any) -> Any:
     """Give a command FILE, --cluster and the options that say how files are read."""
     return files(cluster(orphans(validate(command))))
 

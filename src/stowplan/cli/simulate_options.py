@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from stowplan.sim.replay import ReplayOptions
+    from stowplan.simulation.replay import ReplayOptions
 
 BIND_S, START_S = 0.01, 1.0
-"""The defaults of `stowplan.sim.world.Pace`, which imports too much for a help text."""
+"""The defaults of `stowplan.simulation.cluster.simulated_cluster.Pace`, which imports too much for
+a help text."""
 
 N_NODES = 1000
 N_PODS = 5000
@@ -23,7 +24,7 @@ _SPAN_MAX = 10**10
 _WANTED = "a span of time such as 90s, 15m, 12h, 30d"
 
 
-def span(text: str) -> float:
+def parse_duration(text: str) -> float:
     """Seconds that a text like 90s, 15m, 12h or 30d says; raises ValueError."""
     found = _SPAN.fullmatch(text.strip())
     seconds = float(found[1]) * _UNITS[found[2]] if found else math.inf
@@ -32,30 +33,36 @@ def span(text: str) -> float:
     return seconds
 
 
-def as_span(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+def duration_callback(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> float | None:
     """An option that is a span of time."""
     try:
-        return None if value is None else span(value)
+        return None if value is None else parse_duration(value)
     except ValueError as problem:
         raise click.BadParameter(str(problem), ctx, param) from None
 
 
-def as_positive_span(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+def positive_duration_callback(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> float | None:
     """The same, and more than nothing."""
-    seconds = as_span(ctx, param, value)
+    seconds = duration_callback(ctx, param, value)
     if seconds == 0:
         raise click.BadParameter(f"got {value!r}, wanted more than 0 seconds", ctx, param)
     return seconds
 
 
-def as_factor(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
+def factor_callback(
+    ctx: click.Context, param: click.Parameter, value: float | None
+) -> float | None:
     """An option that multiplies."""
     if value is not None and not 0 < value < math.inf:
         raise click.BadParameter(f"got {value:g}, wanted a number above 0", ctx, param)
     return value
 
 
-def as_churn(
+def churn_callback(
     ctx: click.Context, param: click.Parameter, value: str | None
 ) -> tuple[float, float] | None:
     """An option that says how many seconds nodes stay and stay away: UP/DOWN."""
@@ -63,7 +70,7 @@ def as_churn(
         return None
     up, slash, down = value.partition("/")
     try:
-        churn = span(up), span(down)
+        churn = parse_duration(up), parse_duration(down)
     except ValueError:
         churn = 0.0, 0.0
     if not slash or not all(churn):
@@ -112,19 +119,19 @@ speedup = click.option(
     "--speedup",
     metavar="X",
     type=float,
-    callback=as_factor,
+    callback=factor_callback,
     help="Arrivals X times closer together; run times stay. Implies --replay.",
 )
 until = click.option(
     "--until",
     metavar="SPAN",
-    callback=as_positive_span,
+    callback=positive_duration_callback,
     help="Stop after this much virtual time. Implies --replay.",
 )
 churn = click.option(
     "--churn",
     metavar="UP/DOWN",
-    callback=as_churn,
+    callback=churn_callback,
     help="Nodes leave after UP on average and are back after DOWN, as 30d/1h. Implies --replay.",
 )
 no_departures = click.option(
@@ -133,19 +140,19 @@ no_departures = click.option(
 bind_latency = click.option(
     "--bind-latency",
     metavar="SPAN",
-    callback=as_span,
+    callback=duration_callback,
     help=f"How long the API takes to bind.  [default: {BIND_S:g}s; implies --replay]",
 )
 start_latency = click.option(
     "--start-latency",
     metavar="SPAN",
-    callback=as_span,
+    callback=duration_callback,
     help=f"From binding to start.  [default: {START_S:g}s; implies --replay]",
 )
 sample_every = click.option(
     "--sample-every",
     metavar="SPAN",
-    callback=as_positive_span,
+    callback=positive_duration_callback,
     help="How often series.csv has a row.  [default: 1000 times over the arrivals]",
 )
 node_count = click.option(
@@ -164,7 +171,7 @@ strict = click.option(
     help="Exit with 1 when a pod was not placed or not created, with 2 when kinds were ignored "
     "that may change the answer.",
 )
-REPLAYING = (
+REPLAY_PARAMETERS = (
     replay,
     speedup,
     until,
@@ -176,22 +183,22 @@ REPLAYING = (
 )
 
 
-def replaying(command: Any) -> Any:
+def replay_options(command: Any) -> Any:
     """Give a command all options of a replay."""
-    for option in reversed(REPLAYING):
+    for option in reversed(REPLAY_PARAMETERS):
         command = option(command)
     return command
 
 
-def options_of(given: dict[str, Any]) -> ReplayOptions | None:
+def replay_options_of(given: dict[str, Any]) -> ReplayOptions | None:
     """The replay that the options ask for, None when none of them does."""
     chosen = dict(given)
     wanted = chosen.pop("replay")
     if not wanted and all(value is None or value is False for value in chosen.values()):
         return None
-    from stowplan.sim.churn import Churn
-    from stowplan.sim.replay import ReplayOptions
-    from stowplan.sim.world import Pace
+    from stowplan.simulation.cluster.node_churn import Churn
+    from stowplan.simulation.cluster.simulated_cluster import Pace
+    from stowplan.simulation.replay import ReplayOptions
 
     usual = Pace()
     bind_s, start_s = chosen["bind_latency"], chosen["start_latency"]

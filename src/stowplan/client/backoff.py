@@ -7,18 +7,18 @@ import numpy as np
 SECOND = 1_000_000_000
 
 
-class Backoff:
+class JitteredBackoff:
     """Doubles from first_s to most_s; each wait is up to `jitter` times longer, by chance, so that
     many who failed together do not come back together."""
 
     def __init__(
         self,
-        dice: np.random.Generator,
+        rng: np.random.Generator,
         first_s: float = 0.8,
         most_s: float = 30.0,
         jitter: float = 1.0,
     ) -> None:
-        self._dice = dice
+        self._rng = rng
         self._first_s = first_s
         self._most_s = most_s
         self._jitter = jitter
@@ -32,13 +32,13 @@ class Backoff:
 
     def jittered(self, wait_s: float) -> float:
         """A wait made longer by chance."""
-        return wait_s * (1 + self._jitter * float(self._dice.random()))
+        return wait_s * (1 + self._jitter * float(self._rng.random()))
 
     def reset(self) -> None:
         """It works again."""
         self._next_s = self._first_s
 
 
-def after(now: int, wait_s: float) -> int:
+def seconds_after(now: int, wait_s: float) -> int:
     """A time that many seconds later, in whole nanoseconds."""
     return now + round(wait_s * SECOND)

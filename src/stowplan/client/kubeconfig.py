@@ -19,16 +19,16 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from stowplan.client.execution import ExecSpec
+from stowplan.client.exec_credentials import ExecSpec
 from stowplan.framework.problems import ConfigError, Problem, did_you_mean
-from stowplan.objects.codec import DecodeError, convert
-from stowplan.objects.documents import Unreadable, documents
+from stowplan.objects.encoding.json_codec import DecodeError, convert
+from stowplan.objects.encoding.yaml_documents import DocumentError, parse_documents
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 """Where a pod finds its token, and the certificate that its API server is trusted by."""
 
 
-class Blob(msgspec.Struct, frozen=True):
+class DataOrFile(msgspec.Struct, frozen=True):
     """A certificate or a key: here, or in a file. Both empty: none."""
 
     data: bytes = b""
@@ -38,7 +38,7 @@ class Blob(msgspec.Struct, frozen=True):
         return bool(self.data or self.file)
 
 
-class Connection(msgspec.Struct, frozen=True):
+class ClientConfig(msgspec.Struct, frozen=True):
     """All that is needed to talk to an API server.
 
     server: its address. proxy: of a proxy, "" for what the environment says. server_name: in place
@@ -55,9 +55,9 @@ class Connection(msgspec.Struct, frozen=True):
     proxy: str = ""
     server_name: str = ""
     is_insecure: bool = False
-    ca: Blob = Blob()
-    certificate: Blob = Blob()
-    key: Blob = Blob()
+    ca: DataOrFile = DataOrFile()
+    certificate: DataOrFile = DataOrFile()
+    key: DataOrFile = DataOrFile()
     token: str = ""
     token_file: str = ""
     username: str = ""
@@ -71,11 +71,11 @@ class Connection(msgspec.Struct, frozen=True):
 # As a file has it.
 
 
-class _Part(msgspec.Struct, frozen=True, rename="kebab"):
+class _KubeconfigPart(msgspec.Struct, frozen=True, rename="kebab"):
     """Base of the parts of a kubeconfig file; unknown fields pass, as with kubectl."""
 
 
-class _Cluster(_Part, frozen=True):
+class _KubeconfigCluster(_KubeconfigPart, frozen=True):
     server: str = ""
     tls_server_name: str = ""
     insecure_skip_tls_verify: bool = False
@@ -84,27 +84,27 @@ class _Cluster(_Part, frozen=True):
     proxy_url: str = ""
 
 
-class _Variable(msgspec.Struct, frozen=True):
+class _ExecEnvVar(msgspec.Struct, frozen=True):
     name: str = ""
     value: str = ""
 
 
-class _Exec(msgspec.Struct, frozen=True, rename="camel"):
+class _ExecConfig(msgspec.Struct, frozen=True, rename="camel"):
     command: str = ""
     args: tuple[str, ...] = ()
-    env: tuple[_Variable, ...] = ()
+    env: tuple[_ExecEnvVar, ...] = ()
     api_version: str = ""
     install_hint: str = ""
     provide_cluster_info: bool = False
     interactive_mode: str = ""
 
 
-class _Provider(msgspec.Struct, frozen=True):
+class _AuthProviderConfig(msgspec.Struct, frozen=True):
     name: str = ""
     config: dict[str, str] = {}
 
 
-class _User(_Part, frozen=True):
+class _KubeconfigUser(_KubeconfigPart, frozen=True):
     client_certificate: str = ""
     client_certificate_data: str = ""
     client_key: str = ""
@@ -113,15 +113,15 @@ class _User(_Part, frozen=True):
     token_file: str = msgspec.field(default="", name="tokenFile")
     username: str = ""
     password: str = ""
-    exec: _Exec | None = None
-    auth_provider: _Provider | None = None
+    exec: _ExecConfig | None = None
+    auth_provider: _AuthProviderConfig | None = None
     as_user: str = msgspec.field(default="", name="as")
     as_uid: str = ""
     as_groups: tuple[str, ...] = ()
     as_user_extra: dict[str, tuple[str, ...]] = {}
 
 
-class _Context(msgspec.Struct, frozen=True):
+class _KubeconfigContext(msgspec.Struct, frozen=True):
     cluster: str = ""
     user: str = ""
     namespace: str = ""
@@ -129,27 +129,27 @@ class _Context(msgspec.Struct, frozen=True):
 
 class _NamedCluster(msgspec.Struct, frozen=True):
     name: str = ""
-    cluster: _Cluster = _Cluster()
+    cluster: _KubeconfigCluster = _KubeconfigCluster()
 
 
 class _NamedUser(msgspec.Struct, frozen=True):
     name: str = ""
-    user: _User = _User()
+    user: _KubeconfigUser = _KubeconfigUser()
 
 
 class _NamedContext(msgspec.Struct, frozen=True):
     name: str = ""
-    context: _Context = _Context()
+    context: _KubeconfigContext = _KubeconfigContext()
 
 
-class _Written(_Part, frozen=True):
+class _Kubeconfig(_KubeconfigPart, frozen=True):
     current_context: str = ""
     clusters: tuple[_NamedCluster, ...] = ()
     users: tuple[_NamedUser, ...] = ()
     contexts: tuple[_NamedContext, ...] = ()
 
 
-class File(msgspec.Struct, frozen=True):
+class KubeconfigFile(msgspec.Struct, frozen=True):
     """A kubeconfig file that has been read. directory: what its paths are relative to."""
 
     text: str
@@ -157,64 +157,68 @@ class File(msgspec.Struct, frozen=True):
     directory: str
 
 
-class _Found(msgspec.Struct, frozen=True):
+class _NamedEntry(msgspec.Struct, frozen=True):
     """Something of a name, and the file that says it."""
 
     value: Any
-    file: File
+    file: KubeconfigFile
 
 
-def connection(files: Sequence[File], context: str = "") -> Connection:
+def client_config(files: Sequence[KubeconfigFile], context: str = "") -> ClientConfig:
     """What the files say of a context, the current one where none is named; raises ConfigError."""
-    contexts: dict[str, _Found] = {}
-    clusters: dict[str, _Found] = {}
-    users: dict[str, _Found] = {}
+    contexts: dict[str, _NamedEntry] = {}
+    clusters: dict[str, _NamedEntry] = {}
+    users: dict[str, _NamedEntry] = {}
     current = ""
     for file in files:
         written = _read(file)
         current = current or written.current_context
         for one in written.contexts:
-            contexts.setdefault(one.name, _Found(one.context, file))
+            contexts.setdefault(one.name, _NamedEntry(one.context, file))
         for two in written.clusters:
-            clusters.setdefault(two.name, _Found(two.cluster, file))
+            clusters.setdefault(two.name, _NamedEntry(two.cluster, file))
         for three in written.users:
-            users.setdefault(three.name, _Found(three.user, file))
+            users.setdefault(three.name, _NamedEntry(three.user, file))
     source = ", ".join(file.source for file in files) or "kubeconfig"
     wanted = context or current
     if not wanted:
         raise _error(source, "current-context", "nothing", "the name of a context")
-    chosen: _Context = _named(contexts, wanted, source, "context", "contexts").value
+    chosen: _KubeconfigContext = _named(contexts, wanted, source, "context", "contexts").value
     where = f"contexts[{wanted}]"
     cluster = _named(clusters, chosen.cluster, source, f"{where}.cluster", "clusters")
-    user = _Found(_User(), cluster.file)
+    user = _NamedEntry(_KubeconfigUser(), cluster.file)
     if chosen.user:
         user = _named(users, chosen.user, source, f"{where}.user", "users")
-    found = _connection(wanted, chosen, cluster, user)
+    found = _client_config(wanted, chosen, cluster, user)
     return msgspec.structs.replace(found, files=tuple(file.source for file in files))
 
 
-def _read(file: File) -> _Written:
+def _read(file: KubeconfigFile) -> _Kubeconfig:
     try:
-        trees = [document.tree for document in documents(file.text)]
+        trees = [document.tree for document in parse_documents(file.text)]
         if not trees:
-            return _Written()
+            return _Kubeconfig()
         if not isinstance(trees[0], dict):
             raise _error(file.source, "$", type(trees[0]).__name__, "a kubeconfig")
-        return convert(trees[0], _Written)
-    except Unreadable as problem:
+        return convert(trees[0], _Kubeconfig)
+    except DocumentError as problem:
         raise _error(file.source, problem.place, problem.got, problem.wanted) from None
     except DecodeError as problem:
         raise _error(file.source, problem.path, problem.what, "a kubeconfig") from None
 
 
-def _named(found: dict[str, _Found], name: str, source: str, place: str, kind: str) -> _Found:
+def _named(
+    found: dict[str, _NamedEntry], name: str, source: str, place: str, kind: str
+) -> _NamedEntry:
     if name not in found:
         names = ", ".join(sorted(found)) or "none"
         raise _error(source, place, repr(name), f"one of its {kind}: {names}", name, found)
     return found[name]
 
 
-def _connection(name: str, chosen: _Context, cluster: _Found, user: _Found) -> Connection:
+def _client_config(
+    name: str, chosen: _KubeconfigContext, cluster: _NamedEntry, user: _NamedEntry
+) -> ClientConfig:
     server, who = cluster.value, user.value
     where = f"clusters[{chosen.cluster}]"
     _check_address(server.server, cluster.file.source, f"{where}.server", ("http", "https"))
@@ -223,7 +227,7 @@ def _connection(name: str, chosen: _Context, cluster: _Found, user: _Found) -> C
         _check_address(server.proxy_url, cluster.file.source, f"{where}.proxy-url", schemes)
     users = f"users[{chosen.user}]"
     provider = who.auth_provider
-    return Connection(
+    return ClientConfig(
         server=server.server.rstrip("/"),
         source=cluster.file.source,
         context=name,
@@ -231,11 +235,11 @@ def _connection(name: str, chosen: _Context, cluster: _Found, user: _Found) -> C
         proxy=server.proxy_url,
         server_name=server.tls_server_name,
         is_insecure=server.insecure_skip_tls_verify,
-        ca=_blob(cluster, f"{where}.certificate-authority", "certificate_authority"),
-        certificate=_blob(user, f"{users}.client-certificate", "client_certificate"),
-        key=_blob(user, f"{users}.client-key", "client_key"),
+        ca=_data_or_file(cluster, f"{where}.certificate-authority", "certificate_authority"),
+        certificate=_data_or_file(user, f"{users}.client-certificate", "client_certificate"),
+        key=_data_or_file(user, f"{users}.client-key", "client_key"),
         token=who.token,
-        token_file=_beside(user.file, who.token_file),
+        token_file=_path_relative_to(user.file, who.token_file),
         username=who.username,
         password=who.password,
         run=None if who.exec is None else _exec(who.exec, user.file, f"{users}.exec"),
@@ -255,25 +259,25 @@ def _check_address(text: str, source: str, place: str, schemes: tuple[str, ...])
         raise _error(source, place, repr(text), wanted)
 
 
-def _blob(found: _Found, place: str, field: str) -> Blob:
+def _data_or_file(found: _NamedEntry, place: str, field: str) -> DataOrFile:
     """Data counts more than a file."""
     data: str = getattr(found.value, f"{field}_data")
     if not data:
-        return Blob(file=_beside(found.file, getattr(found.value, field)))
+        return DataOrFile(file=_path_relative_to(found.file, getattr(found.value, field)))
     try:
         # Lines of it may stand in a block of their own.
-        return Blob(data=base64.b64decode("".join(data.split()), validate=True))
+        return DataOrFile(data=base64.b64decode("".join(data.split()), validate=True))
     except (binascii.Error, ValueError):
         raise _error(found.file.source, f"{place}-data", "something else", "base64") from None
 
 
-def _beside(file: File, path: str) -> str:
+def _path_relative_to(file: KubeconfigFile, path: str) -> str:
     if not path or path.startswith("/") or not file.directory:
         return path
     return f"{file.directory.rstrip('/')}/{path}"
 
 
-def _exec(written: _Exec, file: File, place: str) -> ExecSpec:
+def _exec(written: _ExecConfig, file: KubeconfigFile, place: str) -> ExecSpec:
     if written.api_version not in ExecSpec.VERSIONS:
         wanted = f"one of {', '.join(ExecSpec.VERSIONS)}"
         raise _error(file.source, f"{place}.apiVersion", repr(written.api_version), wanted)
@@ -285,7 +289,7 @@ def _exec(written: _Exec, file: File, place: str) -> ExecSpec:
     # A bare name is looked up in the PATH; a relative path begins at the file.
     command = written.command
     if "/" in command:
-        command = _beside(file, command)
+        command = _path_relative_to(file, command)
     return ExecSpec(
         command=command,
         args=written.args,
@@ -297,7 +301,7 @@ def _exec(written: _Exec, file: File, place: str) -> ExecSpec:
     )
 
 
-def _impersonation(who: _User, source: str, place: str) -> tuple[tuple[str, str], ...]:
+def _impersonation(who: _KubeconfigUser, source: str, place: str) -> tuple[tuple[str, str], ...]:
     if not who.as_user:
         if who.as_uid or who.as_groups or who.as_user_extra:
             raise _error(source, f"{place}.as", "nothing", "a user beside what else is said of one")
@@ -313,15 +317,15 @@ def _impersonation(who: _User, source: str, place: str) -> tuple[tuple[str, str]
     return tuple(headers)
 
 
-def in_cluster(host: str, port: str, namespace: str = "") -> Connection:
+def in_cluster_config(host: str, port: str, namespace: str = "") -> ClientConfig:
     """The API server of the cluster that a pod runs in. host, port: KUBERNETES_SERVICE_HOST and
     _PORT. namespace: the pod's own."""
     at = f"[{host}]" if ":" in host else host
-    return Connection(
+    return ClientConfig(
         server=f"https://{at}:{port}",
         source="in-cluster configuration",
         namespace=namespace or "default",
-        ca=Blob(file=f"{SERVICE_ACCOUNT}/ca.crt"),
+        ca=DataOrFile(file=f"{SERVICE_ACCOUNT}/ca.crt"),
         token_file=f"{SERVICE_ACCOUNT}/token",
     )
 

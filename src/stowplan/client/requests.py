@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from stowplan.client.resources import PODS, Resource, resource_of, segment
+from stowplan.client.resources import PODS, ApiResource, path_segment, resource_of
 from stowplan.messages.effects import Bind, Evict, PatchGroup, PatchStatus, ReadPod, Write
 from stowplan.objects.meta import NamespacedObject
 from stowplan.objects.podgroup import PodGroup
@@ -21,12 +21,12 @@ from stowplan.objects.podgroup import PodGroup
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
-EVICTED_FOR = "PreemptionByScheduler"
+PREEMPTION_REASON = "PreemptionByScheduler"
 
 Tree = dict[str, Any]
 
 
-class Request(msgspec.Struct, frozen=True):
+class ApiRequest(msgspec.Struct, frozen=True):
     """An HTTP request.
 
     path: names in it percent-encoded. query: names and values, decoded. content_type: of the body.
@@ -60,17 +60,19 @@ class Request(msgspec.Struct, frozen=True):
 # Reading.
 
 
-def list_page(resource: Resource, limit: int, token: str = "") -> Request:
+def list_request(resource: ApiResource, limit: int, token: str = "") -> ApiRequest:
     """A page of all objects; token: where the page before ended. limit: 0 for no end."""
     query = [("fieldSelector", resource.fields)] if resource.fields else []
     if limit:
         query.append(("limit", str(limit)))
     if token:
         query.append(("continue", token))
-    return Request("GET", resource.path(), tuple(query), timeout_s=60.0)
+    return ApiRequest("GET", resource.path(), tuple(query), timeout_s=60.0)
 
 
-def watch(resource: Resource, version: str, timeout_s: int, *, initial: bool = False) -> Request:
+def watch_request(
+    resource: ApiResource, version: str, timeout_s: int, *, initial: bool = False
+) -> ApiRequest:
     """What changes from a version on. initial: begin with all there is (a streaming list)."""
     query = [("allowWatchBookmarks", "true")]
     if resource.fields:
@@ -80,18 +82,18 @@ def watch(resource: Resource, version: str, timeout_s: int, *, initial: bool = F
     if initial:
         query += [("resourceVersionMatch", "NotOlderThan"), ("sendInitialEvents", "true")]
     query += [("timeoutSeconds", str(timeout_s)), ("watch", "true")]
-    return Request("GET", resource.path(), tuple(query), timeout_s=None)
+    return ApiRequest("GET", resource.path(), tuple(query), timeout_s=None)
 
 
-def read_pod(effect: ReadPod) -> Request:
+def read_pod(effect: ReadPod) -> ApiRequest:
     """What became of a pod."""
-    return Request("GET", PODS.path(effect.name, effect.namespace))
+    return ApiRequest("GET", PODS.path(effect.name, effect.namespace))
 
 
 # Writing about pods.
 
 
-def bind(effect: Bind) -> Request:
+def bind(effect: Bind) -> ApiRequest:
     """The binding of a pod."""
     body = {
         "kind": "Binding",
@@ -99,10 +101,10 @@ def bind(effect: Bind) -> Request:
         "metadata": {"name": effect.name, "namespace": effect.namespace, "uid": effect.uid},
         "target": {"kind": "Node", "name": effect.node},
     }
-    return _posted(f"{PODS.path(effect.name, effect.namespace)}/binding", body)
+    return _post_request(f"{PODS.path(effect.name, effect.namespace)}/binding", body)
 
 
-def patch_status(effect: PatchStatus, moment: str) -> Request:
+def patch_status(effect: PatchStatus, moment: str) -> ApiRequest:
     """The condition PodScheduled, and the nomination. moment: the time as the API spells it."""
     status: Tree = {}
     if effect.reason:
@@ -113,14 +115,14 @@ def patch_status(effect: PatchStatus, moment: str) -> Request:
     return _status_patch(effect.namespace, effect.name, effect.uid, status)
 
 
-def mark_victim(effect: Evict, moment: str) -> Request:
+def mark_victim(effect: Evict, moment: str) -> ApiRequest:
     """The condition DisruptionTarget of a victim."""
-    told = {"reason": EVICTED_FOR, "message": effect.message}
+    told = {"reason": PREEMPTION_REASON, "message": effect.message}
     status = {"conditions": [_condition("DisruptionTarget", "True", moment) | told]}
     return _status_patch(effect.namespace, effect.name, effect.uid, status)
 
 
-def delete_victim(effect: Evict) -> Request:
+def delete_victim(effect: Evict) -> ApiRequest:
     """The deletion of a victim, as long as it is the same pod."""
     body = {
         "kind": "DeleteOptions",
@@ -128,7 +130,7 @@ def delete_victim(effect: Evict) -> Request:
         "preconditions": {"uid": effect.uid},
     }
     path = PODS.path(effect.name, effect.namespace)
-    return Request("DELETE", path, body=msgspec.json.encode(body), content_type=JSON)
+    return ApiRequest("DELETE", path, body=msgspec.json.encode(body), content_type=JSON)
 
 
 def _condition(kind: str, status: str, moment: str) -> Tree:
@@ -140,16 +142,16 @@ def _condition(kind: str, status: str, moment: str) -> Tree:
     }
 
 
-def _status_patch(namespace: str, name: str, uid: str, status: Tree) -> Request:
+def _status_patch(namespace: str, name: str, uid: str, status: Tree) -> ApiRequest:
     body = msgspec.json.encode({"metadata": {"uid": uid}, "status": status})
     path = f"{PODS.path(name, namespace)}/status"
-    return Request("PATCH", path, body=body, content_type=STRATEGIC_PATCH)
+    return ApiRequest("PATCH", path, body=body, content_type=STRATEGIC_PATCH)
 
 
 # Other objects.
 
 
-def patch_group(effect: PatchGroup, moment: str, *, whole: bool = False) -> Request:
+def patch_pod_group(effect: PatchGroup, moment: str, *, whole: bool = False) -> ApiRequest:
     """The status of a PodGroup. moment: for conditions that do not say when. whole: as part of the
     object, where its definition has no subresource for the status.
 
@@ -171,12 +173,12 @@ def patch_group(effect: PatchGroup, moment: str, *, whole: bool = False) -> Requ
             "failed": status.failed,
         },
     }
-    resource = Resource(PodGroup, effect.api_version, "podgroups")
+    resource = ApiResource(PodGroup, effect.api_version, "podgroups")
     path = resource.path(effect.name, effect.namespace) + ("" if whole else "/status")
-    return Request("PATCH", path, body=msgspec.json.encode(body), content_type=MERGE_PATCH)
+    return ApiRequest("PATCH", path, body=msgspec.json.encode(body), content_type=MERGE_PATCH)
 
 
-def write(effect: Write) -> Request:
+def update_object(effect: Write) -> ApiRequest:
     """A change of an object, on condition that it still has its version; raises LookupError.
 
     A patch of the status alone goes to the subresource.
@@ -193,11 +195,11 @@ def write(effect: Write) -> Request:
     path = resource.path(value.name, namespace)
     if effect.patch.keys() == {"status"}:
         path += "/status"
-    return Request("PATCH", path, body=msgspec.json.encode(tree), content_type=MERGE_PATCH)
+    return ApiRequest("PATCH", path, body=msgspec.json.encode(tree), content_type=MERGE_PATCH)
 
 
-def _posted(path: str, body: Any) -> Request:
-    return Request("POST", path, body=msgspec.json.encode(body), content_type=JSON)
+def _post_request(path: str, body: Any) -> ApiRequest:
+    return ApiRequest("POST", path, body=msgspec.json.encode(body), content_type=JSON)
 
 
 # Leases.
@@ -205,23 +207,23 @@ def _posted(path: str, body: Any) -> Request:
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 
 
-def read_lease(namespace: str, name: str, timeout_s: float) -> Request:
+def read_lease(namespace: str, name: str, timeout_s: float) -> ApiRequest:
     """The lease of a name."""
-    return Request(
-        "GET", f"{LEASES.format(segment(namespace))}/{segment(name)}", timeout_s=timeout_s
+    return ApiRequest(
+        "GET", f"{LEASES.format(path_segment(namespace))}/{path_segment(name)}", timeout_s=timeout_s
     )
 
 
-def create_lease(namespace: str, body: Tree, timeout_s: float) -> Request:
+def create_lease(namespace: str, body: Tree, timeout_s: float) -> ApiRequest:
     """A new lease."""
-    request = _posted(LEASES.format(segment(namespace)), body)
+    request = _post_request(LEASES.format(path_segment(namespace)), body)
     return msgspec.structs.replace(request, timeout_s=timeout_s)
 
 
-def update_lease(namespace: str, name: str, body: Tree, timeout_s: float) -> Request:
+def update_lease(namespace: str, name: str, body: Tree, timeout_s: float) -> ApiRequest:
     """A lease in place of the version that its metadata names."""
-    path = f"{LEASES.format(segment(namespace))}/{segment(name)}"
-    return Request("PUT", path, (), msgspec.json.encode(body), JSON, timeout_s)
+    path = f"{LEASES.format(path_segment(namespace))}/{path_segment(name)}"
+    return ApiRequest("PUT", path, (), msgspec.json.encode(body), JSON, timeout_s)
 
 
 # Events.
@@ -229,13 +231,13 @@ def update_lease(namespace: str, name: str, body: Tree, timeout_s: float) -> Req
 EVENTS = "/apis/events.k8s.io/v1/namespaces/{}/events"
 
 
-def create_event(namespace: str, body: Tree) -> Request:
+def create_event(namespace: str, body: Tree) -> ApiRequest:
     """A new event."""
-    return _posted(EVENTS.format(segment(namespace)), body)
+    return _post_request(EVENTS.format(path_segment(namespace)), body)
 
 
-def patch_event(namespace: str, name: str, series: Tree) -> Request:
+def patch_event(namespace: str, name: str, series: Tree) -> ApiRequest:
     """The series of an event."""
     body = msgspec.json.encode({"series": series})
-    path = f"{EVENTS.format(segment(namespace))}/{segment(name)}"
-    return Request("PATCH", path, body=body, content_type=STRATEGIC_PATCH)
+    path = f"{EVENTS.format(path_segment(namespace))}/{path_segment(name)}"
+    return ApiRequest("PATCH", path, body=body, content_type=STRATEGIC_PATCH)

@@ -37,14 +37,14 @@ RUNNING_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 their work."""
 
 
-def segment(name: str) -> str:
+def path_segment(name: str) -> str:
     """A name as one segment of a path: percent-encoded, so that none leads to another object."""
     if name in (".", ".."):
         return name.replace(".", "%2E")
     return quote(name, safe="@:!$&'()*+,;=~")
 
 
-class Resource(msgspec.Struct, frozen=True):
+class ApiResource(msgspec.Struct, frozen=True):
     """A kind as one version of one API group serves it.
 
     api_version: `v1`, `apps/v1`. fields: a field selector that every list and watch has. is_needed:
@@ -76,45 +76,45 @@ class Resource(msgspec.Struct, frozen=True):
     def path(self, name: str = "", namespace: str = "") -> str:
         """The path of an object, names percent-encoded; without a name, of all of them (of a
         namespace, or anywhere)."""
-        place = f"/namespaces/{segment(namespace)}" if namespace and self.is_namespaced else ""
-        return f"{self.root}{place}/{self.plural}" + (f"/{segment(name)}" if name else "")
+        place = f"/namespaces/{path_segment(namespace)}" if namespace and self.is_namespaced else ""
+        return f"{self.root}{place}/{self.plural}" + (f"/{path_segment(name)}" if name else "")
 
 
-PODS = Resource(Pod, "v1", "pods", RUNNING_PODS, is_needed=True)
-NODES = Resource(Node, "v1", "nodes", is_needed=True)
+PODS = ApiResource(Pod, "v1", "pods", RUNNING_PODS, is_needed=True)
+NODES = ApiResource(Node, "v1", "nodes", is_needed=True)
 
 _STORAGE, _DEVICES = "storage.k8s.io/v1", "resource.k8s.io/v1"
 
-RESOURCES: tuple[Resource, ...] = (
+RESOURCES: tuple[ApiResource, ...] = (
     NODES,
     PODS,
-    Resource(Namespace, "v1", "namespaces"),
-    Resource(Service, "v1", "services"),
-    Resource(ReplicationController, "v1", "replicationcontrollers"),
-    Resource(PersistentVolume, "v1", "persistentvolumes"),
-    Resource(PersistentVolumeClaim, "v1", "persistentvolumeclaims"),
-    Resource(ReplicaSet, "apps/v1", "replicasets"),
-    Resource(StatefulSet, "apps/v1", "statefulsets"),
-    Resource(PodDisruptionBudget, "policy/v1", "poddisruptionbudgets"),
-    Resource(PriorityClass, "scheduling.k8s.io/v1", "priorityclasses"),
-    Resource(StorageClass, _STORAGE, "storageclasses"),
-    Resource(CSINode, _STORAGE, "csinodes"),
-    Resource(CSIDriver, _STORAGE, "csidrivers"),
-    Resource(CSIStorageCapacity, _STORAGE, "csistoragecapacities"),
-    Resource(VolumeAttachment, _STORAGE, "volumeattachments"),
-    Resource(ResourceClaim, _DEVICES, "resourceclaims"),
-    Resource(ResourceSlice, _DEVICES, "resourceslices"),
-    Resource(DeviceClass, _DEVICES, "deviceclasses"),
-    Resource(Scv, "core.run-linux.com/v1", "scvs"),
-    *(Resource(PodGroup, version, "podgroups") for version in GROUP_API_VERSIONS),
-    *(Resource(Queue, version, "queues") for version in GROUP_API_VERSIONS),
+    ApiResource(Namespace, "v1", "namespaces"),
+    ApiResource(Service, "v1", "services"),
+    ApiResource(ReplicationController, "v1", "replicationcontrollers"),
+    ApiResource(PersistentVolume, "v1", "persistentvolumes"),
+    ApiResource(PersistentVolumeClaim, "v1", "persistentvolumeclaims"),
+    ApiResource(ReplicaSet, "apps/v1", "replicasets"),
+    ApiResource(StatefulSet, "apps/v1", "statefulsets"),
+    ApiResource(PodDisruptionBudget, "policy/v1", "poddisruptionbudgets"),
+    ApiResource(PriorityClass, "scheduling.k8s.io/v1", "priorityclasses"),
+    ApiResource(StorageClass, _STORAGE, "storageclasses"),
+    ApiResource(CSINode, _STORAGE, "csinodes"),
+    ApiResource(CSIDriver, _STORAGE, "csidrivers"),
+    ApiResource(CSIStorageCapacity, _STORAGE, "csistoragecapacities"),
+    ApiResource(VolumeAttachment, _STORAGE, "volumeattachments"),
+    ApiResource(ResourceClaim, _DEVICES, "resourceclaims"),
+    ApiResource(ResourceSlice, _DEVICES, "resourceslices"),
+    ApiResource(DeviceClass, _DEVICES, "deviceclasses"),
+    ApiResource(Scv, "core.run-linux.com/v1", "scvs"),
+    *(ApiResource(PodGroup, version, "podgroups") for version in GROUP_API_VERSIONS),
+    *(ApiResource(Queue, version, "queues") for version in GROUP_API_VERSIONS),
 )
 """Nodes first: a pod is of more use once its node is known."""
 
 
 def resources_of(
     kinds: Iterable[type[Object]], *, with_ended: bool = False
-) -> tuple[Resource, ...]:
+) -> tuple[ApiResource, ...]:
     """Where objects of these kinds are found, in a steady order; some are served by several API
     groups. with_ended: pods that have ended, too."""
     wanted = set(kinds)
@@ -124,7 +124,7 @@ def resources_of(
     return tuple(found)
 
 
-def resource_of(value: Object) -> Resource:
+def resource_of(value: Object) -> ApiResource:
     """Where an object is found; raises LookupError for a kind that no API group serves."""
     version = getattr(value, "api_version", "")
     for resource in RESOURCES:

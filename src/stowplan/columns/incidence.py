@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.columns.growing import grown
+from stowplan.columns.array_growth import grow
 from stowplan.columns.vocabulary import Vocabulary
 
 V = TypeVar("V", bound=Hashable)
@@ -77,7 +77,7 @@ class Incidence(Generic[V]):
 
     def _make_room(self, row: int, width: int) -> None:
         self.width = max(self.width, width)
-        self.items = grown(self.items, (self.width, row + 1), fill=-1)
+        self.items = grow(self.items, (self.width, row + 1), fill=-1)
 
 
 def count_rows(rows: slice | NDArray[np.int64]) -> int:

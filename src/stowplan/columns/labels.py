@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.columns.growing import grown
+from stowplan.columns.array_growth import grow
 from stowplan.columns.vocabulary import Vocabulary
 
 ABSENT = -1
@@ -28,7 +28,7 @@ class LabelColumn:
 
     def write(self, row: int, value: str | None) -> bool:
         """Set one row; True when that changed it."""
-        self.codes = grown(self.codes, (row + 1,), fill=ABSENT)
+        self.codes = grow(self.codes, (row + 1,), fill=ABSENT)
         code = ABSENT if value is None else self.vocabulary.add(value)
         changed = bool(self.codes[row] != code)
         self.codes[row] = code
@@ -68,7 +68,7 @@ class LabelColumn:
 
 
 class LabelColumns:
-    """Columns of the label keys in use; `labels_of` gives the labels behind each row."""
+    """Columns of the label keys in use; `event_labels` gives the labels behind each row."""
 
     def __init__(self, labels_of: list[Mapping[str, str]]) -> None:
         """labels_of: the owner's list of labels per row, read when a key is first asked for."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from stowplan.columns.podinfo import WILDCARD_IP, PodInfo, Port
+from stowplan.columns.pods.podinfo import WILDCARD_IP, PodInfo, Port
 from stowplan.objects.node import Node, Taint
 from stowplan.objects.quantity import amount
 from stowplan.objects.requests import is_scalar

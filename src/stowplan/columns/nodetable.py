@@ -8,14 +8,14 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.columns.growing import grown
+from stowplan.columns.array_growth import grow
 from stowplan.columns.images import ImageIndex
 from stowplan.columns.incidence import Incidence
 from stowplan.columns.journal import Journal
 from stowplan.columns.labels import LabelColumns
+from stowplan.columns.node_order import NodeOrder
 from stowplan.columns.nodeinfo import NodeInfo, allocatable_amounts, wrapped
-from stowplan.columns.order import NodeOrder
-from stowplan.columns.podinfo import PodInfo, Port, is_same_to_rules
+from stowplan.columns.pods.podinfo import PodInfo, Port, is_same_to_rules
 from stowplan.columns.ports import PortIndex
 from stowplan.columns.vocabulary import Vocabulary
 from stowplan.objects.node import Node, Taint
@@ -463,11 +463,11 @@ class NodeTable:
 
     def _make_room(self, n_rows: int) -> None:
         n_resources = len(self.resources)
-        self._allocatable = grown(self._allocatable, (n_resources, n_rows))
-        self._requested = grown(self._requested, (n_resources, n_rows))
-        self._nonzero = grown(self._nonzero, (2, n_rows))
-        self._pod_count = grown(self._pod_count, (n_rows,))
-        self._unschedulable = grown(self._unschedulable, (n_rows,))
+        self._allocatable = grow(self._allocatable, (n_resources, n_rows))
+        self._requested = grow(self._requested, (n_resources, n_rows))
+        self._nonzero = grow(self._nonzero, (2, n_rows))
+        self._pod_count = grow(self._pod_count, (n_rows,))
+        self._unschedulable = grow(self._unschedulable, (n_rows,))
 
     def _resource(self, name: str) -> int:
         item = self.resources.add(name)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import msgspec
 
 from stowplan.columns.nodetable import NodeTable, TableError
-from stowplan.columns.podinfo import PodInfo, Port
+from stowplan.columns.pods.podinfo import PodInfo, Port
 
 
-class Placed(msgspec.Struct, frozen=True):
+class OverlayPlaced(msgspec.Struct, frozen=True):
     """A pod was put last on a row; these ports came into use by it."""
 
     row: int
     ports: frozenset[Port]
 
 
-class Taken(msgspec.Struct, frozen=True):
+class OverlayTaken(msgspec.Struct, frozen=True):
     """A pod was taken off a row, where it stood at `index`; these ports went free with it."""
 
     row: int
@@ -33,7 +33,7 @@ class Overlay:
 
     def __init__(self, table: NodeTable) -> None:
         self.table = table
-        self._ledger: list[Placed | Taken] = []
+        self._ledger: list[OverlayPlaced | OverlayTaken] = []
 
     def __enter__(self) -> Overlay:
         return self
@@ -47,14 +47,14 @@ class Overlay:
 
     def place(self, info: PodInfo, row: int) -> None:
         """Put a pod on a row, whatever node its spec names."""
-        self._ledger.append(Placed(row, self.table.place(row, info)))
+        self._ledger.append(OverlayPlaced(row, self.table.place(row, info)))
 
     def take(self, uid: str, row: int) -> PodInfo:
         """Take a pod off a row; raises TableError when it is not there."""
         for index, info in enumerate(self.table.pods[row]):
             if info.uid == uid:
                 ports = self.table.take(row, index)
-                self._ledger.append(Taken(row, index, info, ports))
+                self._ledger.append(OverlayTaken(row, index, info, ports))
                 return info
         raise TableError(f"pod {uid} is not on node {self.table.names[row]!r}")
 
@@ -62,7 +62,7 @@ class Overlay:
         """Undo everything after `mark`, the last change first."""
         while len(self._ledger) > mark:
             change = self._ledger.pop()
-            if isinstance(change, Placed):
+            if isinstance(change, OverlayPlaced):
                 self.table.unplace(change.row, change.ports)
             else:
                 self.table.untake(change.row, change.index, change.info, change.ports)

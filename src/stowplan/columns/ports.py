@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.columns.podinfo import WILDCARD_IP, Port
+from stowplan.columns.pods.podinfo import WILDCARD_IP, Port
 
 
 class PortIndex:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from stowplan.columns.incidence import Incidence
 from stowplan.columns.nodetable import NodeTable
-from stowplan.columns.podinfo import PodInfo
+from stowplan.columns.pods.podinfo import PodInfo
 from stowplan.objects.node import Node
 
 

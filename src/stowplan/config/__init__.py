@@ -1,6 +1,6 @@
 """Configuration files to one model, with errors that name the place."""
 
-from stowplan.config.effective import digest, effective
+from stowplan.config.effective_configuration import digest, effective
 from stowplan.config.formats import default, from_tree, merged, parse
 from stowplan.config.model import Configuration, Extender
 

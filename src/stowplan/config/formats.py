@@ -11,33 +11,33 @@ from typing import Any
 
 import msgspec
 
-from stowplan.config import batch as batches
 from stowplan.config import kube_scheduler, policy
-from stowplan.config.document import documents
+from stowplan.config import session_configuration as batches
+from stowplan.config.document_trees import documents
 from stowplan.config.model import Configuration
 from stowplan.config.plugin_args import API_VERSION
-from stowplan.config.strict import Problems, one_of, shown
+from stowplan.config.strict_decoder import Problems, format_alternatives, format_value
 from stowplan.framework.problems import did_you_mean
 from stowplan.framework.profile import PluginUse
-from stowplan.framework.registry import Registry
+from stowplan.framework.runtime.registry import Registry
 
-Reader = Callable[
+ConfigurationReader = Callable[
     [dict[str, Any], str, Registry, Sequence[PluginUse], Problems],
     Configuration,
 ]
 """(body, source, registry, defaults, problems) -> Configuration; raises ConfigError."""
 
 
-class Format(msgspec.Struct, frozen=True):
+class ConfigurationFormat(msgspec.Struct, frozen=True):
     """A format: the versions of it that are understood, and what reads them."""
 
     api_versions: tuple[str, ...]
-    read: Reader
+    read: ConfigurationReader
 
 
-FORMATS: dict[str, Format] = {
-    kube_scheduler.KIND: Format((API_VERSION,), kube_scheduler.read),
-    policy.KIND: Format((policy.API_VERSION,), policy.read),
+FORMATS: dict[str, ConfigurationFormat] = {
+    kube_scheduler.KIND: ConfigurationFormat((API_VERSION,), kube_scheduler.read),
+    policy.KIND: ConfigurationFormat((policy.API_VERSION,), policy.read),
 }
 """kind -> format. A further format is one more entry."""
 
@@ -49,7 +49,7 @@ def parse(
     source: str,
     registry: Registry,
     defaults: Sequence[PluginUse],
-    batch: batches.Known | None = None,
+    batch: batches.SupportedSettings | None = None,
 ) -> Configuration:
     """The configuration that a YAML or JSON text holds; raises ConfigError with every mistake.
 
@@ -57,18 +57,18 @@ def parse(
     default multiPoint list with its weights. batch: the actions and policies that may be named;
     None where there are no sessions.
     """
-    if batch is not None and batches.is_meant(text):
+    if batch is not None and batches.is_session_configuration(text):
         return Configuration(source, {}, batch=batches.read(text, source, batch))
     problems = Problems()
     found = documents(text, problems)
     if not found:
         if not problems.found:
-            wanted = f"a document of kind {one_of(FORMATS)}"
+            wanted = f"a document of kind {format_alternatives(FORMATS)}"
             wanted += f", or {_SESSIONS}" if batch is not None else ""
             problems.add("document", "nothing", wanted)
         raise problems.error(source)
     if len(found) > 1:
-        wanted = f"one document of kind {one_of(FORMATS)}"
+        wanted = f"one document of kind {format_alternatives(FORMATS)}"
         problems.add("document", f"{len(found)} documents", wanted)
         raise problems.error(source)
     return _read(found[0], source, registry, defaults, problems, body=False, batch=batch)
@@ -136,25 +136,25 @@ def _read(
     problems: Problems,
     *,
     body: bool,
-    batch: batches.Known | None = None,
+    batch: batches.SupportedSettings | None = None,
 ) -> Configuration:
     if not isinstance(tree, dict):
-        wanted = f"a mapping with apiVersion and kind: {one_of(FORMATS)}"
-        problems.add("document", shown(tree), wanted)
+        wanted = f"a mapping with apiVersion and kind: {format_alternatives(FORMATS)}"
+        problems.add("document", format_value(tree), wanted)
         raise problems.error(source)
     kind = tree.get("kind") or (kube_scheduler.KIND if body else None)
     if not isinstance(kind, str) or kind not in FORMATS:
-        got = "" if kind is None else shown(kind)
+        got = "" if kind is None else format_value(kind)
         hint = did_you_mean(kind, FORMATS) if isinstance(kind, str) else ""
-        wanted = one_of(FORMATS)
+        wanted = format_alternatives(FORMATS)
         wanted += ", or actions and tiers" if batch is not None and not got else ""
         problems.add("kind", got, wanted, hint)
         raise problems.error(source)
     form = FORMATS[kind]
     version = tree.get("apiVersion") or (form.api_versions[0] if body else None)
     if version not in form.api_versions:
-        got = "" if version is None else shown(version)
-        problems.add("apiVersion", got, one_of(form.api_versions))
+        got = "" if version is None else format_value(version)
+        problems.add("apiVersion", got, format_alternatives(form.api_versions))
     rest = {key: value for key, value in tree.items() if key not in ("apiVersion", "kind")}
     sessions = None
     if batch is not None:

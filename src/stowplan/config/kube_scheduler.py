@@ -25,21 +25,28 @@ from stowplan.config.model import (
     Setting,
 )
 from stowplan.config.plugin_args import PluginConfig, args_of
-from stowplan.config.plugin_sets import PluginSets, resolved
-from stowplan.config.strict import BAD, Problems, decode, default_of, fields_of, shown
+from stowplan.config.plugin_sets import PluginSets, resolve_points
+from stowplan.config.strict_decoder import (
+    INVALID,
+    Problems,
+    decode,
+    default_of,
+    fields_of,
+    format_value,
+)
 from stowplan.framework.profile import PluginUse, Profile
-from stowplan.framework.registry import Registry
+from stowplan.framework.runtime.registry import Registry
 from stowplan.objects.pod import DEFAULT_SCHEDULER
 
 KIND = "KubeSchedulerConfiguration"
 
-GONE = ("healthzBindAddress", "metricsBindAddress")
+REMOVED_FIELDS = ("healthzBindAddress", "metricsBindAddress")
 """Fields of versions before v1."""
 
 S = TypeVar("S", bound=Setting)
 
 
-class WrittenProfile(Setting, frozen=True):
+class KubeSchedulerProfile(Setting, frozen=True):
     """A profile as a file has it."""
 
     scheduler_name: str | None = None
@@ -48,7 +55,7 @@ class WrittenProfile(Setting, frozen=True):
     plugin_config: tuple[PluginConfig, ...] = ()
 
 
-class Written(Setting, frozen=True):
+class KubeSchedulerDocument(Setting, frozen=True):
     """The document as a file has it."""
 
     parallelism: Count = 16
@@ -59,7 +66,7 @@ class Written(Setting, frozen=True):
     percentage_of_nodes_to_score: Percentage | None = None
     pod_initial_backoff_seconds: Annotated[int, Meta(ge=1)] = 1
     pod_max_backoff_seconds: int = 10
-    profiles: tuple[WrittenProfile, ...] = ()
+    profiles: tuple[KubeSchedulerProfile, ...] = ()
     extenders: tuple[Extender, ...] = ()
     delay_cache_until_active: bool = False
 
@@ -72,15 +79,15 @@ def read(
     problems: Problems,
 ) -> Configuration:
     """The configuration that the document's body holds; raises ConfigError with every mistake."""
-    for name in GONE:
+    for name in REMOVED_FIELDS:
         if tree.get(name) is not None:
             problems.add(name, "a field of versions before v1", "no such field")
-    body = {key: value for key, value in tree.items() if key not in GONE}
-    written = decode(body, Written, "", problems)
-    if written is BAD:
+    body = {key: value for key, value in tree.items() if key not in REMOVED_FIELDS}
+    written = decode(body, KubeSchedulerDocument, "", problems)
+    if written is INVALID:
         raise problems.error(source)
-    extenders = tuple(_zeros_filled(extender) for extender in written.extenders)
-    election = _zeros_filled(written.leader_election)
+    extenders = tuple(_with_zeros_defaulted(extender) for extender in written.extenders)
+    election = _with_zeros_defaulted(written.leader_election)
     _check_settings(written, election, extenders, problems)
     profiles = _profiles(written, registry, defaults, problems)
     if problems.found:
@@ -91,7 +98,7 @@ def read(
         profiles=profiles,
         parallelism=written.parallelism,
         leader_election=election,
-        client_connection=_zeros_filled(written.client_connection),
+        client_connection=_with_zeros_defaulted(written.client_connection),
         enable_profiling=written.enable_profiling,
         enable_contention_profiling=written.enable_profiling if contention is None else contention,
         percentage_of_nodes_to_score=written.percentage_of_nodes_to_score,
@@ -102,7 +109,7 @@ def read(
     )
 
 
-def _zeros_filled(setting: S) -> S:
+def _with_zeros_defaulted(setting: S) -> S:
     """The setting with the defaults in place of empty texts, zeros and zero durations.
 
     As in the original these cannot be told from absent, save for switches.
@@ -117,24 +124,27 @@ def _zeros_filled(setting: S) -> S:
 
 
 def _check_settings(
-    written: Written, election: LeaderElection, extenders: Sequence[Extender], problems: Problems
+    written: KubeSchedulerDocument,
+    election: LeaderElection,
+    extenders: Sequence[Extender],
+    problems: Problems,
 ) -> None:
     first, most = written.pod_initial_backoff_seconds, written.pod_max_backoff_seconds
     either = ("podInitialBackoffSeconds", "podMaxBackoffSeconds")
-    if most < first and not any(problems.spoilt(name) for name in either):
+    if most < first and not any(problems.is_invalid(name) for name in either):
         wanted = f"at least podInitialBackoffSeconds ({first})"
         problems.add("podMaxBackoffSeconds", str(most), wanted)
     problems.extend(election.problems("leaderElection"))
     for i, extender in enumerate(extenders):
         problems.extend(extender.problems(f"extenders[{i}]"))
-    check_together(extenders, problems)
+    check_extenders(extenders, problems)
 
 
-def check_together(extenders: Sequence[Extender], problems: Problems) -> None:
+def check_extenders(extenders: Sequence[Extender], problems: Problems) -> None:
     """Put on record what several extenders may not all do."""
     binders = [i for i, extender in enumerate(extenders) if extender.bind_verb]
     for i in binders[1:]:
-        got = shown(extenders[i].bind_verb)
+        got = format_value(extenders[i].bind_verb)
         hint = f"extenders[{binders[0]}] binds already"
         problems.add(f"extenders[{i}].bindVerb", got, "one extender that binds", hint)
     first: dict[str, str] = {}
@@ -152,14 +162,17 @@ def check_together(extenders: Sequence[Extender], problems: Problems) -> None:
 
 
 def _profiles(
-    written: Written, registry: Registry, defaults: Sequence[PluginUse], problems: Problems
+    written: KubeSchedulerDocument,
+    registry: Registry,
+    defaults: Sequence[PluginUse],
+    problems: Problems,
 ) -> dict[str, Profile]:
-    listed = written.profiles or (WrittenProfile(),)
+    listed = written.profiles or (KubeSchedulerProfile(),)
     names = _names(listed, problems)
     profiles = []
     for i, item in enumerate(listed):
         path = f"profiles[{i}]"
-        points = resolved(item.plugins, defaults, registry, f"{path}.plugins", problems)
+        points = resolve_points(item.plugins, defaults, registry, f"{path}.plugins", problems)
         _check_points(points, registry, f"{path}.plugins", problems)
         profile = Profile(names[i], points)
         args = args_of(
@@ -169,11 +182,11 @@ def _profiles(
         if percentage is None:
             percentage = written.percentage_of_nodes_to_score
         profiles.append(Profile(names[i], points, args, percentage))
-    _check_alike(profiles, problems)
+    _check_same_queue_sort(profiles, problems)
     return {profile.scheduler_name: profile for profile in profiles}
 
 
-def _names(listed: Sequence[WrittenProfile], problems: Problems) -> list[str]:
+def _names(listed: Sequence[KubeSchedulerProfile], problems: Problems) -> list[str]:
     """The scheduler names, each of which must be given unless there is but one profile."""
     names: list[str] = []
     first: dict[str, int] = {}
@@ -183,10 +196,10 @@ def _names(listed: Sequence[WrittenProfile], problems: Problems) -> list[str]:
         if name is None and len(listed) == 1:
             name = DEFAULT_SCHEDULER
         names.append(name or "")
-        if problems.spoilt(path):
+        if problems.is_invalid(path):
             continue
         if not name:
-            got = "" if name is None else shown(name)
+            got = "" if name is None else format_value(name)
             problems.add(path, got, "a name, as each of several profiles needs its own")
         elif name in first:
             got = f"{name!r} again"
@@ -200,25 +213,25 @@ def _names(listed: Sequence[WrittenProfile], problems: Problems) -> list[str]:
 def _check_points(
     points: dict[str, tuple[PluginUse, ...]], registry: Registry, path: str, problems: Problems
 ) -> None:
-    if problems.spoilt(path):
+    if problems.is_invalid(path):
         return
     sorts = [use.name for use in points["queueSort"]]
     if len(sorts) != 1:
         hint = "put those that are not wanted into queueSort.disabled" if sorts else ""
-        wanted = f"exactly one of {_able('queueSort', registry)}"
+        wanted = f"exactly one of {_plugins_of_point('queueSort', registry)}"
         problems.add(f"{path}.queueSort", ", ".join(sorts) or "no plugin", wanted, hint)
     if not points["bind"]:
-        wanted = f"at least one of {_able('bind', registry)}"
+        wanted = f"at least one of {_plugins_of_point('bind', registry)}"
         problems.add(f"{path}.bind", "no plugin", wanted)
 
 
-def _able(point: str, registry: Registry) -> str:
+def _plugins_of_point(point: str, registry: Registry) -> str:
     return ", ".join(entry.name for entry in registry.values() if point in entry.points)
 
 
-def _check_alike(profiles: Sequence[Profile], problems: Problems) -> None:
+def _check_same_queue_sort(profiles: Sequence[Profile], problems: Problems) -> None:
     """One queue serves all profiles, so they must agree on its order."""
-    sound = [i for i in range(len(profiles)) if not problems.spoilt(f"profiles[{i}]")]
+    sound = [i for i in range(len(profiles)) if not problems.is_invalid(f"profiles[{i}]")]
     for i in sound[1:]:
         first, profile = profiles[sound[0]], profiles[i]
         name, got = (p.points["queueSort"][0].name for p in (first, profile))
@@ -227,7 +240,7 @@ def _check_alike(profiles: Sequence[Profile], problems: Problems) -> None:
                 f"profiles[{i}].plugins.queueSort",
                 f"{name!r}, as in profiles[{sound[0]}]",
             )
-            problems.add(path, shown(got), wanted)
+            problems.add(path, format_value(got), wanted)
         elif profile.args[name] != first.args[name]:
             path, wanted = f"profiles[{i}].pluginConfig", f"the same as in profiles[{sound[0]}]"
             problems.add(path, f"other arguments of {name!r}", wanted)

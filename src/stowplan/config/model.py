@@ -13,11 +13,11 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, field
 
-from stowplan.config.batch import BatchConfiguration
-from stowplan.config.strict import shown
+from stowplan.config.session_configuration import BatchConfiguration
+from stowplan.config.strict_decoder import format_value
 from stowplan.framework.problems import Problem
 from stowplan.framework.profile import Profile
-from stowplan.objects import duration
+from stowplan.objects.encoding import duration
 from stowplan.objects.selectors import label_key_errors
 
 INT32_MAX = 2**31 - 1
@@ -67,7 +67,7 @@ class LeaderElection(Setting, frozen=True):
             )
             yield Problem(f"{path}.renewDeadline", duration.render(self.renew_deadline), wanted)
         if self.resource_lock != "leases":
-            yield Problem(f"{path}.resourceLock", shown(self.resource_lock), "'leases'")
+            yield Problem(f"{path}.resourceLock", format_value(self.resource_lock), "'leases'")
 
 
 class ClientConnection(Setting, frozen=True):
@@ -105,10 +105,10 @@ class ManagedResource(Setting, frozen=True):
         native = "/" not in self.name or _NATIVE in self.name
         reserved = native or self.name.startswith(_QUOTA_PREFIX)
         if faults:
-            yield Problem(f"{path}.name", shown(self.name), f"a resource name: {faults[0]}")
+            yield Problem(f"{path}.name", format_value(self.name), f"a resource name: {faults[0]}")
         elif reserved or label_key_errors(_QUOTA_PREFIX + self.name):
             wanted = "an extended resource, such as example.com/gpu"
-            yield Problem(f"{path}.name", shown(self.name), wanted)
+            yield Problem(f"{path}.name", format_value(self.name), wanted)
 
 
 class Extender(Setting, frozen=True):

@@ -17,9 +17,9 @@ from typing import Any
 import msgspec
 
 from stowplan.config.model import Setting
-from stowplan.config.plugin_sets import known
-from stowplan.config.strict import BAD, Problems, decode, fields_of, shown
-from stowplan.framework.registry import Entry, Registry
+from stowplan.config.plugin_sets import find_plugin
+from stowplan.config.strict_decoder import INVALID, Problems, decode, fields_of, format_value
+from stowplan.framework.runtime.registry import Registry, RegistryEntry
 
 API_VERSION = "kubescheduler.config.k8s.io/v1"
 
@@ -46,9 +46,9 @@ def args_of(
     first: dict[str, int] = {}
     for i, item in enumerate(written):
         where = f"{path}[{i}]"
-        if problems.spoilt(where):
+        if problems.is_invalid(where):
             continue
-        entry = known(item.name, registry, f"{where}.name", problems)
+        entry = find_plugin(item.name, registry, f"{where}.name", problems)
         if entry is None:
             continue
         if item.name in first:
@@ -65,18 +65,18 @@ def args_of(
     return {name: given[name] if name in given else absent[name] for name in names}
 
 
-def _decoded(tree: Any, entry: Entry, path: str, problems: Problems) -> Any:
+def _decoded(tree: Any, entry: RegistryEntry, path: str, problems: Problems) -> Any:
     """The arguments as the plugin's Struct, None (never without a mistake on record) if unfit."""
     bare = _without_type(tree, entry, path, problems) if isinstance(tree, dict) else tree
     args = decode({} if bare is None else bare, entry.args, path, problems)
-    if args is BAD:
+    if args is INVALID:
         return None
     if hasattr(args, "problems"):
         problems.extend(args.problems(path))
     return args
 
 
-def _without_type(tree: dict[str, Any], entry: Entry, path: str, problems: Problems) -> Any:
+def _without_type(tree: dict[str, Any], entry: RegistryEntry, path: str, problems: Problems) -> Any:
     """The arguments without `apiVersion` and `kind`, which are checked, not decoded."""
     wanted = {"kind": f"{entry.name}Args"}
     if entry.in_tree:
@@ -84,10 +84,10 @@ def _without_type(tree: dict[str, Any], entry: Entry, path: str, problems: Probl
     own = fields_of(entry.args)
     for key, value in wanted.items():
         if key not in own and tree.get(key, value) not in (None, value):
-            problems.add(f"{path}.{key}", shown(tree[key]), repr(value))
+            problems.add(f"{path}.{key}", format_value(tree[key]), repr(value))
     return {k: v for k, v in tree.items() if k in own or k not in ("apiVersion", "kind")}
 
 
-def takes_args(args: Any) -> bool:
+def has_arguments(args: Any) -> bool:
     """True for arguments that have something to say."""
     return isinstance(args, msgspec.Struct) and bool(fields_of(type(args)))

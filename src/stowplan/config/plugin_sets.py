@@ -25,11 +25,11 @@ import msgspec
 from msgspec import Meta
 
 from stowplan.config.model import INT32_MAX, Setting
-from stowplan.config.strict import Problems, shown
-from stowplan.framework.points import EXTENSION_POINTS
+from stowplan.config.strict_decoder import Problems, format_value
+from stowplan.framework.extension_points import EXTENSION_POINTS
 from stowplan.framework.problems import did_you_mean
 from stowplan.framework.profile import PluginUse
-from stowplan.framework.registry import Entry, Registry
+from stowplan.framework.runtime.registry import Registry, RegistryEntry
 
 ALL = "*"
 MULTI_POINT = "multiPoint"
@@ -81,34 +81,38 @@ PluginSets = msgspec.defstruct(
 """The lists of all extension points; the fields are named as in files."""
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class ResolvedPluginSet(msgspec.Struct, frozen=True):
     """What a profile wants of one extension point, free of mistakes."""
 
     enabled: tuple[PluginUse, ...] = ()
     disabled: frozenset[str] = frozenset()
 
 
-def resolved(
+def resolve_points(
     sets: Any, defaults: Sequence[PluginUse], registry: Registry, path: str, problems: Problems
 ) -> dict[str, tuple[PluginUse, ...]]:
     """Extension point -> plugins in the order of their calls, for a profile's PluginSets.
 
     Entries with a mistake are put on record and left out.
     """
-    check = _Check(registry, problems)
+    check = _PluginSetCheck(registry, problems)
     for point in POD_GROUP_POINTS:
         check.nothing_enabled(getattr(sets, point), f"{path}.{point}")
-    multi = merged(defaults, check.wanted(getattr(sets, MULTI_POINT), f"{path}.{MULTI_POINT}"))
+    multi = merge_plugins(
+        defaults, check.wanted(getattr(sets, MULTI_POINT), f"{path}.{MULTI_POINT}")
+    )
     points = {}
     for point in EXTENSION_POINTS:
         wanted = check.wanted(getattr(sets, point), f"{path}.{point}", point)
-        uses = expanded([use for use in multi if point in registry[use.name].points], wanted)
+        uses = expand_multi_point(
+            [use for use in multi if point in registry[use.name].points], wanted
+        )
         # Weights mean nothing but to scores.
         points[point] = tuple(u if point == "score" else PluginUse(u.name) for u in uses)
     return points
 
 
-def merged(defaults: Sequence[PluginUse], wanted: Wanted) -> list[PluginUse]:
+def merge_plugins(defaults: Sequence[PluginUse], wanted: ResolvedPluginSet) -> list[PluginUse]:
     """The default list with what a profile wants laid over it."""
     kept = [] if ALL in wanted.disabled else [u for u in defaults if u.name not in wanted.disabled]
     given = {use.name: use for use in wanted.enabled}
@@ -118,7 +122,7 @@ def merged(defaults: Sequence[PluginUse], wanted: Wanted) -> list[PluginUse]:
     ]
 
 
-def expanded(multi: Sequence[PluginUse], wanted: Wanted) -> list[PluginUse]:
+def expand_multi_point(multi: Sequence[PluginUse], wanted: ResolvedPluginSet) -> list[PluginUse]:
     """The list of one point: its own plugins and those that multiPoint brings to it."""
     if ALL in wanted.disabled:
         return list(wanted.enabled)
@@ -131,7 +135,9 @@ def expanded(multi: Sequence[PluginUse], wanted: Wanted) -> list[PluginUse]:
     ]
 
 
-def known(name: str, registry: Registry, path: str, problems: Problems) -> Entry | None:
+def find_plugin(
+    name: str, registry: Registry, path: str, problems: Problems
+) -> RegistryEntry | None:
     """The entry of a plugin; None, and a mistake on record, when there is none."""
     if name in registry:
         return registry[name]
@@ -142,13 +148,18 @@ def known(name: str, registry: Registry, path: str, problems: Problems) -> Entry
     elif not name:
         problems.add(path, "", "the name of a plugin")
     elif name == ALL:
-        problems.add(path, shown(name), "the name of a plugin", "only `disabled` takes '*'")
+        problems.add(path, format_value(name), "the name of a plugin", "only `disabled` takes '*'")
     else:
-        problems.add(path, shown(name), _registered(name, registry), did_you_mean(name, registry))
+        problems.add(
+            path,
+            format_value(name),
+            _plugin_suggestions(name, registry),
+            did_you_mean(name, registry),
+        )
     return None
 
 
-def _registered(name: str, registry: Registry) -> str:
+def _plugin_suggestions(name: str, registry: Registry) -> str:
     """What a name could have been: the names near it, and those of loaded plugins."""
     near = difflib.get_close_matches(name, registry, n=NEAR_NAMES)
     loaded = [entry.name for entry in registry.values() if not entry.in_tree]
@@ -159,16 +170,16 @@ def _registered(name: str, registry: Registry) -> str:
     return "; ".join(parts)
 
 
-class _Check:
+class _PluginSetCheck:
     """Turns lists as written into lists that can be merged, putting mistakes on record."""
 
     def __init__(self, registry: Registry, problems: Problems) -> None:
         self.registry = registry
         self.problems = problems
 
-    def wanted(self, written: PluginSet, path: str, point: str = "") -> Wanted:
+    def wanted(self, written: PluginSet, path: str, point: str = "") -> ResolvedPluginSet:
         """The lists of `point`, of multiPoint where that is empty."""
-        return Wanted(
+        return ResolvedPluginSet(
             enabled=tuple(self._enabled(written.enabled, f"{path}.enabled", point)),
             disabled=frozenset(self._disabled(written.disabled, f"{path}.disabled")),
         )
@@ -185,9 +196,9 @@ class _Check:
         first: dict[str, int] = {}
         for i, written in enumerate(entries):
             where = f"{path}[{i}].name"
-            if self.problems.spoilt(f"{path}[{i}]"):
+            if self.problems.is_invalid(f"{path}[{i}]"):
                 continue
-            entry = known(written.name, self.registry, where, self.problems)
+            entry = find_plugin(written.name, self.registry, where, self.problems)
             if entry is None:
                 continue
             if written.name in first:
@@ -197,9 +208,9 @@ class _Check:
                 self._misplaced(entry, point, where)
             else:
                 first[written.name] = i
-                yield PluginUse(written.name, written.weight or _own_weight(entry))
+                yield PluginUse(written.name, written.weight or _default_weight(entry))
 
-    def _misplaced(self, entry: Entry, point: str, path: str) -> None:
+    def _misplaced(self, entry: RegistryEntry, point: str, path: str) -> None:
         able = ", ".join(e.name for e in self.registry.values() if point in e.points)
         got = f"{entry.name!r}, which has nothing to do at {point}"
         hint = f"it takes part in {', '.join(entry.points)}"
@@ -212,15 +223,15 @@ class _Check:
         never_run = {ALL, *REMOVED, *POD_GROUP_PLUGINS}
         for i, written in enumerate(entries):
             where = f"{path}[{i}].name"
-            if self.problems.spoilt(f"{path}[{i}]"):
+            if self.problems.is_invalid(f"{path}[{i}]"):
                 continue
-            if written.name in never_run or known(
+            if written.name in never_run or find_plugin(
                 written.name, self.registry, where, self.problems
             ):
                 yield written.name
 
 
-def _own_weight(entry: Entry) -> int:
+def _default_weight(entry: RegistryEntry) -> int:
     # The original knows no weight of a plugin's own: what it ships counts once unless the default
     # list or a file says otherwise.
     return 1 if entry.in_tree else entry.weight

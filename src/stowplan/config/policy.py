@@ -18,15 +18,15 @@ from typing import Any
 
 import msgspec
 
-from stowplan.config.kube_scheduler import check_together
+from stowplan.config.kube_scheduler import check_extenders
 from stowplan.config.model import Configuration, Extender
 from stowplan.config.policy_document import (
+    ExtenderConfig,
+    PolicyDocument,
     PredicateArgument,
+    PredicatePolicy,
     PriorityArgument,
-    WrittenExtender,
-    WrittenPolicy,
-    WrittenPredicate,
-    WrittenPriority,
+    PriorityPolicy,
     arguments_of,
     with_known_cases,
 )
@@ -42,10 +42,16 @@ from stowplan.config.policy_names import (
     provided_priorities,
 )
 from stowplan.config.policy_profile import Policy, PolicyPriority, Predicate, profile_of
-from stowplan.config.strict import BAD, Problems, decode, one_of, shown
+from stowplan.config.strict_decoder import (
+    INVALID,
+    Problems,
+    decode,
+    format_alternatives,
+    format_value,
+)
 from stowplan.framework.problems import did_you_mean
 from stowplan.framework.profile import PluginUse
-from stowplan.framework.registry import Registry
+from stowplan.framework.runtime.registry import Registry
 from stowplan.objects.pod import DEFAULT_SCHEDULER
 
 KIND = "Policy"
@@ -82,22 +88,22 @@ def read(
 
     gates: those of 1.13, their defaults if absent. provider: whose lists stand in for absent ones.
     """
-    written = decode(with_known_cases(tree), WrittenPolicy, "", problems)
-    if written is BAD:
+    written = decode(with_known_cases(tree), PolicyDocument, "", problems)
+    if written is INVALID:
         raise problems.error(source)
-    reading = _Reading(registry, gates or PolicyGates(), problems)
+    reading = _PolicyReader(registry, gates or PolicyGates(), problems)
     extenders = reading.extenders(written.extenders)
     policy = Policy(
         predicates=reading.predicates(written.predicates),
         priorities=reading.priorities(written.priorities, provider),
         hard_pod_affinity_weight=reading.hard_weight(written.hard_pod_affinity_symmetric_weight),
-        asks_all=written.always_check_all_predicates,
+        checks_all_filters=written.always_check_all_predicates,
         extenders=extenders,
         gates=reading.gates,
     )
     if problems.found:
         raise problems.error(source)
-    policy = _with_others(policy, registry, defaults)
+    policy = _with_third_party_plugins(policy, registry, defaults)
     profile = profile_of(policy, registry, defaults, problems)
     if problems.found:
         raise problems.error(source)
@@ -109,7 +115,7 @@ def read(
     )
 
 
-def of_document(
+def read_document(
     tree: dict[str, Any],
     source: str,
     registry: Registry,
@@ -121,12 +127,14 @@ def of_document(
     problems = Problems()
     for key, wanted in (("kind", KIND), ("apiVersion", API_VERSION)):
         if tree.get(key) != wanted:
-            problems.add(key, shown(tree[key]) if key in tree else "", repr(wanted))
+            problems.add(key, format_value(tree[key]) if key in tree else "", repr(wanted))
     body = {key: value for key, value in tree.items() if key not in ("kind", "apiVersion")}
     return read(body, source, registry, (), problems, gates=gates, provider=provider)
 
 
-def _with_others(policy: Policy, registry: Registry, defaults: Sequence[PluginUse]) -> Policy:
+def _with_third_party_plugins(
+    policy: Policy, registry: Registry, defaults: Sequence[PluginUse]
+) -> Policy:
     """The policy with the filters and scores of others, which take part unasked."""
     predicates = {one.name: one for one in policy.predicates}
     priorities = {one.name: one for one in policy.priorities}
@@ -145,7 +153,7 @@ def _with_others(policy: Policy, registry: Registry, defaults: Sequence[PluginUs
     )
 
 
-class _Reading:
+class _PolicyReader:
     """One document being read; mistakes are put on record."""
 
     def __init__(self, registry: Registry, gates: PolicyGates, problems: Problems) -> None:
@@ -153,13 +161,13 @@ class _Reading:
         self.gates = gates
         self.problems = problems
 
-    def predicates(self, written: Sequence[WrittenPredicate] | None) -> tuple[Predicate, ...]:
+    def predicates(self, written: Sequence[PredicatePolicy] | None) -> tuple[Predicate, ...]:
         """The predicates in the order in which they run, those that never run last."""
         known = {name: Predicate(name, name) for name in known_predicates(self.gates)}
         named: list[str] = list(provided_predicates(self.gates)) if written is None else []
         for i, entry in enumerate(written or ()):
             path = f"predicates[{i}]"
-            if self.problems.spoilt(path):
+            if self.problems.is_invalid(path):
                 continue
             if entry.argument is not None:
                 rule = self._rule(entry.name, entry.argument, path)
@@ -176,7 +184,7 @@ class _Reading:
         return tuple(known[name] for name in ordered)
 
     def priorities(
-        self, written: Sequence[WrittenPriority] | None, provider: str
+        self, written: Sequence[PriorityPolicy] | None, provider: str
     ) -> tuple[PolicyPriority, ...]:
         """The priorities by name."""
         known = {name: PolicyPriority(name, 1, name) for name in known_priorities(self.gates)}
@@ -188,7 +196,7 @@ class _Reading:
         shapes: dict[str, str] = {}
         for i, entry in enumerate(written or ()):
             path = f"priorities[{i}]"
-            if self.problems.spoilt(path):
+            if self.problems.is_invalid(path):
                 continue
             self._check_weight(entry, path)
             if entry.argument is not None:
@@ -210,7 +218,7 @@ class _Reading:
                 self.problems.extend(args.problems(shapes[name]))
         return tuple(chosen[name] for name in sorted(chosen))
 
-    def extenders(self, written: Sequence[WrittenExtender]) -> tuple[Extender, ...]:
+    def extenders(self, written: Sequence[ExtenderConfig]) -> tuple[Extender, ...]:
         """The extenders in the one model."""
         found = tuple(extender.extender() for extender in written)
         for i, extender in enumerate(found):
@@ -221,7 +229,7 @@ class _Reading:
                 # without an end.
                 wanted = "a number of nanoseconds, 0 for the default"
                 self.problems.add(f"extenders[{i}].httpTimeout", str(nanoseconds), wanted)
-        check_together(found, self.problems)
+        check_extenders(found, self.problems)
         return found
 
     def hard_weight(self, written: int) -> int:
@@ -237,10 +245,12 @@ class _Reading:
         if len(given) != 1:
             kinds = [field.encode_name for field in msgspec.structs.fields(type(argument))]
             got = " and ".join(given) or "nothing"
-            self.problems.add(f"{path}.argument", got, f"exactly one of {one_of(kinds)}")
+            self.problems.add(
+                f"{path}.argument", got, f"exactly one of {format_alternatives(kinds)}"
+            )
             return ""
         if not _NAME.fullmatch(name):
-            self.problems.add(f"{path}.name", shown(name), _NAME_WANTED)
+            self.problems.add(f"{path}.name", format_value(name), _NAME_WANTED)
             return ""
         return _RULES[next(iter(given))]
 
@@ -254,12 +264,12 @@ class _Reading:
             *(e.name for e in self.registry.values() if not e.in_tree and point in e.points),
         ]
         why = gate_behind(name, self.gates)
-        got = shown(name) if name else ""
+        got = format_value(name) if name else ""
         hint = why or did_you_mean(name, names)
         self.problems.add(f"{path}.name", got, ", ".join(names), hint)
         return False
 
-    def _check_weight(self, entry: WrittenPriority, path: str) -> None:
+    def _check_weight(self, entry: PriorityPolicy, path: str) -> None:
         most = MAX_TOTAL // PRIORITY_MAX
         if not 0 < entry.weight < most:
             wanted = f"a whole number above 0 and below {most}"
@@ -267,6 +277,6 @@ class _Reading:
 
     def _check_sum(self, chosen: Mapping[str, PolicyPriority]) -> None:
         total = sum(priority.weight for priority in chosen.values()) * PRIORITY_MAX
-        if total > MAX_TOTAL and not self.problems.spoilt("priorities"):
+        if total > MAX_TOTAL and not self.problems.is_invalid("priorities"):
             wanted = f"at most {MAX_TOTAL // PRIORITY_MAX} in sum"
             self.problems.add("priorities", f"weights of {total // PRIORITY_MAX}", wanted)

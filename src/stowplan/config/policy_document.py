@@ -19,13 +19,13 @@ Int32 = Annotated[int, Meta(ge=-INT32_MAX - 1, le=INT32_MAX)]
 _NANOS_PER_MICRO = 1000
 
 
-class Labels(Setting, frozen=True):
+class ServiceAffinityArgument(Setting, frozen=True):
     """`serviceAffinity`: the labels of nodes that are to be alike for the pods of a service."""
 
     labels: tuple[str, ...] = ()
 
 
-class LabelsPresence(Setting, frozen=True):
+class LabelsPresenceArgument(Setting, frozen=True):
     """`labelsPresence`: the labels that a node must have, or must not."""
 
     labels: tuple[str, ...] = ()
@@ -35,52 +35,52 @@ class LabelsPresence(Setting, frozen=True):
 class PredicateArgument(Setting, frozen=True, omit_defaults=True):
     """What makes a predicate of one's own; exactly one of the fields is given."""
 
-    service_affinity: Labels | None = None
-    labels_presence: LabelsPresence | None = None
+    service_affinity: ServiceAffinityArgument | None = None
+    labels_presence: LabelsPresenceArgument | None = None
 
 
-class WrittenPredicate(Setting, frozen=True, omit_defaults=True):
+class PredicatePolicy(Setting, frozen=True, omit_defaults=True):
     """An entry of `predicates`."""
 
     name: str = ""
     argument: PredicateArgument | None = None
 
 
-class Label(Setting, frozen=True):
+class ServiceAntiAffinityArgument(Setting, frozen=True):
     """`serviceAntiAffinity`: the label over whose values the pods of a service are spread."""
 
     label: str = ""
 
 
-class LabelPreference(Setting, frozen=True):
+class LabelPreferenceArgument(Setting, frozen=True):
     """`labelPreference`: the label that nodes should have, or should not."""
 
     label: str = ""
     presence: bool = False
 
 
-class ShapePoint(Setting, frozen=True):
+class UtilizationShapePointArgument(Setting, frozen=True):
     """A point of a shape."""
 
     utilization: int = 0
     score: int = 0
 
 
-class Shape(Setting, frozen=True):
+class RequestedToCapacityRatioArguments(Setting, frozen=True):
     """`requestedToCapacityRatioArguments`: the score as a broken line over utilization."""
 
-    shape: tuple[ShapePoint, ...] = ()
+    shape: tuple[UtilizationShapePointArgument, ...] = ()
 
 
 class PriorityArgument(Setting, frozen=True, omit_defaults=True):
     """What makes a priority of one's own; exactly one of the fields is given."""
 
-    service_anti_affinity: Label | None = None
-    label_preference: LabelPreference | None = None
-    requested_to_capacity_ratio_arguments: Shape | None = None
+    service_anti_affinity: ServiceAntiAffinityArgument | None = None
+    label_preference: LabelPreferenceArgument | None = None
+    requested_to_capacity_ratio_arguments: RequestedToCapacityRatioArguments | None = None
 
 
-class WrittenPriority(Setting, frozen=True, omit_defaults=True):
+class PriorityPolicy(Setting, frozen=True, omit_defaults=True):
     """An entry of `priorities`."""
 
     name: str = ""
@@ -88,7 +88,7 @@ class WrittenPriority(Setting, frozen=True, omit_defaults=True):
     argument: PriorityArgument | None = None
 
 
-class WrittenExtender(Setting, frozen=True):
+class ExtenderConfig(Setting, frozen=True):
     """An entry of `extenders`. http_timeout: nanoseconds."""
 
     url_prefix: str = ""
@@ -112,19 +112,19 @@ class WrittenExtender(Setting, frozen=True):
         return Extender(**named)
 
     @classmethod
-    def of(cls, extender: Extender) -> WrittenExtender:
+    def of(cls, extender: Extender) -> ExtenderConfig:
         """The way back."""
         named = {name: getattr(extender, name) for name in cls.__struct_fields__}
         named["http_timeout"] = round(extender.http_timeout.total_seconds() * 10**9)
         return cls(**named)
 
 
-class WrittenPolicy(Setting, frozen=True):
+class PolicyDocument(Setting, frozen=True):
     """The document. An absent list stands for that of the provider, an empty one for none."""
 
-    predicates: tuple[WrittenPredicate, ...] | None = None
-    priorities: tuple[WrittenPriority, ...] | None = None
-    extenders: tuple[WrittenExtender, ...] = ()
+    predicates: tuple[PredicatePolicy, ...] | None = None
+    priorities: tuple[PriorityPolicy, ...] | None = None
+    extenders: tuple[ExtenderConfig, ...] = ()
     hard_pod_affinity_symmetric_weight: Int32 = 0
     always_check_all_predicates: bool = False
 
@@ -143,7 +143,7 @@ def with_known_cases(tree: dict[str, Any]) -> dict[str, Any]:
     extenders = tree.get("extenders")
     if not isinstance(extenders, list):
         return tree
-    return {**tree, "extenders": [_respelt(one, WrittenExtender) for one in extenders]}
+    return {**tree, "extenders": [_with_known_case(one, ExtenderConfig) for one in extenders]}
 
 
 _INSIDE: Mapping[str, type[msgspec.Struct]] = {
@@ -152,9 +152,9 @@ _INSIDE: Mapping[str, type[msgspec.Struct]] = {
 }
 
 
-def _respelt(tree: Any, kind: type[msgspec.Struct]) -> Any:
+def _with_known_case(tree: Any, kind: type[msgspec.Struct]) -> Any:
     if isinstance(tree, list):
-        return [_respelt(item, kind) for item in tree]
+        return [_with_known_case(item, kind) for item in tree]
     return dict(_entries(tree, kind)) if isinstance(tree, dict) else tree
 
 
@@ -162,4 +162,4 @@ def _entries(tree: dict[str, Any], kind: type[msgspec.Struct]) -> Iterator[tuple
     spelt = {one.encode_name.lower(): one.encode_name for one in msgspec.structs.fields(kind)}
     for key, value in tree.items():
         name = spelt.get(str(key).lower(), key)
-        yield name, _respelt(value, _INSIDE[name]) if name in _INSIDE else value
+        yield name, _with_known_case(value, _INSIDE[name]) if name in _INSIDE else value

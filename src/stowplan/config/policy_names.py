@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stowplan.framework.gates import Gates
+from stowplan.framework.feature_gates import FeatureGateSet
 
 DEFAULT_PROVIDER = "DefaultProvider"
 CLUSTER_AUTOSCALER_PROVIDER = "ClusterAutoscalerProvider"
@@ -94,7 +94,7 @@ _NEEDS: Mapping[str, str] = {
 }
 
 
-class PolicyGates(Gates, frozen=True, rename="pascal"):
+class PolicyGates(FeatureGateSet, frozen=True, rename="pascal"):
     """The feature gates of 1.13 that its predicates and priorities read."""
 
     taint_nodes_by_condition: bool = True

@@ -14,16 +14,16 @@ import msgspec
 from stowplan.config.model import Extender
 from stowplan.config.policy_document import PredicateArgument, PriorityArgument, arguments_of
 from stowplan.config.policy_names import PREDICATE_ORDER, PolicyGates
-from stowplan.config.strict import Problems
-from stowplan.framework.points import EXTENSION_POINTS
+from stowplan.config.strict_decoder import Problems
+from stowplan.framework.extension_points import EXTENSION_POINTS
 from stowplan.framework.profile import PluginUse, Profile
-from stowplan.framework.registry import Registry
+from stowplan.framework.runtime.registry import Registry
 from stowplan.objects.pod import DEFAULT_SCHEDULER
 
-AROUND = ("SchedulingGates", "PrioritySort", "DefaultPreemption", "DefaultBinder")
+CURRENT_PLUGINS = ("SchedulingGates", "PrioritySort", "DefaultPreemption", "DefaultBinder")
 """The plugins of today that surround the rules, each at every point that it implements."""
 
-EQUAL = "EqualPriority"
+EQUAL_PRIORITY = "EqualPriority"
 _SCORING = ("preScore", "score")
 _BALANCED = "BalancedResourceAllocation"
 _RESOURCES = ("GeneralPredicates", "PodFitsResources")
@@ -76,7 +76,7 @@ class Policy(msgspec.Struct, frozen=True):
     predicates: tuple[Predicate, ...]
     priorities: tuple[PolicyPriority, ...]
     hard_pod_affinity_weight: int = 1
-    asks_all: bool = False
+    checks_all_filters: bool = False
     extenders: tuple[Extender, ...] = ()
     gates: PolicyGates = PolicyGates()
 
@@ -86,7 +86,7 @@ class Policy(msgspec.Struct, frozen=True):
         return tuple(one.name for one in managed if one.ignored_by_scheduler)
 
 
-class _Part(msgspec.Struct, frozen=True):
+class _ProfilePlugin(msgspec.Struct, frozen=True):
     """A plugin that takes part, under a name, at some points."""
 
     name: str
@@ -104,8 +104,8 @@ def profile_of(
     Plugins that are not part of Stowplan take part, after the policy's rules, where the policy or
     the default list names them. What they score counts a tenth, as priorities end at 10.
     """
-    own = _of_others(policy, registry, defaults)
-    parts = list(_parts(policy, registry, own))
+    own = _third_party_plugins(policy, registry, defaults)
+    parts = list(_profile_plugins(policy, registry, own))
     missing = [part.rule for part in parts if part.rule not in registry]
     for rule in dict.fromkeys(missing):
         problems.add("kind", f"a policy with {rule}", "a registry with the rules of 1.13")
@@ -126,49 +126,53 @@ def profile_of(
         points,
         args,
         aliases=aliases,
-        asks_all=policy.asks_all,
+        checks_all_filters=policy.checks_all_filters,
         divisors={name: _TENTHS for name in own if "score" in registry[name].points},
     )
 
 
-def _parts(policy: Policy, registry: Registry, own: Mapping[str, int]) -> Iterator[_Part]:
-    """Every plugin of the profile, in the order of their calls. own: see `_of_others`."""
-    taken = {*AROUND, *own}
-    for name in AROUND:
-        yield _part(name, name, registry)
+def _profile_plugins(
+    policy: Policy, registry: Registry, own: Mapping[str, int]
+) -> Iterator[_ProfilePlugin]:
+    """Every plugin of the profile, in the order of their calls. own: see `_third_party_plugins`."""
+    taken = {*CURRENT_PLUGINS, *own}
+    for name in CURRENT_PLUGINS:
+        yield _profile_plugin(name, name, registry)
     for predicate in policy.predicates:
         if predicate.runs:
             taken.add(predicate.name)
-            part = _part(predicate.name, predicate.rule, registry, without=_SCORING)
+            part = _profile_plugin(predicate.name, predicate.rule, registry, without=_SCORING)
             yield msgspec.structs.replace(part, args=_args_of(predicate, policy, registry))
     scored = [p for p in policy.priorities if p.rule not in own]
     for priority in scored:
         name = f"{priority.name} (priority)" if priority.name in taken else priority.name
-        part = _part(name, priority.rule, registry, only=_SCORING)
+        part = _profile_plugin(name, priority.rule, registry, only=_SCORING)
         args = _args_of(priority, policy, registry)
         yield msgspec.structs.replace(part, weight=priority.weight, args=args)
     for name, weight in own.items():
-        yield msgspec.structs.replace(_part(name, name, registry), weight=weight)
+        yield msgspec.structs.replace(_profile_plugin(name, name, registry), weight=weight)
     scores = scored or any("score" in registry[name].points for name in own)
     if not scores and not policy.extenders:
-        yield _part(EQUAL, EQUAL, registry)
+        yield _profile_plugin(EQUAL_PRIORITY, EQUAL_PRIORITY, registry)
 
 
-def _part(
+def _profile_plugin(
     name: str,
     rule: str,
     registry: Registry,
     *,
     only: Sequence[str] = (),
     without: Sequence[str] = (),
-) -> _Part:
+) -> _ProfilePlugin:
     entry = registry.get(rule)
     able = () if entry is None else entry.points
     points = tuple(p for p in able if (not only or p in only) and p not in without)
-    return _Part(name, rule, points, args=None if entry is None else entry.args())
+    return _ProfilePlugin(name, rule, points, args=None if entry is None else entry.args())
 
 
-def _of_others(policy: Policy, registry: Registry, defaults: Sequence[PluginUse]) -> dict[str, int]:
+def _third_party_plugins(
+    policy: Policy, registry: Registry, defaults: Sequence[PluginUse]
+) -> dict[str, int]:
     """The plugins that are not part of Stowplan -> their weight."""
     strange = {name for name, entry in registry.items() if not entry.in_tree}
     weights = {use.name: use.weight for use in defaults if use.name in strange}

@@ -1,8 +1,16 @@
 """One pod's decision: filter, score, choose, and what to say when nothing fits."""
 
 from stowplan.cycle.attempt import Attempt, filter_pod, score_pod
-from stowplan.cycle.decide import Turn, decide
 from stowplan.cycle.decider import CycleDecider
-from stowplan.framework.decider import Decision
+from stowplan.cycle.decision import SamplingState, decide
+from stowplan.framework.deciders.decider import Decision
 
-__all__ = ["Attempt", "CycleDecider", "Decision", "Turn", "decide", "filter_pod", "score_pod"]
+__all__ = [
+    "Attempt",
+    "CycleDecider",
+    "Decision",
+    "SamplingState",
+    "decide",
+    "filter_pod",
+    "score_pod",
+]

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable
 from stowplan.framework import CycleState, Framework, Snapshot
+from stowplan.framework.cycle_state import MissingState
 from stowplan.framework.diagnosis import NO_NODES, Diagnosis
+from stowplan.framework.node_to_status import NodeToStatus, PluginVerdicts
 from stowplan.framework.problems import ContractError
-from stowplan.framework.runtime import PreFilterOutcome, Scores
-from stowplan.framework.state import MissingState
+from stowplan.framework.runtime.framework import PreFilterOutcome, Scores
 from stowplan.framework.status import OK, Status, error, unresolvable
-from stowplan.framework.verdicts import PluginVerdicts, Verdicts
 from stowplan.objects.pod import Pod
 
 Ints = NDArray[np.int64]
@@ -39,7 +39,7 @@ class Attempt:
         self.state = CycleState()
         self.diagnosis = Diagnosis(snapshot.nodes.n_nodes)
         self.pre_filter = PreFilterOutcome(OK)
-        self.verdicts: Verdicts | None = None
+        self.verdicts: NodeToStatus | None = None
         self.passed: Ints = np.zeros(0, dtype=np.int64)
         self.scores: Scores | None = None
         self.errors: list[Status] = []
@@ -117,7 +117,7 @@ def _allowed_rows(attempt: Attempt) -> Ints | None:
     return np.array(sorted(row for row in rows if row >= 0), dtype=np.int64)
 
 
-def filters_alone(attempt: Attempt) -> dict[str, PluginVerdicts]:
+def run_filters_alone(attempt: Attempt) -> dict[str, PluginVerdicts]:
     """What each filter says when it is asked alone, about all rows that were evaluated.
 
     One that breaks its contract on rows on which it was not asked before answers with that error.

@@ -11,19 +11,19 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from stowplan.cycle.attempt import Attempt, filter_pod, filters_alone, score_pod
-from stowplan.cycle.decide import choose, nominated_row, post_filter
+from stowplan.cycle.attempt import Attempt, filter_pod, run_filters_alone, score_pod
+from stowplan.cycle.decision import choose_row, nominated_row, run_post_filters
 from stowplan.framework import Code, Framework, Snapshot, Status
 from stowplan.framework.diagnosis import NO_NODES
 from stowplan.framework.problems import ContractError
-from stowplan.objects.frames import frame
+from stowplan.objects.encoding.dataframes import to_dataframe
 from stowplan.objects.pod import Pod
 
 SCHEMA = "stowplan.dev/explanation/v1"
 TOP_NODES = 5
 
 
-class Refusal(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class RuleRefusal(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A rule that refuses a node (or the pod as a whole). details: need and have."""
 
     plugin: str
@@ -32,7 +32,7 @@ class Refusal(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     details: tuple[str, ...] = ()
 
 
-NOT_JUDGED = Refusal("", Code.ERROR.title, ("not judged, as the attempt failed",))
+NOT_EVALUATED = RuleRefusal("", Code.ERROR.title, ("not judged, as the attempt failed",))
 
 
 class NodeExplanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -43,8 +43,8 @@ class NodeExplanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults
 
     name: str
     fits: bool
-    first: Refusal | None = None
-    failing: tuple[Refusal, ...] = ()
+    first: RuleRefusal | None = None
+    failing: tuple[RuleRefusal, ...] = ()
 
 
 class PluginScore(msgspec.Struct, frozen=True, rename="camel"):
@@ -76,7 +76,7 @@ class SimulationOutcome(msgspec.Struct, frozen=True, rename="camel", omit_defaul
 
     tried_before: pending pods that come before it; placed_before: those of them that were placed.
     node: where it was placed, "" for nowhere. message: why it was refused. not_run: why there was
-    no simulation, "" when there was one.
+    no simulation, "" when there was one. profile: what decided every pod, "" for each pod's own.
     """
 
     tried_before: int
@@ -84,6 +84,7 @@ class SimulationOutcome(msgspec.Struct, frozen=True, rename="camel", omit_defaul
     node: str = ""
     message: str = ""
     not_run: str = ""
+    profile: str = ""
 
 
 GIVEN, SIMULATED = "given", "simulation"
@@ -108,7 +109,7 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     current_node: str = ""
     node: str = ""
     message: str = ""
-    pod_refusal: Refusal | None = None
+    pod_refusal: RuleRefusal | None = None
     nodes: tuple[NodeExplanation, ...] = ()
     scores: tuple[NodeScore, ...] = ()
     skipped_scores: tuple[str, ...] = ()
@@ -140,7 +141,7 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
             "details": ["; ".join(one.details) if one else "" for one in first],
             "total": [totals.get(node.name) for node in self.nodes],
         }
-        return frame(columns, library)
+        return to_dataframe(columns, library)
 
     @property
     def fits_somewhere(self) -> bool:
@@ -187,7 +188,7 @@ def _fits(head: Explanation, attempt: Attempt, nodes: tuple[NodeExplanation, ...
     if attempt.framework.at("score") and score_pod(attempt) is None:
         return msgspec.structs.replace(head, message=attempt.errors[0].message, nodes=nodes)
     nominated = nominated_row(attempt)
-    row = choose(attempt, attempt.passed) if nominated is None else nominated
+    row = choose_row(attempt, attempt.passed) if nominated is None else nominated
     return msgspec.structs.replace(
         head,
         node=attempt.snapshot.nodes.names[row],
@@ -203,7 +204,7 @@ def _fits_nowhere(
     if attempt.failure is not None:
         return msgspec.structs.replace(head, message=attempt.failure.message, nodes=nodes)
     whole = attempt.pre_filter.status
-    found = post_filter(attempt)
+    found = run_post_filters(attempt)
     preemption = None
     if found is not None:
         preemption = PreemptionExplanation(
@@ -225,9 +226,9 @@ def _nodes(attempt: Attempt) -> list[NodeExplanation]:
     nodes, verdicts = attempt.snapshot.nodes, attempt.verdicts
     absent = attempt.diagnosis.absent
     if verdicts is None:
-        refused = _refusal(absent) if attempt.failure is None else NOT_JUDGED
+        refused = _refusal(absent) if attempt.failure is None else NOT_EVALUATED
         return [NodeExplanation(nodes.names[row], False, refused) for row in nodes.order.tolist()]
-    apart = filters_alone(attempt)
+    apart = run_filters_alone(attempt)
     place_of = {row: place for place, row in enumerate(verdicts.rows.tolist())}
     result = []
     for row in nodes.order.tolist():
@@ -252,11 +253,11 @@ def _nodes(attempt: Attempt) -> list[NodeExplanation]:
     return result
 
 
-def _refusal(status: Status) -> Refusal:
-    return Refusal(status.plugin, status.code.title, status.reasons)
+def _refusal(status: Status) -> RuleRefusal:
+    return RuleRefusal(status.plugin, status.code.title, status.reasons)
 
 
-def _detailed(attempt: Attempt, plugin: str, status: Status, row: int) -> Refusal:
+def _detailed(attempt: Attempt, plugin: str, status: Status, row: int) -> RuleRefusal:
     member = attempt.framework.members[plugin]
     details: tuple[str, ...] = ()
     if member.calls["explain"] is not None:
@@ -265,7 +266,7 @@ def _detailed(attempt: Attempt, plugin: str, status: Status, row: int) -> Refusa
             details = tuple(member.call("explain", attempt.pod, node, attempt.state))
         except ContractError as fault:
             details = (str(fault),)
-    return Refusal(plugin, status.code.title, status.reasons, details)
+    return RuleRefusal(plugin, status.code.title, status.reasons, details)
 
 
 def _top_scores(attempt: Attempt, current: str) -> list[NodeScore]:

@@ -44,14 +44,14 @@ from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import Pod, PodSpec
 from stowplan.queue import (
     SECOND,
-    Hints,
     QueueEntry,
+    QueueingHintMap,
     QueueOptions,
     SchedulingQueue,
-    in_ns,
+    seconds_to_ns,
 )
-from stowplan.queue.entry import NOBODY
-from stowplan.queue.gates import Gates
+from stowplan.queue.entry import NO_PLUGINS
+from stowplan.queue.pre_enqueue import PreEnqueueGates
 
 T = TypeVar("T")
 
@@ -74,7 +74,9 @@ def task_queue(options: QueueOptions | None = None) -> SchedulingQueue:
     def rank(entry: QueueEntry) -> tuple[int, float]:
         return -entry.pod.priority, entry.added_at
 
-    return SchedulingQueue(rank, Gates({}), Hints({}), lambda key: None, options=options)
+    return SchedulingQueue(
+        rank, PreEnqueueGates({}), QueueingHintMap({}), lambda key: None, options=options
+    )
 
 
 def _after(now: int, period: int) -> int:
@@ -82,7 +84,7 @@ def _after(now: int, period: int) -> int:
     return (now // period + 1) * period
 
 
-class QueueFace(ABC):
+class BaseBlockingQueue(ABC):
     """What the two queues below have in common: everything but how they lock and wait."""
 
     def __init__(self, queue: SchedulingQueue, clock: Clock = time.monotonic_ns) -> None:
@@ -90,10 +92,10 @@ class QueueFace(ABC):
         self._queue = queue
         self._now = clock
         self._closed = False
-        self._backoff_period = in_ns(queue.options.flush_backoff_s)
-        self._leftover_period = in_ns(queue.options.flush_leftover_s)
+        self._backoff_period = seconds_to_ns(queue.options.flush_backoff_s)
+        self._unschedulable_flush_period = seconds_to_ns(queue.options.flush_unschedulable_s)
         self._flush_backoff_at = _after(clock(), self._backoff_period)
-        self._flush_leftover_at = clock() + self._leftover_period
+        self._flush_unschedulable_at = clock() + self._unschedulable_flush_period
 
     @classmethod
     def of_tasks(
@@ -134,17 +136,17 @@ class QueueFace(ABC):
         """The attempt has succeeded, or does not need the queue any more."""
         self._change(lambda now: self._queue.done(uid), wakes=False)
 
-    def put_back(
+    def add_unschedulable_if_not_present(
         self,
         entry: QueueEntry,
         *,
-        refused_by: Iterable[str] = NOBODY,
-        pending_on: Iterable[str] = NOBODY,
+        refused_by: Iterable[str] = NO_PLUGINS,
+        pending_on: Iterable[str] = NO_PLUGINS,
         pod: Pod | None = None,
     ) -> str:
         """The attempt has failed; "" or why the pod is not taken back."""
         return self._change(
-            lambda now: self._queue.put_back(
+            lambda now: self._queue.add_unschedulable_if_not_present(
                 entry, now, refused_by=refused_by, pending_on=pending_on, pod=pod
             )
         )
@@ -176,9 +178,9 @@ class QueueFace(ABC):
         if now >= self._flush_backoff_at:
             self._queue.flush_backoff(now)
             self._flush_backoff_at = _after(now, self._backoff_period)
-        if now >= self._flush_leftover_at:
-            self._queue.flush_leftover(now)
-            self._flush_leftover_at = now + self._leftover_period
+        if now >= self._flush_unschedulable_at:
+            self._queue.flush_unschedulable(now)
+            self._flush_unschedulable_at = now + self._unschedulable_flush_period
 
     def _take(self) -> QueueEntry | None:
         """The pod to be tried next, None when none is ready. Raises QueueClosed."""
@@ -188,19 +190,19 @@ class QueueFace(ABC):
         return self._queue.pop()
 
     def _deadline(self, timeout_s: float | None) -> int | None:
-        return None if timeout_s is None else self._now() + in_ns(timeout_s)
+        return None if timeout_s is None else self._now() + seconds_to_ns(timeout_s)
 
     def _wait_s(self, deadline: int | None) -> float | None:
         """Seconds until time alone may make a pod ready, or until the deadline; None for never."""
         moments = [] if deadline is None else [deadline]
         if len(self._queue.backoff):
             moments.append(self._flush_backoff_at)
-        if len(self._queue.parked):
-            moments.append(self._flush_leftover_at)
+        if len(self._queue.unschedulable_pods):
+            moments.append(self._flush_unschedulable_at)
         return max(0, min(moments) - self._now()) / SECOND if moments else None
 
 
-class BlockingQueue(QueueFace):
+class BlockingQueue(BaseBlockingQueue):
     """The queue behind a lock: every method may be called by any thread."""
 
     def __init__(self, queue: SchedulingQueue, clock: Clock = time.monotonic_ns) -> None:
@@ -210,7 +212,8 @@ class BlockingQueue(QueueFace):
     def pop(self, timeout_s: float | None = None) -> QueueEntry | None:
         """The pod to be tried next, as soon as there is one; None when the timeout is over.
 
-        The caller has to say what became of it: `done` or `put_back`. Raises QueueClosed.
+        The caller has to say what became of it: `done` or `add_unschedulable_if_not_present`.
+        Raises QueueClosed.
         """
         with self._changed:
             deadline = self._deadline(timeout_s)
@@ -228,7 +231,7 @@ class BlockingQueue(QueueFace):
             return result
 
 
-class AsyncQueue(QueueFace):
+class AsyncQueue(BaseBlockingQueue):
     """The queue for the tasks of one event loop; all but `pop` returns at once."""
 
     def __init__(self, queue: SchedulingQueue, clock: Clock = time.monotonic_ns) -> None:
@@ -238,8 +241,8 @@ class AsyncQueue(QueueFace):
     async def pop(self, timeout_s: float | None = None) -> QueueEntry | None:
         """The pod to be tried next, as soon as there is one; None when the timeout is over.
 
-        The caller has to say what became of it: `done` or `put_back`. Raises QueueClosed. A task
-        that is cancelled here has taken nothing.
+        The caller has to say what became of it: `done` or `add_unschedulable_if_not_present`.
+        Raises QueueClosed. A task that is cancelled here has taken nothing.
         """
         deadline = self._deadline(timeout_s)
         while (entry := self._take()) is None:

@@ -31,20 +31,20 @@ _BASIC, _AUTHORITY_KEY, _PURPOSES = "2.5.29.19", "2.5.29.35", "2.5.29.37"
 _SERVER = "1.3.6.1.5.5.7.3.1"
 _VALID = timedelta(days=3650)
 
-Point = tuple[int, int]
+CurvePoint = tuple[int, int]
 
 
-class Identity(NamedTuple):
+class SelfSignedCertificate(NamedTuple):
     """What a TLS server presents, as PEM text. key is secret."""
 
     key: str
     certificate: str
 
 
-def identity(names: Iterable[str], now: float) -> Identity:
+def self_signed_certificate(names: Iterable[str], now: float) -> SelfSignedCertificate:
     """A fresh one for these host names and addresses, valid for ten years."""
     private = secrets.randbelow(_N - 1) + 1
-    public = _times(private, _G)
+    public = _multiply_point(private, _G)
     assert public is not None
     point = b"\x04" + public[0].to_bytes(32, "big") + public[1].to_bytes(32, "big")
     body = _body(point, list(names), datetime.fromtimestamp(int(now), UTC))
@@ -55,7 +55,7 @@ def identity(names: Iterable[str], now: float) -> Identity:
         _tagged(0xA0, _object(_P256)),
         _tagged(0xA1, _bits(point)),
     )
-    return Identity(_pem("EC PRIVATE KEY", key), _pem("CERTIFICATE", signed))
+    return SelfSignedCertificate(_pem("EC PRIVATE KEY", key), _pem("CERTIFICATE", signed))
 
 
 def _body(point: bytes, names: list[str], moment: datetime) -> bytes:
@@ -87,7 +87,7 @@ def _body(point: bytes, names: list[str], moment: datetime) -> bytes:
 # The curve.
 
 
-def _plus(a: Point | None, b: Point | None) -> Point | None:
+def _add_points(a: CurvePoint | None, b: CurvePoint | None) -> CurvePoint | None:
     """The sum of two points; None is the point at infinity."""
     if a is None or b is None:
         return a or b
@@ -101,13 +101,13 @@ def _plus(a: Point | None, b: Point | None) -> Point | None:
     return x, (slope * (a[0] - x) - a[1]) % _P
 
 
-def _times(factor: int, point: Point) -> Point | None:
-    total: Point | None = None
-    doubled: Point | None = point
+def _multiply_point(factor: int, point: CurvePoint) -> CurvePoint | None:
+    total: CurvePoint | None = None
+    doubled: CurvePoint | None = point
     while factor:
         if factor & 1:
-            total = _plus(total, doubled)
-        doubled = _plus(doubled, doubled)
+            total = _add_points(total, doubled)
+        doubled = _add_points(doubled, doubled)
         factor >>= 1
     return total
 
@@ -116,7 +116,7 @@ def _signature(private: int, message: bytes) -> bytes:
     digest = int.from_bytes(hashlib.sha256(message).digest(), "big")
     while True:
         nonce = secrets.randbelow(_N - 1) + 1
-        point = _times(nonce, _G)
+        point = _multiply_point(nonce, _G)
         assert point is not None
         r = point[0] % _N
         s = pow(nonce, -1, _N) * (digest + r * private) % _N

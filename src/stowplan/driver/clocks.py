@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import time
 
-from stowplan.client.moments import of_micros, of_seconds
-from stowplan.client.performing import Moment
+from stowplan.client.api_calls import RequestTime
+from stowplan.client.timestamps import rfc3339_micros, rfc3339_seconds
 
 # Where the system has no such clock the steady one has to do: it may stand still in between.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
-def steady() -> int:
+def monotonic_ns() -> int:
     """Nanoseconds from some beginning; never goes back, and counts sleep."""
     return time.clock_gettime_ns(_CLOCK)
 
 
-def moment() -> Moment:
+def request_time() -> RequestTime:
     """What time it is."""
     wall_ns = time.time_ns()
-    return Moment(steady(), wall_ns, of_seconds(wall_ns), of_micros(wall_ns))
+    return RequestTime(monotonic_ns(), wall_ns, rfc3339_seconds(wall_ns), rfc3339_micros(wall_ns))

@@ -20,56 +20,56 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from stowplan.cluster.admission import default_admission
-from stowplan.cluster.beginning import begin
-from stowplan.cluster.cluster import Cluster
-from stowplan.cluster.crd.serving import Definitions
-from stowplan.cluster.escalation import NoEscalation
-from stowplan.cluster.flow import Flow, Limits
-from stowplan.cluster.guard import Guard
-from stowplan.cluster.hollow.machines import machines
-from stowplan.cluster.life import Living
-from stowplan.cluster.loading import Loading, load
-from stowplan.cluster.metrics import Metrics
-from stowplan.cluster.options import Options
-from stowplan.cluster.published import default_pages
-from stowplan.cluster.records import checked
-from stowplan.cluster.registry import built_in
-from stowplan.cluster.tokens import Tokens
-from stowplan.cluster.unimplemented import UnimplementedKinds
-from stowplan.driver.http_server import Bounds, HttpServer, Tls, open_door
-from stowplan.driver.keys import (
+from stowplan.apis.validation.unimplemented_features import UnimplementedKinds
+from stowplan.apiserver.admission import default_admission
+from stowplan.apiserver.auth.escalation_check import EscalationCheck
+from stowplan.apiserver.auth.flow_control import RequestLimits, RequestRateLimiter
+from stowplan.apiserver.auth.static_tokens import StaticTokens
+from stowplan.apiserver.auth.token_rbac import TokenRbacAccess
+from stowplan.apiserver.bootstrap_objects import create_bootstrap_objects
+from stowplan.apiserver.crd.definition_controller import DefinitionController
+from stowplan.apiserver.discovery.controller_metrics import ControllerMetricsPage
+from stowplan.apiserver.discovery.default_pages import default_pages
+from stowplan.apiserver.manifest_loading import LoadResult, load_manifests
+from stowplan.apiserver.options import ApiServerOptions
+from stowplan.apiserver.resource_registry import built_in_registry
+from stowplan.apiserver.storage.record_checks import valid_records
+from stowplan.assembly.controller_manager import ControllerManagerOptions
+from stowplan.assembly.embedded_cluster import EmbeddedCluster
+from stowplan.driver.http.http_server import HttpServer, ServerLimits, ServerTls, listening_socket
+from stowplan.driver.http.server_loop import ServerLoop
+from stowplan.driver.storage.credentials_files import (
     ADMIN,
     SCHEDULER,
-    CredentialsError,
-    Encryption,
-    Known,
-    encryption,
-    tokens,
+    CredentialFilesError,
+    ServingCertificate,
+    TokenUsers,
+    load_tokens,
+    serving_certificate,
 )
-from stowplan.driver.kubeconfig import (
+from stowplan.driver.storage.kubeconfig_files import (
     as_text,
-    is_held,
-    is_of_a_cluster,
-    is_own,
-    kubeconfig,
-    locked,
-    write_held,
+    is_kubeconfig_of_stowplan,
+    is_same_file,
+    is_writer_alive,
+    kubeconfig_tree,
+    locked_directory,
+    write_locked_secret,
 )
-from stowplan.driver.pump import Pump
-from stowplan.driver.sqlite_store import SqliteStore, StoreError
+from stowplan.driver.storage.sqlite_store import SqliteStore, StoreError
+from stowplan.kubelet.hollow_nodes import make_hollow_nodes
 
 log = logging.getLogger("stowplan.cluster")
 
 KUBECONFIG = "kubeconfig"
-ALONE = "stowplan.kubeconfig"
+IN_MEMORY_KUBECONFIG = "stowplan.kubeconfig"
 
 
 class UpError(Exception):
     """The cluster cannot be started, or cannot go on; the text is for the user."""
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class LocalClusterSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How a cluster is started. data: None keeps it in memory. port: 0 lets the system choose.
 
     nodes: hollow nodes that it is to have. token_file: more clients, in kube-apiserver's form.
@@ -84,24 +84,24 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     token_file: Path | None = None
     kubeconfig: Path | None = None
     anonymous: bool = True
-    limits: Limits = Limits()
-    bounds: Bounds = Bounds()
+    limits: RequestLimits = RequestLimits()
+    bounds: ServerLimits = ServerLimits()
     seed: int | None = None
 
 
-class Running(NamedTuple):
+class LocalCluster(NamedTuple):
     """A cluster that answers. url: of its encrypted side. failed: set when it cannot go on."""
 
-    cluster: Cluster
-    pump: Pump
+    cluster: EmbeddedCluster
+    server_loop: ServerLoop
     url: str
     kubeconfig: Path
     scheduler_kubeconfig: Path
-    loading: Loading
+    loading: LoadResult
     failed: asyncio.Future[str]
 
 
-Beside = Callable[[Running], contextlib.AbstractAsyncContextManager[object]]
+ClusterService = Callable[[LocalCluster], contextlib.AbstractAsyncContextManager[object]]
 
 
 def is_loopback(host: str) -> bool:
@@ -115,35 +115,41 @@ def is_loopback(host: str) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def running(
-    settings: Settings,
+async def running_local_cluster(
+    settings: LocalClusterSettings,
     documents: Sequence[tuple[str, Any]] = (),
-    living: Living | None = None,
-) -> AsyncIterator[Running]:
+    manager_options: ControllerManagerOptions | None = None,
+) -> AsyncIterator[LocalCluster]:
     """Start a cluster, and stop it at the end. Raises UpError.
 
     documents: place and tree of objects to be created; those that are there already stay. living:
     what of it is alive; everything, unless told otherwise.
     """
-    with contextlib.closing(_door(settings)) as door:
+    with contextlib.closing(_listening_sockets(settings)) as listener:
         store: SqliteStore | None = None
         try:
             store = SqliteStore(settings.data) if settings.data else None
-            known = tokens(settings.data, settings.token_file)
-            keys = encryption(settings.data, settings.host, time.time())
-            cluster = _begun(settings, door.getsockname()[1], store, known, living)
-            loading = _filled(cluster, settings, documents)
+            known = load_tokens(settings.data, settings.token_file)
+            keys = serving_certificate(settings.data, settings.host, time.time())
+            cluster = _restored_cluster(
+                settings, listener.getsockname()[1], store, known, manager_options
+            )
+            loading = _load_objects(cluster, settings, documents)
             failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-            pump = Pump(cluster, store, partial(_fail, failed))
-            url = _url(settings.host, door)
+            server_loop = ServerLoop(cluster, store, partial(_fail, failed))
+            url = _url(settings.host, listener)
             with _kubeconfigs(settings, url, keys, known) as paths:
-                server = HttpServer(pump, settings.bounds)
-                await server.start(door, Tls(keys.context, plain=is_loopback(settings.host)))
+                server = HttpServer(server_loop, settings.bounds)
+                await server.start(
+                    listener, ServerTls(keys.context, plain=is_loopback(settings.host))
+                )
                 try:
-                    yield Running(cluster, pump, url, paths[0], paths[1], loading, failed)
+                    yield LocalCluster(
+                        cluster, server_loop, url, paths[0], paths[1], loading, failed
+                    )
                 finally:
                     await server.stop()
-        except (StoreError, CredentialsError) as problem:
+        except (StoreError, CredentialFilesError) as problem:
             raise UpError(str(problem)) from None
         finally:
             if store is not None:
@@ -164,9 +170,9 @@ def _fail(failed: asyncio.Future[str], why: str) -> None:
         failed.set_result(why)
 
 
-def _door(settings: Settings) -> socket.socket:
+def _listening_sockets(settings: LocalClusterSettings) -> socket.socket:
     try:
-        return open_door(settings.host, settings.port)
+        return listening_socket(settings.host, settings.port)
     except OSError as problem:
         # The library repeats the address in brackets.
         why = (problem.strerror or str(problem)).partition(" (")[0]
@@ -179,35 +185,37 @@ def _door(settings: Settings) -> socket.socket:
         ) from None
 
 
-def _url(host: str, door: socket.socket) -> str:
+def _url(host: str, listener: socket.socket) -> str:
     where = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     shown = f"[{where}]" if ":" in where else where
-    return f"https://{shown}:{door.getsockname()[1]}"
+    return f"https://{shown}:{listener.getsockname()[1]}"
 
 
-def _filled(cluster: Cluster, settings: Settings, documents: Sequence[tuple[str, Any]]) -> Loading:
+def _load_objects(
+    cluster: EmbeddedCluster, settings: LocalClusterSettings, documents: Sequence[tuple[str, Any]]
+) -> LoadResult:
     """Put in what every cluster has, the hollow nodes, and what was asked for."""
     now = time.time()
-    begin(cluster.server, now)
-    load(cluster.server, [("", node) for node in machines(settings.nodes)], now)
-    loading = load(cluster.server, documents, now)
+    create_bootstrap_objects(cluster.server, now)
+    load_manifests(cluster.server, [("", node) for node in make_hollow_nodes(settings.nodes)], now)
+    loading = load_manifests(cluster.server, documents, now)
     # A watch from a version before the start is told that it is too old, as elsewhere.
     cluster.server.store.compact(cluster.server.version)
     return loading
 
 
-def _begun(
-    settings: Settings,
+def _restored_cluster(
+    settings: LocalClusterSettings,
     port: int,
     store: SqliteStore | None,
-    known: Known,
-    living: Living | None,
-) -> Cluster:
+    known: TokenUsers,
+    manager_options: ControllerManagerOptions | None,
+) -> EmbeddedCluster:
     """A cluster with what was kept. Raises StoreError for records that it cannot begin with."""
     if store is None:
-        return _cluster(settings, port, None, known, living)
+        return _cluster(settings, port, None, known, manager_options)
     try:
-        cluster = _cluster(settings, port, store, known, living)
+        cluster = _cluster(settings, port, store, known, manager_options)
         # Observers are told of what was kept.
         cluster.server.tick(time.time())
     except StoreError:
@@ -219,34 +227,36 @@ def _begun(
 
 
 def _cluster(
-    settings: Settings,
+    settings: LocalClusterSettings,
     port: int,
     store: SqliteStore | None,
-    known: Known,
-    living: Living | None,
-) -> Cluster:
-    guard = Guard(Tokens(known, anonymous=settings.anonymous), Flow(settings.limits))
+    known: TokenUsers,
+    manager_options: ControllerManagerOptions | None,
+) -> EmbeddedCluster:
+    guard = TokenRbacAccess(
+        StaticTokens(known, anonymous=settings.anonymous), RequestRateLimiter(settings.limits)
+    )
     address = f"{settings.host}:{port}"
     seed = secrets.randbits(64) if settings.seed is None else settings.seed
-    options = Options(
-        registry=built_in(),
+    options = ApiServerOptions(
+        registry=built_in_registry(),
         access=guard,
-        admission=(*default_admission(), UnimplementedKinds(), NoEscalation()),
-        pages=(Metrics(), *default_pages(address)),
-        observers=(guard, Definitions()),
+        admission=(*default_admission(), UnimplementedKinds(), EscalationCheck()),
+        pages=(ControllerMetricsPage(), *default_pages(address)),
+        observers=(guard, DefinitionController()),
         durable=store is not None,
     )
-    records = checked(store.records(), _set_aside) if store else ()
-    return Cluster(options, np.random.default_rng(seed), records, living)
+    records = valid_records(store.records(), _log_skipped_record) if store else ()
+    return EmbeddedCluster(options, np.random.default_rng(seed), records, manager_options)
 
 
-def _set_aside(key: str, why: str) -> None:
+def _log_skipped_record(key: str, why: str) -> None:
     log.error("Stored object set aside, it is no object: key=%s err=%s", key, why)
 
 
 @contextlib.contextmanager
 def _kubeconfigs(
-    settings: Settings, url: str, keys: Encryption, known: Known
+    settings: LocalClusterSettings, url: str, keys: ServingCertificate, known: TokenUsers
 ) -> Iterator[tuple[Path, Path]]:
     """The files of the administrator and of the scheduler, written. Raises UpError.
 
@@ -254,15 +264,17 @@ def _kubeconfigs(
     hold anything else are left alone, and so are those of another cluster that runs, and those
     that somebody has changed meanwhile.
     """
-    first = settings.kubeconfig or (settings.data / KUBECONFIG if settings.data else Path(ALONE))
+    first = settings.kubeconfig or (
+        settings.data / KUBECONFIG if settings.data else Path(IN_MEMORY_KUBECONFIG)
+    )
     second = first.with_name(f"scheduler.{first.name}")
     texts: dict[Path, str] = {}
     for path, user in ((first, ADMIN), (second, SCHEDULER)):
         token = next(token for token, other in known if other.name == user.name)
-        texts[path] = as_text(kubeconfig(url, keys.certificate, user.name, token))
+        texts[path] = as_text(kubeconfig_tree(url, keys.certificate, user.name, token))
     with contextlib.ExitStack() as held:
         try:
-            with locked(first.parent):
+            with locked_directory(first.parent):
                 files = _written(texts, held)
         except OSError as problem:
             raise UpError(f"{first}: cannot be written: {problem.strerror}") from None
@@ -271,7 +283,7 @@ def _kubeconfigs(
         finally:
             if settings.data is None:
                 for path, number in files.items():
-                    same = is_own(path, number)
+                    same = is_same_file(path, number)
                     if same and path.read_text("utf-8", "replace") == texts[path]:
                         path.unlink()
 
@@ -281,45 +293,45 @@ def _written(texts: Mapping[Path, str], held: contextlib.ExitStack) -> dict[Path
     for path in texts:
         if not path.exists():
             continue
-        if not is_of_a_cluster(path.read_text("utf-8", "replace")):
+        if not is_kubeconfig_of_stowplan(path.read_text("utf-8", "replace")):
             raise UpError(
                 f"{path}: got a file of somebody else's, wanted a new one; name another "
                 "with --kubeconfig"
             )
-        if is_held(path):
+        if is_writer_alive(path):
             raise UpError(
                 f"{path}: in use by another `stowplan up`; name another with --kubeconfig, or "
                 "start in another directory"
             )
     files = {}
     for path, text in texts.items():
-        files[path] = write_held(path, text)
+        files[path] = write_locked_secret(path, text)
         held.callback(os.close, files[path])
     return files
 
 
 def run(
-    settings: Settings,
+    settings: LocalClusterSettings,
     documents: Sequence[tuple[str, Any]] = (),
-    started: Callable[[Running], None] = lambda _: None,
-    beside: Beside = contextlib.nullcontext,
+    started: Callable[[LocalCluster], None] = lambda _: None,
+    service: ClusterService = contextlib.nullcontext,
 ) -> None:
     """Run a cluster until it is told to stop by SIGINT or SIGTERM. beside: what runs with it.
     Raises UpError."""
-    asyncio.run(_until_told(settings, documents, started, beside))
+    asyncio.run(_run_until_stopped(settings, documents, started, service))
 
 
-async def _until_told(
-    settings: Settings,
+async def _run_until_stopped(
+    settings: LocalClusterSettings,
     documents: Sequence[tuple[str, Any]],
-    started: Callable[[Running], None],
-    beside: Beside,
+    started: Callable[[LocalCluster], None],
+    service: ClusterService,
 ) -> None:
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, told.set)
-    async with running(settings, documents) as cluster, beside(cluster):
+    async with running_local_cluster(settings, documents) as cluster, service(cluster):
         started(cluster)
         waiting = asyncio.ensure_future(told.wait())
         await asyncio.wait((waiting, cluster.failed), return_when=asyncio.FIRST_COMPLETED)

@@ -64,7 +64,7 @@ def _part(name: str) -> str:
     return name.removeprefix(f"{ROOT}.")
 
 
-def levels_of(text: str) -> dict[str, int]:
+def parse_levels(text: str) -> dict[str, int]:
     """Part ("" for all) -> level, of `info,informers=debug`; raises LogError."""
     found: dict[str, int] = {}
     for piece in filter(None, text.split(",")):
@@ -78,18 +78,18 @@ def levels_of(text: str) -> dict[str, int]:
 
 
 def levels_by_verbosity(number: int) -> dict[str, int]:
-    """Levels, as `levels_of` has them, of a verbosity as klog counts it."""
+    """Levels, as `parse_levels` has them, of a verbosity as klog counts it."""
     if number >= DEBUG_FROM:
         return {"": logging.DEBUG}
     quiet = {} if number >= DECISIONS_FROM else {"decisions": logging.WARNING}
     return {"": logging.INFO, **quiet}
 
 
-def set_up(form: str = "text", levels: str = "", verbosity: int | None = None) -> None:
-    """Log to standard error. form: text or json. levels: see `levels_of`, on top of those of the
+def configure_logging(form: str = "text", levels: str = "", verbosity: int | None = None) -> None:
+    """Log to standard error. form: text or json. levels: see `parse_levels`, on top of those of the
     verbosity. Raises LogError."""
     found = levels_by_verbosity(DECISIONS_FROM if verbosity is None else verbosity)
-    found |= levels_of(levels)
+    found |= parse_levels(levels)
     root = logging.getLogger(ROOT)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())

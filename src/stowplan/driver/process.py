@@ -14,49 +14,54 @@ from pathlib import Path
 import msgspec
 
 from stowplan.assembly.deciders import Deciders
-from stowplan.client.answers import Verdict, decoded, told
 from stowplan.client.backoff import SECOND
-from stowplan.client.election import Lease
+from stowplan.client.leader_election import Lease
 from stowplan.client.requests import read_lease
-from stowplan.driver.api import ApiClient
-from stowplan.driver.clocks import steady
-from stowplan.driver.live import Live, LiveOptions
-from stowplan.driver.reaching import reach
-from stowplan.driver.scheduling import NAME, lease_name, log_warnings, scheduler_names
-from stowplan.driver.serving import Address, Serving
-from stowplan.driver.shadow import (
+from stowplan.client.responses import ResponseOutcome, decode_body, error_message
+from stowplan.driver.client.api_client import ApiClient
+from stowplan.driver.client.apiserver_readiness import wait_for_apiserver
+from stowplan.driver.clocks import monotonic_ns
+from stowplan.driver.http.status_server import ListenAddress, StatusServer
+from stowplan.driver.live.configuration_files import (
+    SCHEDULER_NAME,
+    lease_name,
+    log_warnings,
+    scheduler_names,
+)
+from stowplan.driver.live.decision_comparer import (
     AS_GOOD,
     OTHER,
     OURS_ONLY,
     REFUSED,
     SAME,
     THEIRS_ONLY,
-    Difference,
+    DecisionDifference,
 )
-from stowplan.driver.standing import dump
+from stowplan.driver.live.scheduler_server import SchedulerServer, SchedulerServerOptions
+from stowplan.driver.live.status import write_state_dump
 from stowplan.framework import ConfigError, ContractError
 from stowplan.messages.events import ConfigurationChanged
 
 log = logging.getLogger("stowplan.scheduler")
 
-LOOK_S = 1.0
-LEASES_IN = "kube-system"
-LOST_S = 5.0
-REREAD_S = 2.0
+LEASE_POLL_S = 1.0
+LEASE_NAMESPACE = "kube-system"
+LEASE_LOST_EXIT_S = 5.0
+CONFIGURATION_POLL_S = 2.0
 
 
-class Taken(RuntimeError):
+class CompetingSchedulerError(RuntimeError):
     """Somebody else schedules the same pods."""
 
 
-class Orders(msgspec.Struct, frozen=True):
+class ProcessOptions(msgspec.Struct, frozen=True):
     """What the command line says beside the options of the scheduler."""
 
-    address: Address | None = None
+    address: ListenAddress | None = None
     take_over: bool = False
 
 
-def run(deciders: Deciders, options: LiveOptions, orders: Orders) -> int:
+def run(deciders: Deciders, options: SchedulerServerOptions, orders: ProcessOptions) -> int:
     """Schedule until a signal comes; the exit code. Raises Taken, ConfigError, ContractError,
     CredentialError and AddressError."""
     code = asyncio.run(_run(deciders, options, orders))
@@ -65,33 +70,35 @@ def run(deciders: Deciders, options: LiveOptions, orders: Orders) -> int:
     return code
 
 
-async def _run(deciders: Deciders, options: LiveOptions, orders: Orders) -> int:
-    if not await _may_begin(deciders, options, orders):
+async def _run(deciders: Deciders, options: SchedulerServerOptions, orders: ProcessOptions) -> int:
+    if not await _wait_for_startup(deciders, options, orders):
         return 0
     address = orders.address
-    serve = None if address is None else lambda live: Serving(live, address)
-    live = Live(deciders, options, serve)
-    live.when_lost = partial(end_hard_after, LOST_S, 1)
-    if live.shadow is not None:
-        live.shadow.on_difference = lambda difference: log.info("%s", show(difference))
+    serve = None if address is None else lambda live: StatusServer(live, address)
+    live = SchedulerServer(deciders, options, serve)
+    live.on_lease_lost = partial(exit_after, LEASE_LOST_EXIT_S, 1)
+    if live.comparer is not None:
+        live.comparer.on_difference = lambda difference: log.info("%s", difference_text(difference))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, partial(_asked_to_stop, live, number))
-    loop.add_signal_handler(signal.SIGUSR2, partial(_asked_for_dump, live, set()))
-    rereading = asyncio.create_task(_reread(live))
+        loop.add_signal_handler(number, partial(_on_stop_signal, live, number))
+    loop.add_signal_handler(signal.SIGUSR2, partial(_on_dump_signal, live, set()))
+    rereading = asyncio.create_task(_reload_configuration(live))
     try:
         code = await live.run()
     finally:
         rereading.cancel()
-    if live.shadow is not None:
-        _report(live)
+    if live.comparer is not None:
+        _log_dry_run_summary(live)
     return code
 
 
-async def _may_begin(deciders: Deciders, options: LiveOptions, orders: Orders) -> bool:
+async def _wait_for_startup(
+    deciders: Deciders, options: SchedulerServerOptions, orders: ProcessOptions
+) -> bool:
     """Wait until the cluster answers and nobody else decides our pods; False where a signal came
     first. Raises Taken and CredentialError."""
-    looking = asyncio.create_task(look_around(deciders, options, orders))
+    looking = asyncio.create_task(check_startup(deciders, options, orders))
     loop, numbers = asyncio.get_running_loop(), (signal.SIGTERM, signal.SIGINT)
     for number in numbers:
         loop.add_signal_handler(number, looking.cancel)
@@ -102,14 +109,16 @@ async def _may_begin(deciders: Deciders, options: LiveOptions, orders: Orders) -
     return True
 
 
-async def look_around(deciders: Deciders, options: LiveOptions, orders: Orders) -> None:
+async def check_startup(
+    deciders: Deciders, options: SchedulerServerOptions, orders: ProcessOptions
+) -> None:
     """Wait until the cluster answers; raises Taken and CredentialError."""
-    await reach(options.connection)
+    await wait_for_apiserver(options.client_config)
     if not orders.take_over and not options.dry_run:
-        await refuse_taken(deciders, options)
+        await refuse_competing_scheduler(deciders, options)
 
 
-async def _reread(live: Live) -> None:
+async def _reload_configuration(live: SchedulerServer) -> None:
     """Tell the scheduler when the file of its sessions has changed; it says what it makes of it."""
     batch = live.deciders.batch
     path = Path(batch.source) if batch is not None else None
@@ -117,19 +126,19 @@ async def _reread(live: Live) -> None:
         return
     known = path.stat().st_mtime_ns
     while True:
-        await asyncio.sleep(REREAD_S)
+        await asyncio.sleep(CONFIGURATION_POLL_S)
         try:
             changed = path.stat().st_mtime_ns
             if changed != known:
                 known = changed
                 text = path.read_text()
                 live.tell(ConfigurationChanged(text, str(path)))
-                _note(live, text, str(path))
+                _apply_configuration(live, text, str(path))
         except (OSError, UnicodeDecodeError) as problem:
             log.warning("%s: %s", path, problem)
 
 
-def _note(live: Live, text: str, source: str) -> None:
+def _apply_configuration(live: SchedulerServer, text: str, source: str) -> None:
     """What holds from now on, for those who ask; what is wrong with it the scheduler says."""
     with contextlib.suppress(ConfigError, ContractError):
         had, batch = live.deciders.batch, live.deciders.reread(text, source).batch
@@ -140,27 +149,29 @@ def _note(live: Live, text: str, source: str) -> None:
         live.deciders = msgspec.structs.replace(live.deciders, configuration=changed)
 
 
-def _asked_to_stop(live: Live, number: int) -> None:
+def _on_stop_signal(live: SchedulerServer, number: int) -> None:
     log.info("%s: stopping", signal.Signals(number).name)
     live.stop()
 
 
-def _asked_for_dump(live: Live, under_way: set[asyncio.Task[None]]) -> None:
+def _on_dump_signal(live: SchedulerServer, under_way: set[asyncio.Task[None]]) -> None:
     task = asyncio.create_task(_dump(live))
     under_way.add(task)
     task.add_done_callback(under_way.discard)
 
 
-async def _dump(live: Live) -> None:
+async def _dump(live: SchedulerServer) -> None:
     try:
-        log.info("state written to %s", await live.in_turn(lambda: dump(live)))
+        log.info(
+            "state written to %s", await live.call_between_handles(lambda: write_state_dump(live))
+        )
     except TimeoutError:
         log.warning("state not written: a session takes too long")
     except OSError as problem:
         log.warning("state not written: %s", problem)
 
 
-def end_hard_after(seconds: float, code: int) -> None:
+def exit_after(seconds: float, code: int) -> None:
     """End the process with this code, whatever keeps it, unless it has ended by itself."""
     timer = threading.Timer(seconds, os._exit, (code,))
     timer.daemon = True
@@ -170,32 +181,32 @@ def end_hard_after(seconds: float, code: int) -> None:
 # Other schedulers.
 
 
-async def refuse_taken(deciders: Deciders, options: LiveOptions) -> None:
+async def refuse_competing_scheduler(deciders: Deciders, options: SchedulerServerOptions) -> None:
     """Raises Taken where a lease that whoever schedules one of our names is expected to hold is
     being renewed by a scheduler of another kind."""
     names = {lease_name(name): name for name in scheduler_names(deciders)}
-    async with ApiClient(options.connection) as api:
+    async with ApiClient(options.client_config) as api:
         for lease, name in names.items():
-            holder = await renewing(api, LEASES_IN, lease)
-            if holder and not holder.startswith(f"{NAME}_"):
-                raise Taken(
-                    f"schedulerName {name!r}: got the lease {LEASES_IN}/{lease} being renewed by "
-                    f"{holder!r}, wanted nobody else scheduling these pods (stop it, choose "
-                    "another schedulerName, or say --take-over)"
+            holder = await renewing_holder(api, LEASE_NAMESPACE, lease)
+            if holder and not holder.startswith(f"{SCHEDULER_NAME}_"):
+                raise CompetingSchedulerError(
+                    f"schedulerName {name!r}: got the lease {LEASE_NAMESPACE}/{lease} being "
+                    f"renewed by {holder!r}, wanted nobody else scheduling these pods (stop it, "
+                    "choose another schedulerName, or say --take-over)"
                 )
 
 
-async def renewing(api: ApiClient, namespace: str, name: str) -> str:
+async def renewing_holder(api: ApiClient, namespace: str, name: str) -> str:
     """Who renews a lease, "" for nobody. It takes until it is renewed, or its duration."""
     first = await _lease(api, namespace, name)
     if first is None or not first.holder:
         return ""
-    if first.holder.startswith(f"{NAME}_"):
+    if first.holder.startswith(f"{SCHEDULER_NAME}_"):
         return first.holder
-    ends = steady() + max(1, first.spec.lease_duration_seconds or 15) * SECOND
+    ends = monotonic_ns() + max(1, first.spec.lease_duration_seconds or 15) * SECOND
     log.info("lease %s/%s names %s: looking whether it is renewed", namespace, name, first.holder)
-    while steady() < ends:
-        await asyncio.sleep(LOOK_S)
+    while monotonic_ns() < ends:
+        await asyncio.sleep(LEASE_POLL_S)
         now = await _lease(api, namespace, name)
         if now is None or not now.holder:
             return ""
@@ -210,26 +221,26 @@ async def _lease(api: ApiClient, namespace: str, name: str) -> Lease | None:
     while True:
         answer = await api.send(read_lease(namespace, name, 10.0))
         if answer.is_done:
-            found: Lease | None = decoded(answer.body, Lease)
+            found: Lease | None = decode_body(answer.body, Lease)
             return found
-        is_said = answer.verdict is Verdict.REFUSED
-        if answer.status != 404 and told(answer) != fault:
-            fault = told(answer)
+        is_said = answer.verdict is ResponseOutcome.REFUSED
+        if answer.status != 404 and error_message(answer) != fault:
+            fault = error_message(answer)
             more = "" if is_said else "; looking again"
             log.warning("lease %s/%s: %s%s", namespace, name, fault, more)
         if is_said:
             return None
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(LEASE_POLL_S)
 
 
 # Dry runs.
 
 
-def _report(live: Live) -> None:
-    shadow = live.shadow
-    assert shadow is not None
-    shadow.compare_all(steady())
-    counts = shadow.counts
+def _log_dry_run_summary(live: SchedulerServer) -> None:
+    comparer = live.comparer
+    assert comparer is not None
+    comparer.compare_all(monotonic_ns())
+    counts = comparer.counts
     log.info(
         "dry run: %d placements compared: %d the same, %d equally good, %d on another node, %d "
         "refused here; of those refused there %d refused here too, %d placed here; %d more placed "
@@ -241,12 +252,12 @@ def _report(live: Live) -> None:
         counts[THEIRS_ONLY],
         counts[REFUSED],
         counts[OURS_ONLY],
-        len(shadow.ours_only()),
-        shadow.n_evictions,
+        len(comparer.ours_only()),
+        comparer.n_evictions,
     )
 
 
-def show(difference: Difference) -> str:
+def difference_text(difference: DecisionDifference) -> str:
     """A difference in a line."""
     why = f" ({difference.why})" if difference.why else ""
     ours = difference.ours or "nowhere"

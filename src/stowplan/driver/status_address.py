@@ -8,13 +8,13 @@ from pathlib import Path
 
 import msgspec
 
-from stowplan.client.answers import told
-from stowplan.client.kubeconfig import Connection
-from stowplan.client.requests import JSON, MERGE_PATCH, Request
-from stowplan.driver.api import ApiClient
-from stowplan.driver.asking import TIMEOUT_S, Unreachable
-from stowplan.driver.connecting import connection_to
-from stowplan.driver.local_cluster import ALONE
+from stowplan.client.kubeconfig import ClientConfig
+from stowplan.client.requests import JSON, MERGE_PATCH, ApiRequest
+from stowplan.client.responses import error_message
+from stowplan.driver.client.api_client import ApiClient
+from stowplan.driver.client.kubeconfig_loading import load_client_config
+from stowplan.driver.client.one_shot_requests import TIMEOUT_S, ServerUnreachable
+from stowplan.driver.local_cluster import IN_MEMORY_KUBECONFIG
 
 log = logging.getLogger("stowplan.http")
 
@@ -27,38 +27,38 @@ class _ConfigMap(msgspec.Struct):
     data: dict[str, str] = {}
 
 
-async def publish(connection: Connection, address: str) -> None:
+async def publish_status_address(client_config: ClientConfig, address: str) -> None:
     """Write HOST:PORT into the cluster; where that fails, a line of the log says so."""
     tree = {"metadata": {"name": NAME, "namespace": NAMESPACE}, "data": {KEY: address}}
     body = msgspec.json.encode(tree)
-    async with ApiClient(connection) as api:
-        answer = await api.send(Request("POST", MAPS, (), body, JSON, TIMEOUT_S))
+    async with ApiClient(client_config) as api:
+        answer = await api.send(ApiRequest("POST", MAPS, (), body, JSON, TIMEOUT_S))
         if answer.status == 409:
             path = f"{MAPS}/{NAME}"
-            answer = await api.send(Request("PATCH", path, (), body, MERGE_PATCH, TIMEOUT_S))
+            answer = await api.send(ApiRequest("PATCH", path, (), body, MERGE_PATCH, TIMEOUT_S))
     if not answer.is_done:
-        log.warning("ConfigMap %s/%s not written: %s", NAMESPACE, NAME, told(answer))
+        log.warning("ConfigMap %s/%s not written: %s", NAMESPACE, NAME, error_message(answer))
 
 
-def published(connection: Connection) -> str:
+def published_status_address(client_config: ClientConfig) -> str:
     """The HOST:PORT that a cluster names. Raises Unreachable and CredentialError."""
-    return asyncio.run(_published(connection))
+    return asyncio.run(_published(client_config))
 
 
-async def _published(connection: Connection) -> str:
-    where = f"{connection.server}: configmaps {NAME!r} in namespace {NAMESPACE!r}"
-    async with ApiClient(connection) as api:
-        answer = await api.send(Request("GET", f"{MAPS}/{NAME}", timeout_s=TIMEOUT_S))
+async def _published(client_config: ClientConfig) -> str:
+    where = f"{client_config.server}: configmaps {NAME!r} in namespace {NAMESPACE!r}"
+    async with ApiClient(client_config) as api:
+        answer = await api.send(ApiRequest("GET", f"{MAPS}/{NAME}", timeout_s=TIMEOUT_S))
     if not answer.is_done:
         wanted = "a cluster of `stowplan up` with its scheduler, or --address of `stowplan run`"
-        raise Unreachable(f"{where}: got {told(answer)}, wanted {wanted}")
+        raise ServerUnreachable(f"{where}: got {error_message(answer)}, wanted {wanted}")
     found = msgspec.json.decode(answer.body, type=_ConfigMap).data.get(KEY, "")
     if not found:
-        raise Unreachable(f"{where}: got no data.{KEY}, wanted HOST:PORT")
+        raise ServerUnreachable(f"{where}: got no data.{KEY}, wanted HOST:PORT")
     return found
 
 
-def connection_of_up() -> Connection | None:
+def local_cluster_config() -> ClientConfig | None:
     """The cluster that `stowplan up` runs in this directory, None where it runs none. Raises
     ConfigError and CredentialError."""
-    return connection_to(ALONE) if Path(ALONE).exists() else None
+    return load_client_config(IN_MEMORY_KUBECONFIG) if Path(IN_MEMORY_KUBECONFIG).exists() else None

@@ -1,7 +1,11 @@
 """The contract between the engine and its rules, and the runtime that walks them."""
 
 from stowplan.columns import NodeInfo, NodeTable, PodInfo, Rows
-from stowplan.framework.gates import FeatureGates
+from stowplan.framework.cycle_state import CycleState
+from stowplan.framework.feature_gates import FeatureGates
+from stowplan.framework.functions.decorators import filter, is_rule, plugin_of, priority, score
+from stowplan.framework.functions.priorities import PRIORITY_MAX, Priority, normalize_reduce
+from stowplan.framework.object_store import ObjectStore
 from stowplan.framework.plugin import (
     SCORE_MAX,
     ObjectChange,
@@ -11,22 +15,18 @@ from stowplan.framework.plugin import (
     QueuedPod,
     RestrictTo,
 )
-from stowplan.framework.priorities import PRIORITY_MAX, Priority, normalize_reduce
-from stowplan.framework.prioritize import (
+from stowplan.framework.problems import ConfigError, ContractError, Problem
+from stowplan.framework.profile import PluginUse, Profile
+from stowplan.framework.runtime.framework import Framework, Handle
+from stowplan.framework.runtime.prioritize_nodes import (
     PrioritiesFailed,
     Prioritized,
     priorities_of,
     prioritize_nodes,
 )
-from stowplan.framework.problems import ConfigError, ContractError, Problem
-from stowplan.framework.profile import PluginUse, Profile
-from stowplan.framework.registry import NoArgs, Registry
-from stowplan.framework.rules import filter, is_rule, plugin_of, priority, score
-from stowplan.framework.runtime import Framework, Handle
+from stowplan.framework.runtime.registry import NoArgs, Registry
 from stowplan.framework.snapshot import Nominations, Snapshot
-from stowplan.framework.state import CycleState
 from stowplan.framework.status import OK, SKIP, Code, Status, error, unresolvable, unschedulable
-from stowplan.framework.world import World
 from stowplan.objects.pod import Pod
 
 __all__ = [
@@ -46,6 +46,7 @@ __all__ = [
     "NodeTable",
     "Nominations",
     "ObjectChange",
+    "ObjectStore",
     "PermitWait",
     "PluginUse",
     "Pod",
@@ -63,7 +64,6 @@ __all__ = [
     "Rows",
     "Snapshot",
     "Status",
-    "World",
     "error",
     "filter",
     "is_rule",

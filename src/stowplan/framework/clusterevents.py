@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from stowplan.columns.podinfo import reports_resources
+from stowplan.columns.pods.podinfo import reports_resources
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.quantity import Quantity, exact
@@ -127,7 +127,7 @@ UNSCHEDULABLE_TIMEOUT = ClusterEvent(WILDCARD, Action.ALL, "UnschedulableTimeout
 FORCE_ACTIVATE = ClusterEvent(WILDCARD, Action.ALL, "ForceActivate")
 
 
-def matches(registered: ClusterEvent, incoming: ClusterEvent) -> bool:
+def event_matches(registered: ClusterEvent, incoming: ClusterEvent) -> bool:
     """True when an event that happened is one that somebody registered for.
 
     A registration of Pod hears of assigned and of unschedulable pods. A registered UPDATE hears
@@ -154,29 +154,29 @@ class QueueingHint(IntEnum):
         return "Queue" if self else "QueueSkip"
 
 
-SKIP_POD = QueueingHint.SKIP
+QUEUE_SKIP = QueueingHint.SKIP
 QUEUE_POD = QueueingHint.QUEUE
 
-Hint = Callable[[Pod, Any, Any], QueueingHint]
+QueueingHintFn = Callable[[Pod, Any, Any], QueueingHint]
 """(pod, object before or None, object after or None) -> whether the change may help the pod.
 
 In doubt a hint says QUEUE: a needless attempt costs little, a missed one leaves a pod parked.
 """
 
 
-class EventWithHint(msgspec.Struct, frozen=True):
+class ClusterEventWithHint(msgspec.Struct, frozen=True):
     """What a plugin registers; without a hint every such event is worth another attempt."""
 
     event: ClusterEvent
-    hint: Hint | None = None
+    hint: QueueingHintFn | None = None
 
 
-def on(resource: str, action: Action, hint: Hint | None = None) -> EventWithHint:
+def on(resource: str, action: Action, hint: QueueingHintFn | None = None) -> ClusterEventWithHint:
     """A registration, spelt short."""
-    return EventWithHint(ClusterEvent(resource, action), hint)
+    return ClusterEventWithHint(ClusterEvent(resource, action), hint)
 
 
-EVERY_EVENT: tuple[EventWithHint, ...] = tuple(
+EVERY_EVENT: tuple[ClusterEventWithHint, ...] = tuple(
     on(resource, Action.ALL)
     for resource in (
         POD,
@@ -194,7 +194,9 @@ EVERY_EVENT: tuple[EventWithHint, ...] = tuple(
 """What a plugin hears that can refuse pods and registers nothing itself."""
 
 
-def with_taint_rule(events: Iterable[EventWithHint]) -> tuple[EventWithHint, ...]:
+def with_node_taint_events(
+    events: Iterable[ClusterEventWithHint],
+) -> tuple[ClusterEventWithHint, ...]:
     """`events`, and every UpdateNodeTaint where they ask for Node/Add but not for that.
 
     The rule is the original's remedy for a fault that it has mended since; its queue still
@@ -210,7 +212,7 @@ def with_taint_rule(events: Iterable[EventWithHint]) -> tuple[EventWithHint, ...
     return asked
 
 
-def pod_changes(old: Pod, new: Pod) -> tuple[ClusterEvent, ...]:
+def pod_update_events(old: Pod, new: Pod) -> tuple[ClusterEvent, ...]:
     """The events that an update of a pod stands for, in the original's order.
 
     Where nothing special changed it is one plain UPDATE.
@@ -245,12 +247,12 @@ def _is_scaled_down(old: Pod, new: Pod) -> bool:
     return any(name not in left or amount > left[name] for name, amount in asked.items())
 
 
-def node_changes(old: Node, new: Node) -> tuple[ClusterEvent, ...]:
+def node_update_events(old: Node, new: Node) -> tuple[ClusterEvent, ...]:
     """The events that an update of a node stands for, in the original's order; often none."""
     found = []
     if old.spec.unschedulable and not new.spec.unschedulable:
         found.append(Action.UPDATE_NODE_TAINT)
-    if not _same_amounts(old.status.allocatable, new.status.allocatable):
+    if not _same_quantities(old.status.allocatable, new.status.allocatable):
         found.append(Action.UPDATE_NODE_ALLOCATABLE)
     if old.labels != new.labels:
         found.append(Action.UPDATE_NODE_LABEL)
@@ -269,7 +271,7 @@ def _condition_states(node: Node) -> dict[str, str]:
     return {c.type: c.status for c in node.status.conditions}
 
 
-def _same_amounts(old: dict[str, Quantity], new: dict[str, Quantity]) -> bool:
+def _same_quantities(old: dict[str, Quantity], new: dict[str, Quantity]) -> bool:
     """True for the same resources with equal amounts, however they are written."""
     if old == new:
         return True
@@ -279,6 +281,6 @@ def _same_amounts(old: dict[str, Quantity], new: dict[str, Quantity]) -> bool:
     return not any(before > after or after > before for before, after in pairs)
 
 
-def labels_of(events: Sequence[ClusterEvent]) -> list[str]:
+def event_labels(events: Sequence[ClusterEvent]) -> list[str]:
     """Their labels, in the same order."""
     return [event.label for event in events]

@@ -10,8 +10,8 @@ from collections import Counter
 import numpy as np
 from numpy.typing import NDArray
 
+from stowplan.framework.node_to_status import NodeToStatus
 from stowplan.framework.status import Code, Status, unresolvable
-from stowplan.framework.verdicts import Verdicts
 
 NO_NODES = "no nodes available to schedule pods"
 
@@ -26,7 +26,7 @@ class Diagnosis:
     def __init__(self, n_nodes: int, absent: Status | None = None) -> None:
         self.n_nodes = n_nodes
         self.absent = unresolvable() if absent is None else absent
-        self.verdicts: Verdicts | None = None
+        self.verdicts: NodeToStatus | None = None
         self.pre_filter_message = ""
         # Reasons that were given for nodes that there are not.
         self.astray: tuple[str, ...] = ()
@@ -116,7 +116,7 @@ class Diagnosis:
         return f"{text} {post_filter_message}" if post_filter_message else text
 
 
-def one_node(status: Status) -> Diagnosis:
+def single_node_diagnosis(status: Status) -> Diagnosis:
     """The diagnosis of a refusal after a node was chosen (Reserve, Permit): one node, refused."""
     diagnosis = Diagnosis(1, status)
     diagnosis.blame(status.plugin, status.code)

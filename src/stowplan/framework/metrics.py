@@ -16,7 +16,7 @@ BUCKETS = tuple(5.0 * 2**k for k in range(10))
 """Upper bounds, as kube-batch has them."""
 
 
-class Distribution:
+class Histogram:
     """How often a value was at most each bound. counts: the last is of those above all bounds."""
 
     __slots__ = ("bounds", "count", "counts", "total")
@@ -41,24 +41,24 @@ class Metrics:
     """
 
     def __init__(self, stopwatch: Callable[[], float] | None = None) -> None:
-        self.stopwatch = stopwatch or _stopped
+        self.stopwatch = stopwatch or _zero_clock
         self.counters: dict[tuple[str, Labels], float] = {}
-        self.levels: dict[tuple[str, Labels], float] = {}
-        self.distributions: dict[tuple[str, Labels], Distribution] = {}
+        self.gauges: dict[tuple[str, Labels], float] = {}
+        self.histograms: dict[tuple[str, Labels], Histogram] = {}
 
     def count(self, name: str, labels: Labels = (), by: float = 1) -> None:
         """Something has happened."""
         key = name, labels
         self.counters[key] = self.counters.get(key, 0) + by
 
-    def level(self, name: str, value: float, labels: Labels = ()) -> None:
+    def set_gauge(self, name: str, value: float, labels: Labels = ()) -> None:
         """Something is at a level now."""
-        self.levels[name, labels] = value
+        self.gauges[name, labels] = value
 
     def keep(self, name: str, labels: Iterable[Labels]) -> None:
         """Forget the levels and counts of a name under all other labels: of what is gone."""
         kept = set(labels)
-        for series in (self.levels, self.counters):
+        for series in (self.gauges, self.counters):
             for key in [k for k in series if k[0] == name and k[1] not in kept]:
                 del series[key]
 
@@ -70,17 +70,17 @@ class Metrics:
         bounds: tuple[float, ...] = BUCKETS,
     ) -> None:
         """Something took, or was, so much. bounds: those of all series of a name."""
-        self.distribution(name, labels, bounds).add(value)
+        self.histogram(name, labels, bounds).add(value)
 
-    def distribution(
+    def histogram(
         self, name: str, labels: Labels = (), bounds: tuple[float, ...] = BUCKETS
-    ) -> Distribution:
+    ) -> Histogram:
         """A series, to add to often."""
-        found = self.distributions.get((name, labels))
+        found = self.histograms.get((name, labels))
         if found is None:
-            found = self.distributions[name, labels] = Distribution(bounds)
+            found = self.histograms[name, labels] = Histogram(bounds)
         return found
 
 
-def _stopped() -> float:
+def _zero_clock() -> float:
     return 0.0

@@ -30,9 +30,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns import NodeInfo, NodeTable, PodInfo, Rows
+from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.snapshot import Snapshot
-from stowplan.framework.state import CycleState
 from stowplan.framework.status import Status
 from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
@@ -76,7 +76,7 @@ class PostFilterResult(msgspec.Struct, frozen=True):
 
 
 @runtime_checkable
-class PreEnqueue(Protocol):
+class PreEnqueuePlugin(Protocol):
     """Called when a pod is about to enter the active queue, and again before each re-entry."""
 
     def pre_enqueue(self, pod: Pod) -> Status:
@@ -87,7 +87,7 @@ class PreEnqueue(Protocol):
 
 
 @runtime_checkable
-class QueueSort(Protocol):
+class QueueSortPlugin(Protocol):
     """Orders the active queue. Exactly one per profile, the same one in every profile."""
 
     def less(self, first: QueuedPod, second: QueuedPod) -> bool:
@@ -99,7 +99,7 @@ class QueueSort(Protocol):
 
 
 @runtime_checkable
-class PreFilter(Protocol):
+class PreFilterPlugin(Protocol):
     """Called once per attempt, in configured order, before any node is looked at."""
 
     def pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status | RestrictTo:
@@ -128,7 +128,7 @@ class PreFilterExtensions(Protocol):
 
 
 @runtime_checkable
-class Filter(Protocol):
+class FilterPlugin(Protocol):
     """Can this pod run on this node?"""
 
     def filter(self, pod: Pod, node: NodeInfo, state: CycleState) -> Status:
@@ -157,7 +157,7 @@ class FilterColumn(Protocol):
 
 
 @runtime_checkable
-class PostFilter(Protocol):
+class PostFilterPlugin(Protocol):
     """Called in configured order when no node passed: a chance to make room (preemption)."""
 
     def post_filter(
@@ -171,7 +171,7 @@ class PostFilter(Protocol):
 
 
 @runtime_checkable
-class PreScore(Protocol):
+class PreScorePlugin(Protocol):
     """Called once per attempt, when more than one node passed, before scoring."""
 
     def pre_score(self, pod: Pod, snapshot: Snapshot, rows: Rows, state: CycleState) -> Status:
@@ -181,7 +181,7 @@ class PreScore(Protocol):
 
 
 @runtime_checkable
-class Score(Protocol):
+class ScorePlugin(Protocol):
     """How well does this node suit the pod, among those that passed?"""
 
     def score(self, pod: Pod, node: NodeInfo, state: CycleState, nodes: NodeTable) -> int:
@@ -205,7 +205,7 @@ class ScoreColumn(Protocol):
 
 
 @runtime_checkable
-class NormalizeScore(Protocol):
+class ScoreExtensions(Protocol):
     """Brings a plugin's scores of one pod into 0..SCORE_MAX, knowing all of them."""
 
     def normalize_score(
@@ -220,7 +220,7 @@ class NormalizeScore(Protocol):
 
 
 @runtime_checkable
-class Reserve(Protocol):
+class ReservePlugin(Protocol):
     """Claims what the pod will use on the chosen node, before binding."""
 
     def reserve(self, pod: Pod, node_name: str, state: CycleState) -> Status:
@@ -243,7 +243,7 @@ class PermitWait(msgspec.Struct, frozen=True):
 
 
 @runtime_checkable
-class Permit(Protocol):
+class PermitPlugin(Protocol):
     """Last word before binding: approve, deny or wait."""
 
     def permit(self, pod: Pod, node_name: str, state: CycleState) -> Status | PermitWait:
@@ -277,7 +277,7 @@ class PreBindWait(msgspec.Struct, frozen=True):
 
 
 @runtime_checkable
-class PreBind(Protocol):
+class PreBindPlugin(Protocol):
     """What must be done before the pod is bound (attach a volume, allocate a claim)."""
 
     def pre_bind(self, pod: Pod, node_name: str, state: CycleState) -> Status | PreBindWait:
@@ -317,7 +317,7 @@ class PreBindPreFlight(Protocol):
 
 
 @runtime_checkable
-class Bind(Protocol):
+class BindPlugin(Protocol):
     """Binds the pod to the node."""
 
     def bind(self, pod: Pod, node_name: str, state: CycleState) -> Status:
@@ -351,7 +351,7 @@ class Perform(Protocol):
 
 
 @runtime_checkable
-class PostBind(Protocol):
+class PostBindPlugin(Protocol):
     """Told after a pod was bound."""
 
     def post_bind(self, pod: Pod, node_name: str, state: CycleState) -> None:
@@ -359,7 +359,7 @@ class PostBind(Protocol):
 
 
 @runtime_checkable
-class EventsToRegister(Protocol):
+class EnqueueExtensions(Protocol):
     """Says which cluster events can make a refused pod schedulable."""
 
     def events_to_register(self) -> Sequence[Any]:
@@ -370,7 +370,7 @@ class EventsToRegister(Protocol):
 
 
 @runtime_checkable
-class SignPod(Protocol):
+class SignPlugin(Protocol):
     """Lets pods that mean the same to this plugin share its answers."""
 
     def signature(self, pod: Pod) -> object:

@@ -30,7 +30,7 @@ class Profile(msgspec.Struct, frozen=True):
     args: dict[str, Any] = {}
     percentage_of_nodes_to_score: int | None = None
     aliases: dict[str, str] = {}
-    asks_all: bool = False
+    checks_all_filters: bool = False
     divisors: dict[str, int] = {}
 
     def plugin_names(self) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stowplan.columns import NodeTable, PodInfo
-from stowplan.framework.world import World
+from stowplan.framework.object_store import ObjectStore
 from stowplan.objects.pod import Pod
 
 CHANGES_KEPT = 4096
@@ -100,14 +100,14 @@ class Nominations:
 class Snapshot:
     """The state of the cluster as one decision sees it. Plugins read it and never change it."""
 
-    __slots__ = ("nodes", "nominations", "world")
+    __slots__ = ("nodes", "nominations", "object_store")
 
     def __init__(
         self,
         nodes: NodeTable,
-        world: World | None = None,
+        object_store: ObjectStore | None = None,
         nominations: Nominations | None = None,
     ) -> None:
         self.nodes = nodes
-        self.world = World() if world is None else world
+        self.object_store = ObjectStore() if object_store is None else object_store
         self.nominations = Nominations() if nominations is None else nominations

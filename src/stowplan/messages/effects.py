@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from stowplan.messages.events import Message
-from stowplan.objects.extender import Question
+from stowplan.messages.extender_api import ExtenderRequest
 from stowplan.objects.meta import Object
 from stowplan.objects.podgroup import PodGroupStatus
 
@@ -109,7 +109,7 @@ class Evict(Numbered, frozen=True):
 class Prepare(Numbered, frozen=True):
     """Run a plugin's `perform` for a pod, for at most timeout_s seconds.
 
-    `Machine.work` has all that it is told. Ends: PrepareDone, PrepareFailed.
+    `Scheduler.work` has all that it is told. Ends: PrepareDone, PrepareFailed.
     """
 
     uid: str
@@ -143,7 +143,7 @@ class CallExtender(Numbered, frozen=True):
     """
 
     uid: str
-    question: Question
+    question: ExtenderRequest
     timeout_s: float
 
 

@@ -39,7 +39,7 @@ class ContainerPort(Value, frozen=True):
     protocol: str = ""
 
 
-class RestartRule(Value, frozen=True):
+class ContainerRestartRule(Value, frozen=True):
     """An entry of a container's `restartPolicyRules`."""
 
     action: str = ""
@@ -53,7 +53,7 @@ class Container(Value, frozen=True):
     resources: ResourceRequirements = ResourceRequirements()
     ports: tuple[ContainerPort, ...] = ()
     restart_policy: str = ""
-    restart_policy_rules: tuple[RestartRule, ...] = ()
+    restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
 
     @property
     def is_sidecar(self) -> bool:

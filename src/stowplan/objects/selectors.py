@@ -60,7 +60,7 @@ class SelectorError(ValueError):
     """A label selector that the API would refuse; the text is the original's."""
 
 
-class Requirement(Value, frozen=True):
+class SelectorRequirement(Value, frozen=True):
     """One condition on one key."""
 
     key: str = ""
@@ -68,11 +68,11 @@ class Requirement(Value, frozen=True):
     values: tuple[str, ...] = ()
 
 
-class LabelSelectorRequirement(Requirement, frozen=True):
+class LabelSelectorRequirement(SelectorRequirement, frozen=True):
     """An entry of a label selector's `matchExpressions`: In, NotIn, Exists or DoesNotExist."""
 
 
-class NodeSelectorRequirement(Requirement, frozen=True):
+class NodeSelectorRequirement(SelectorRequirement, frozen=True):
     """An entry of a node selector term: as for labels, and Gt and Lt on integers."""
 
 
@@ -139,7 +139,7 @@ _LABEL_OPERATORS = _OPERATORS[:4]
 _FIELD_OPERATORS = _OPERATORS[:2]
 
 
-def requirement_admits(requirement: Requirement, value: str | None) -> bool:
+def requirement_admits(requirement: SelectorRequirement, value: str | None) -> bool:
     """True when the requirement holds for this value of its key; None: the key is absent.
 
     It expects a requirement without faults; of an unknown operator it says False.
@@ -264,7 +264,7 @@ def label_value_errors(value: str) -> tuple[str, ...]:
     return tuple(errors)
 
 
-def _requirement_faults(r: Requirement) -> list[str]:
+def _requirement_faults(r: SelectorRequirement) -> list[str]:
     """What is wrong with a condition on a label; its operator must be a known one."""
     faults = []
     key_errors = label_key_errors(r.key)
@@ -287,7 +287,7 @@ def _requirement_faults(r: Requirement) -> list[str]:
     return faults
 
 
-def _count_fault(r: Requirement) -> str:
+def _count_fault(r: SelectorRequirement) -> str:
     """The complaint about the number of values, empty when it is right."""
     if r.operator in ("In", "NotIn"):
         return "" if r.values else "for 'in', 'notin' operators, values set can't be empty"
@@ -308,7 +308,7 @@ def _field_faults(r: NodeSelectorRequirement) -> list[str]:
     return []
 
 
-def _unsupported(r: Requirement, operators: Iterable[str]) -> str:
+def _unsupported(r: SelectorRequirement, operators: Iterable[str]) -> str:
     supported = ", ".join(f'"{operator}"' for operator in operators)
     got = _json(r.operator)
     return f"operator: Unsupported value: {got}: supported values: {supported}"

@@ -107,7 +107,7 @@ class StorageClass(Object, frozen=True):
     allowed_topologies: tuple[TopologySelectorTerm, ...] = ()
 
 
-class VolumeCount(Value, frozen=True):
+class VolumeNodeResources(Value, frozen=True):
     """`allocatable` of a driver on a node; an absent count is no limit."""
 
     count: int | None = None
@@ -119,7 +119,7 @@ class CSINodeDriver(Value, frozen=True):
     name: str = ""
     node_id: str = field(default="", name="nodeID")
     topology_keys: tuple[str, ...] = ()
-    allocatable: VolumeCount | None = None
+    allocatable: VolumeNodeResources | None = None
 
 
 class CSINodeSpec(Value, frozen=True):

@@ -74,7 +74,7 @@ class VsphereVolume(Value, frozen=True):
     volume_path: str = ""
 
 
-class CSIInline(Value, frozen=True):
+class CSIVolumeSource(Value, frozen=True):
     """An ephemeral volume that a CSI driver makes for the pod."""
 
     driver: str = ""
@@ -86,7 +86,7 @@ class ImageVolume(Value, frozen=True):
     reference: str = ""
 
 
-class PVCUse(Value, frozen=True):
+class PVCVolumeSource(Value, frozen=True):
     """A volume backed by a claim of the pod's namespace."""
 
     claim_name: str = ""
@@ -118,7 +118,7 @@ class PVCTemplate(Value, frozen=True):
     spec: PVCSpec = PVCSpec()
 
 
-class EphemeralVolume(Value, frozen=True):
+class EphemeralVolumeSource(Value, frozen=True):
     """A volume whose claim is made with the pod."""
 
     volume_claim_template: PVCTemplate | None = None
@@ -128,10 +128,10 @@ class Volume(Value, frozen=True):
     """An entry of a pod's `spec.volumes`."""
 
     name: str = ""
-    persistent_volume_claim: PVCUse | None = None
-    ephemeral: EphemeralVolume | None = None
+    persistent_volume_claim: PVCVolumeSource | None = None
+    ephemeral: EphemeralVolumeSource | None = None
     image: ImageVolume | None = None
-    csi: CSIInline | None = None
+    csi: CSIVolumeSource | None = None
     gce_persistent_disk: GCEPersistentDisk | None = None
     aws_elastic_block_store: AWSElasticBlockStore | None = None
     iscsi: ISCSI | None = None

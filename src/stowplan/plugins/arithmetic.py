@@ -8,17 +8,18 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.framework import SCORE_MAX, Rows, priorities
+from stowplan.framework import SCORE_MAX, Rows
+from stowplan.framework.functions import priorities
 
 Ints = NDArray[np.int64]
 
 
-def count(rows: Rows) -> int:
+def n_rows_of(rows: Rows) -> int:
     """How many rows these are."""
     return len(range(rows.start, rows.stop)) if isinstance(rows, slice) else rows.shape[0]
 
 
-def quotient(numerator: Ints, denominator: Ints | int) -> Ints:
+def divide_truncated(numerator: Ints, denominator: Ints | int) -> Ints:
     """int64 (n,): numerator / denominator truncated toward zero; no denominator may be 0."""
     floor: Ints = numerator // denominator
     lowest = denominator if isinstance(denominator, int) else denominator.min(initial=1)
@@ -31,14 +32,14 @@ def quotient(numerator: Ints, denominator: Ints | int) -> Ints:
 
 def percentages(parts: Ints, wholes: Ints) -> Ints:
     """int64 (n,): 100 * part / whole truncated toward zero; no whole may be 0."""
-    return quotient(parts * SCORE_MAX, wholes)
+    return divide_truncated(parts * SCORE_MAX, wholes)
 
 
-def normalized(scores: Ints) -> Ints:
+def default_normalize_score(scores: Ints) -> Ints:
     """int64 (n_rows,): scores as percentages of the highest; as they are when none is above 0."""
-    return priorities.normalized(scores, SCORE_MAX)
+    return priorities.normalize_scores(scores, SCORE_MAX)
 
 
-def normalized_reversed(scores: Ints) -> Ints:
+def default_normalize_score_reversed(scores: Ints) -> Ints:
     """int64 (n_rows,): as `normalized`, but the lowest score is worth most."""
-    return priorities.normalized(scores, SCORE_MAX, reverse=True)
+    return priorities.normalize_scores(scores, SCORE_MAX, reverse=True)

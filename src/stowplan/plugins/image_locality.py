@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from stowplan.framework import SCORE_MAX, NodeInfo, NodeTable, Rows
 from stowplan.objects.pod import Pod, PodSpec
-from stowplan.plugins.arithmetic import count
+from stowplan.plugins.arithmetic import n_rows_of
 
 Ints = NDArray[np.int64]
 
@@ -38,32 +38,34 @@ class ImageLocality:
         for name in images_of(pod):
             if name in node.images:
                 size, n_holders = node.images[name]
-                held += int(weighed(size, np.array([n_holders]), nodes.n_nodes)[0])
-        return int(points(np.array([held]), pod)[0])
+                held += int(scaled_image_size(size, np.array([n_holders]), nodes.n_nodes)[0])
+        return int(image_locality_score(np.array([held]), pod)[0])
 
     def score_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Ints:
         """int64 (n_rows,): `score` of each row."""
         known = [nodes.images.states[n] for n in images_of(pod) if n in nodes.images.states]
         if not known:
-            return np.full(count(rows), points(np.zeros(1, dtype=np.int64), pod)[0])
+            return np.full(
+                n_rows_of(rows), image_locality_score(np.zeros(1, dtype=np.int64), pod)[0]
+            )
         held = np.zeros(nodes.n_nodes, dtype=np.int64)
         for image in known:
             holders, n_holders = image.arrays()
-            held[holders] += weighed(image.size, n_holders, nodes.n_nodes)
-        return points(held[rows], pod)
+            held[holders] += scaled_image_size(image.size, n_holders, nodes.n_nodes)
+        return image_locality_score(held[rows], pod)
 
     def signature(self, pod: Pod) -> object:
         """The images, in any order, and how many containers they are for."""
         return tuple(sorted(images_of(pod))), n_containers(pod)
 
 
-def weighed(size: int, n_holders: Ints, n_nodes: int) -> Ints:
+def scaled_image_size(size: int, n_holders: Ints, n_nodes: int) -> Ints:
     """int64 (n,): bytes that an image counts for, where it is known to be on `n_holders` nodes."""
     counted: Ints = (size * (n_holders / n_nodes)).astype(np.int64)
     return counted
 
 
-def points(held: Ints, pod: Pod) -> Ints:
+def image_locality_score(held: Ints, pod: Pod) -> Ints:
     """int64 (n,): bytes as a score from 0 to 100."""
     most = BYTES_MAX_PER_CONTAINER * n_containers(pod)
     # The lower bound goes first: of a pod without containers, it is above the upper one.
@@ -81,7 +83,7 @@ def images_of(pod: Pod) -> tuple[str, ...]:
     """The names of the pod's images, each as often as it is used."""
     kept: tuple[str, ...] | None = pod.spec.__dict__.get(_KEPT)
     if kept is None:
-        kept = pod.spec.__dict__[_KEPT] = tuple(map(with_tag, _references(pod.spec)))
+        kept = pod.spec.__dict__[_KEPT] = tuple(map(normalized_image_name, _references(pod.spec)))
     return kept
 
 
@@ -93,6 +95,6 @@ def _references(spec: PodSpec) -> Iterator[str]:
             yield volume.image.reference
 
 
-def with_tag(name: str) -> str:
+def normalized_image_name(name: str) -> str:
     """An image name with `:latest` where it has neither tag nor digest."""
     return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.framework import OK, SKIP, Handle, NodeInfo, NodeTable, Rows, Status, unresolvable
-from stowplan.framework.clusterevents import EventWithHint
+from stowplan.framework.clusterevents import ClusterEventWithHint
 from stowplan.objects.pod import Pod, PodSpec
-from stowplan.plugins.hints import nodes as hints
+from stowplan.plugins import node_hints as hints
 
 RESTART_ALL_CONTAINERS = "RestartAllContainersOnContainerExits"
 USER_NAMESPACES_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
@@ -52,7 +52,7 @@ class NodeDeclaredFeatures:
         declared = node.node.status.declared_features
         return [f"feature {f} is not declared" for f in self.required(pod) if f not in declared]
 
-    def events_to_register(self) -> tuple[EventWithHint, ...]:
+    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
         """A node arrives or declares other features, or the pod needs others."""
         return hints.node_declared_features_events(self.required) if self._is_enabled else ()
 

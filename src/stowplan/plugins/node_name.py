@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status, unresolvable
-from stowplan.framework.clusterevents import EventWithHint
+from stowplan.framework.clusterevents import ClusterEventWithHint
 from stowplan.objects.pod import Pod
-from stowplan.plugins.arithmetic import count
-from stowplan.plugins.hints import nodes as hints
+from stowplan.plugins import node_hints as hints
+from stowplan.plugins.arithmetic import n_rows_of
 
 
 class NodeName:
@@ -31,14 +31,14 @@ class NodeName:
     def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.bool_]:
         """bool (n_rows,): True where `filter` succeeds."""
         if not pod.node_name:
-            return np.ones(count(rows), dtype=np.bool_)
+            return np.ones(n_rows_of(rows), dtype=np.bool_)
         is_named = np.zeros(nodes.n_nodes, dtype=np.bool_)
         row = nodes.row(pod.node_name)
         if row >= 0:
             is_named[row] = True
         return is_named[rows]
 
-    def events_to_register(self) -> tuple[EventWithHint, ...]:
+    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
         """A node arrives."""
         return hints.node_name_events()
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.columns.podinfo import Port, host_ports
+from stowplan.columns.pods.podinfo import Port, host_ports
 from stowplan.framework import OK, SKIP, NodeInfo, NodeTable, Rows, Status, unschedulable
-from stowplan.framework.clusterevents import EventWithHint
+from stowplan.framework.clusterevents import ClusterEventWithHint
 from stowplan.objects.pod import Pod
-from stowplan.plugins.hints import nodes as hints
+from stowplan.plugins import node_hints as hints
 
 _KEPT = "NodePorts"
 
@@ -27,38 +27,38 @@ class NodePorts:
 
     def concerns(self, pod: Pod) -> bool:
         """False for a pod without host ports."""
-        return bool(wanted_ports(pod))
+        return bool(host_ports_of(pod))
 
     def pre_filter(self, pod: Pod) -> Status:
         """Skip for pods without host ports."""
-        return OK if wanted_ports(pod) else SKIP
+        return OK if host_ports_of(pod) else SKIP
 
     def filter(self, pod: Pod, node: NodeInfo) -> Status:
         """Success where every port of the pod is free. Ports within the pod never conflict."""
-        return self.REJECTED if any(map(node.port_conflicts, wanted_ports(pod))) else OK
+        return self.REJECTED if any(map(node.port_conflicts, host_ports_of(pod))) else OK
 
     def explain(self, pod: Pod, node: NodeInfo) -> list[str]:
         """The ports that are taken."""
         return [
             f"port {number}/{protocol} on {ip} is taken"
-            for ip, protocol, number in wanted_ports(pod)
+            for ip, protocol, number in host_ports_of(pod)
             if node.port_conflicts((ip, protocol, number))
         ]
 
     def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.bool_]:
         """bool (n_rows,): True where `filter` succeeds."""
-        return ~nodes.ports.conflicts(wanted_ports(pod), nodes.n_nodes)[rows]
+        return ~nodes.ports.conflicts(host_ports_of(pod), nodes.n_nodes)[rows]
 
-    def events_to_register(self) -> tuple[EventWithHint, ...]:
+    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
         """A node arrives, or a pod frees a port."""
-        return hints.node_ports_events(wanted_ports)
+        return hints.node_ports_events(host_ports_of)
 
     def signature(self, pod: Pod) -> object:
         """The ports, in any order."""
-        return frozenset(wanted_ports(pod))
+        return frozenset(host_ports_of(pod))
 
 
-def wanted_ports(pod: Pod) -> tuple[Port, ...]:
+def host_ports_of(pod: Pod) -> tuple[Port, ...]:
     """(ip, protocol, port) of every host port; pods of one template share the answer."""
     kept: tuple[Port, ...] | None = pod.spec.__dict__.get(_KEPT)
     if kept is None:

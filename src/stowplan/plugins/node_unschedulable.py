@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.framework import OK, Handle, NodeInfo, NodeTable, Rows, Status, unresolvable
-from stowplan.framework.clusterevents import EventWithHint
+from stowplan.framework.clusterevents import ClusterEventWithHint
 from stowplan.objects.pod import Pod
 from stowplan.objects.taints import UNSCHEDULABLE_TAINT, is_tolerated
-from stowplan.plugins.hints import nodes as hints
+from stowplan.plugins import node_hints as hints
 
 
 class NodeUnschedulable:
@@ -27,23 +27,23 @@ class NodeUnschedulable:
     def __init__(self, handle: Handle) -> None:
         self._comparisons = handle.gates.taint_toleration_comparison_operators
 
-    def does_not_mind(self, pod: Pod) -> bool:
+    def tolerates_unschedulable(self, pod: Pod) -> bool:
         """True when the pod tolerates the taint that cordoned nodes carry."""
         return is_tolerated(UNSCHEDULABLE_TAINT, pod.tolerations, self._comparisons)
 
     def filter(self, pod: Pod, node: NodeInfo) -> Status:
         """Success unless the node is cordoned and the pod minds."""
-        return OK if not node.unschedulable or self.does_not_mind(pod) else self.REJECTED
+        return OK if not node.unschedulable or self.tolerates_unschedulable(pod) else self.REJECTED
 
     def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.bool_]:
         """bool (n_rows,): True where `filter` succeeds."""
         cordoned = nodes.unschedulable[rows]
-        return np.ones_like(cordoned) if self.does_not_mind(pod) else ~cordoned
+        return np.ones_like(cordoned) if self.tolerates_unschedulable(pod) else ~cordoned
 
-    def events_to_register(self) -> tuple[EventWithHint, ...]:
+    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
         """A node arrives or is opened, or the pod tolerates more."""
-        return hints.node_unschedulable_events(self.does_not_mind)
+        return hints.node_unschedulable_events(self.tolerates_unschedulable)
 
     def signature(self, pod: Pod) -> object:
         """Whether the pod minds."""
-        return self.does_not_mind(pod)
+        return self.tolerates_unschedulable(pod)

@@ -6,9 +6,9 @@ Source: kube-scheduler v1.36, plugins/schedulinggates.
 from __future__ import annotations
 
 from stowplan.framework import OK, Status, unresolvable
-from stowplan.framework.clusterevents import EventWithHint
+from stowplan.framework.clusterevents import ClusterEventWithHint
 from stowplan.objects.pod import Pod
-from stowplan.plugins.hints import pods
+from stowplan.plugins import pod_hints
 
 
 class SchedulingGates:
@@ -28,6 +28,6 @@ class SchedulingGates:
         names = " ".join(gate.name for gate in gates)
         return unresolvable(f"waiting for scheduling gates: [{names}]")
 
-    def events_to_register(self) -> tuple[EventWithHint, ...]:
+    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
         """The pod itself loses its last gate."""
-        return pods.scheduling_gates_events()
+        return pod_hints.scheduling_gates_events()

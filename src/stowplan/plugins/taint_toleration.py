@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.framework import OK, Handle, NodeInfo, NodeTable, Rows, Status, unresolvable
-from stowplan.framework.clusterevents import EventWithHint
+from stowplan.framework.clusterevents import ClusterEventWithHint
 from stowplan.objects.node import Node, Taint
 from stowplan.objects.pod import Pod
 from stowplan.objects.taints import HARD_EFFECTS, SOFT_EFFECTS, is_tolerated
-from stowplan.plugins.arithmetic import normalized_reversed
-from stowplan.plugins.hints import nodes as hints
+from stowplan.plugins import node_hints as hints
+from stowplan.plugins.arithmetic import default_normalize_score_reversed
 
 
 class TaintToleration:
@@ -33,7 +33,7 @@ class TaintToleration:
 
     # The rule. Everything below only decides how many taints to show it.
 
-    def repels(self, taint: Taint, pod: Pod, effects: frozenset[str]) -> bool:
+    def is_untolerated(self, taint: Taint, pod: Pod, effects: frozenset[str]) -> bool:
         """True when `taint` acts by one of `effects` and no toleration of `pod` covers it."""
         return taint.effect in effects and not is_tolerated(
             taint, pod.tolerations, self._comparisons
@@ -41,20 +41,20 @@ class TaintToleration:
 
     # One node.
 
-    def suits(self, pod: Pod, node: NodeInfo | Node) -> bool:
+    def tolerates_node(self, pod: Pod, node: NodeInfo | Node) -> bool:
         """True where the pod tolerates every hard taint."""
-        return not any(self.repels(t, pod, HARD_EFFECTS) for t in node.taints)
+        return not any(self.is_untolerated(t, pod, HARD_EFFECTS) for t in node.taints)
 
     def filter(self, pod: Pod, node: NodeInfo) -> Status:
         """Success where the pod tolerates every hard taint."""
-        return OK if self.suits(pod, node) else self.REJECTED
+        return OK if self.tolerates_node(pod, node) else self.REJECTED
 
     def explain(self, pod: Pod, node: NodeInfo) -> list[str]:
         """The hard taints that the pod does not tolerate, as kubectl writes them."""
         return [
             f"taint {t.key}{'=' + t.value if t.value else ''}:{t.effect} is not tolerated"
             for t in node.taints
-            if self.repels(t, pod, HARD_EFFECTS)
+            if self.is_untolerated(t, pod, HARD_EFFECTS)
         ]
 
     def pre_score(self) -> Status:
@@ -63,26 +63,28 @@ class TaintToleration:
 
     def score(self, pod: Pod, node: NodeInfo) -> int:
         """Untolerated soft taints on `node`; lower is better until normalised."""
-        return sum(self.repels(t, pod, SOFT_EFFECTS) for t in node.taints)
+        return sum(self.is_untolerated(t, pod, SOFT_EFFECTS) for t in node.taints)
 
     # Every node: the same answers, asking the rule once per distinct taint.
 
     def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.bool_]:
         """bool (n_rows,): True where `filter` succeeds."""
-        repelled = nodes.taints.count_where(lambda t: self.repels(t, pod, HARD_EFFECTS), rows)
+        repelled = nodes.taints.count_where(
+            lambda t: self.is_untolerated(t, pod, HARD_EFFECTS), rows
+        )
         return np.equal(repelled, 0)
 
     def score_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.int64]:
         """int64 (n_rows,): `score` of each row."""
-        return nodes.taints.count_where(lambda t: self.repels(t, pod, SOFT_EFFECTS), rows)
+        return nodes.taints.count_where(lambda t: self.is_untolerated(t, pod, SOFT_EFFECTS), rows)
 
     def normalize_score(self, scores: NDArray[np.int64]) -> NDArray[np.int64]:
         """int64 (n_rows,) in [0, 100]: the fewest untolerated taints score highest."""
-        return normalized_reversed(scores)
+        return default_normalize_score_reversed(scores)
 
-    def events_to_register(self) -> tuple[EventWithHint, ...]:
+    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
         """A node arrives or has other taints, or the pod tolerates more."""
-        return hints.taint_toleration_events(self.suits)
+        return hints.taint_toleration_events(self.tolerates_node)
 
     def signature(self, pod: Pod) -> object:
         """What the tolerations cover, in any order."""

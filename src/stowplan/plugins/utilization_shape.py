@@ -42,12 +42,12 @@ def shape_problems(shape: Sequence[UtilizationShapePoint], path: str) -> Iterato
             yield Problem(f"{path}[{i}].score", str(point.score), "0 to 10")
 
 
-def broken_line(shape: Sequence[UtilizationShapePoint]) -> NDArray[np.int64]:
+def piecewise_linear_scores(shape: Sequence[UtilizationShapePoint]) -> NDArray[np.int64]:
     """int64 (101,): the score, 0 to 100, at each whole percentage of utilisation."""
-    return np.array([_at(p, shape) for p in range(UTILIZATION_MAX + 1)], dtype=np.int64)
+    return np.array([_score_at(p, shape) for p in range(UTILIZATION_MAX + 1)], dtype=np.int64)
 
 
-def _at(percent: int, shape: Sequence[UtilizationShapePoint]) -> int:
+def _score_at(percent: int, shape: Sequence[UtilizationShapePoint]) -> int:
     scale = SCORE_MAX // POINT_SCORE_MAX
     if percent <= shape[0].utilization:
         return shape[0].score * scale

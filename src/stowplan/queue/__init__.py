@@ -1,17 +1,17 @@
 """The scheduling queue: which pod is tried next, and when one that failed is tried again."""
 
 from stowplan.queue.entry import SECOND, QueueEntry
-from stowplan.queue.hints import Hints, Worth
-from stowplan.queue.options import QueueOptions, in_ns
-from stowplan.queue.queue import Place, SchedulingQueue
+from stowplan.queue.options import QueueOptions, seconds_to_ns
+from stowplan.queue.queueing_hints import QueueingHintMap, QueueingStrategy
+from stowplan.queue.scheduling_queue import SchedulingQueue, SubQueue
 
 __all__ = [
     "SECOND",
-    "Hints",
-    "Place",
     "QueueEntry",
     "QueueOptions",
+    "QueueingHintMap",
+    "QueueingStrategy",
     "SchedulingQueue",
-    "Worth",
-    "in_ns",
+    "SubQueue",
+    "seconds_to_ns",
 ]

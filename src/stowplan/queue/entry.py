@@ -8,7 +8,7 @@ from stowplan.objects.pod import Pod
 SECOND = 1_000_000_000
 """One second in the queue's unit of time, the nanosecond."""
 
-NOBODY: frozenset[str] = frozenset()
+NO_PLUGINS: frozenset[str] = frozenset()
 
 
 class QueueEntry(QueuedPod, gc=False):
@@ -33,12 +33,12 @@ class QueueEntry(QueuedPod, gc=False):
     refusals: int = 0
     errors: int = 0
     initial_attempt: int | None = None
-    refused_by: frozenset[str] = NOBODY
-    pending_on: frozenset[str] = NOBODY
+    refused_by: frozenset[str] = NO_PLUGINS
+    pending_on: frozenset[str] = NO_PLUGINS
     gated_by: str = ""
     flushed: bool = False
     cycle: int = 0
-    draw: int | None = None
+    tie_break: int | None = None
 
     @classmethod
     def of(cls, pod: Pod, now: int) -> QueueEntry:

@@ -13,7 +13,7 @@ from typing import Any
 
 from stowplan.queue.entry import QueueEntry
 
-Rank = Callable[[QueueEntry], Any]
+SortKey = Callable[[QueueEntry], Any]
 """What an entry is sorted by, computed when it is put in; smaller comes first."""
 
 _Item = tuple[Any, int, QueueEntry]
@@ -26,7 +26,7 @@ class KeyedHeap:
 
     __slots__ = ("_arrivals", "_heap", "_rank", "_returns", "live")
 
-    def __init__(self, rank: Rank) -> None:
+    def __init__(self, rank: SortKey) -> None:
         self._rank = rank
         self._heap: list[_Item] = []
         self.live: dict[str, _Item] = {}

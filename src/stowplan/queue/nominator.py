@@ -10,14 +10,14 @@ from collections.abc import Callable
 from stowplan.framework.snapshot import Nominations
 from stowplan.objects.pod import Pod
 
-Listed = Callable[[str], Pod | None]
+PodLister = Callable[[str], Pod | None]
 """Key of a pod -> the newest version that the cluster is known to have, None if it has none."""
 
 
 class Nominator(Nominations):
     """The nominations, kept true while pods come, change and go."""
 
-    def __init__(self, listed: Listed) -> None:
+    def __init__(self, listed: PodLister) -> None:
         super().__init__()
         self._listed = listed
 

@@ -28,9 +28,9 @@ class QueueOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     initial_backoff_s: float | None = None
     max_backoff_s: float | None = None
-    max_parked_s: float | None = None
+    max_in_unschedulable_pods_s: float | None = None
     flush_backoff_s: float = 1
-    flush_leftover_s: float = 30
+    flush_unschedulable_s: float = 30
     pop_from_backoff: bool | None = None
     hints: bool = True
     by_arrival: bool = False
@@ -46,28 +46,28 @@ class QueueOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return 10 if self.max_backoff_s is None else self.max_backoff_s
 
     @property
-    def parked_s(self) -> float:
-        """`max_parked_s`, or what it is where nobody says."""
-        if self.max_parked_s is not None:
-            return self.max_parked_s
+    def unschedulable_limit_s(self) -> float:
+        """`max_in_unschedulable_pods_s`, or what it is where nobody says."""
+        if self.max_in_unschedulable_pods_s is not None:
+            return self.max_in_unschedulable_pods_s
         return 300 if self.hints else 60
 
     @property
-    def pops_early(self) -> bool:
+    def pops_from_backoff(self) -> bool:
         """`pop_from_backoff`, or what it is where nobody says."""
         return self.hints if self.pop_from_backoff is None else self.pop_from_backoff
 
     def problems(self, path: str) -> Iterator[Problem]:
         """Durations that cannot be."""
-        for name in ("initial_backoff_s", "max_backoff_s", "max_parked_s"):
+        for name in ("initial_backoff_s", "max_backoff_s", "max_in_unschedulable_pods_s"):
             given = getattr(self, name)
             if given is not None and not given >= 0:
                 yield Problem(f"{path}.{name}", str(given), "0 or more")
-        for name in ("flush_backoff_s", "flush_leftover_s"):
-            if not in_ns(getattr(self, name)) > 0:
+        for name in ("flush_backoff_s", "flush_unschedulable_s"):
+            if not seconds_to_ns(getattr(self, name)) > 0:
                 yield Problem(f"{path}.{name}", str(getattr(self, name)), "more than 0")
 
 
-def in_ns(seconds: float) -> int:
+def seconds_to_ns(seconds: float) -> int:
     """Seconds as whole nanoseconds."""
     return round(seconds * SECOND)

@@ -1,6 +1,6 @@
 """The machine: events in, effects out; the only owner of live state."""
 
-from stowplan.scheduler.machine import Machine
-from stowplan.scheduler.options import MachineOptions
+from stowplan.scheduler.options import SchedulerOptions
+from stowplan.scheduler.scheduler import Scheduler
 
-__all__ = ["Machine", "MachineOptions"]
+__all__ = ["Scheduler", "SchedulerOptions"]

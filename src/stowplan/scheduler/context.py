@@ -6,25 +6,25 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 
 from stowplan.cache import Cache
-from stowplan.columns.audit import InvariantBroken
+from stowplan.columns.invariants import InvariantBroken
 from stowplan.framework import Framework
-from stowplan.framework.sessions import SessionDecider
-from stowplan.framework.shared import Shared
+from stowplan.framework.deciders.session_decider import SessionDecider
+from stowplan.framework.handle_state import HandleState
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
-from stowplan.objects.extender import EXTENDER, Extender
+from stowplan.messages.extender_api import EXTENDER, HTTPExtender
 from stowplan.objects.pod import Pod
 from stowplan.queue import SchedulingQueue
-from stowplan.scheduler.extenders import Extenders
-from stowplan.scheduler.options import MachineOptions
+from stowplan.scheduler.extenders.interest import InterestedExtenders
+from stowplan.scheduler.options import SchedulerOptions
 from stowplan.scheduler.outbox import Outbox
 
-STORY_LENGTH = 2000
-TOLD_MAX = 20
+EVENT_LOG_LENGTH = 2000
+EVENT_LOG_LINES_MAX = 20
 
 
-class Context:
-    """now: whole nanoseconds, from any beginning that is a whole second. known: the newest version
+class SchedulerContext:
+    """now: whole nanoseconds, from any beginning that is a whole second. pods: the newest version
     of every pod by `NAMESPACE/NAME`, pending and bound.
     """
 
@@ -32,8 +32,8 @@ class Context:
         self,
         frameworks: Mapping[str, Framework],
         cache: Cache,
-        options: MachineOptions,
-        extenders: Iterable[Extender] = (),
+        options: SchedulerOptions,
+        extenders: Iterable[HTTPExtender] = (),
         sessions: SessionDecider | None = None,
     ) -> None:
         self.frameworks = dict(frameworks)
@@ -41,38 +41,38 @@ class Context:
         self.batch_names = () if sessions is None else sessions.scheduler_names
         if sessions is not None and not frameworks:
             frameworks = dict.fromkeys(sessions.scheduler_names, sessions.framework)
-        self.extenders = Extenders(extenders)
+        self.extenders = InterestedExtenders(extenders)
         self.cache = cache
-        self.known: dict[str, Pod] = {}
+        self.pods: dict[str, Pod] = {}
         self.options = options
         others = (EXTENDER,) if len(self.extenders) else ()
         self.queue = SchedulingQueue.of(
-            frameworks, self.known.get, cache.world, options.queue, others
+            frameworks, self.pods.get, cache.object_store, options.queue, others
         )
-        cache.nominate_by(self.queue.nominator)
-        self.shared: Shared = next(iter(frameworks.values())).shared
+        cache.use_nominations(self.queue.nominator)
+        self.shared: HandleState = next(iter(frameworks.values())).shared
         self.now = 0
         self.outbox = Outbox(leads=options.leads, term=options.term)
         # The latest messages; a number is the time of those that come after it.
-        self._story: deque[int | Event | Effect] = deque(maxlen=STORY_LENGTH)
+        self._event_log: deque[int | Event | Effect] = deque(maxlen=EVENT_LOG_LENGTH)
 
     def note(self, now: int, messages: Iterable[Event | Effect]) -> None:
         """Keep messages for the story."""
-        self._story.append(now)
-        self._story.extend(messages)
+        self._event_log.append(now)
+        self._event_log.extend(messages)
 
-    def broken(self, name: str, uid: str) -> InvariantBroken:
+    def invariant_broken(self, name: str, uid: str) -> InvariantBroken:
         """Our own bug, with the last messages about a pod."""
         lines = []
         at = 0
-        for message in self._story:
+        for message in self._event_log:
             if isinstance(message, int):
                 at = message
-            elif _about(message, uid):
+            elif _concerns_pod(message, uid):
                 lines.append(f"{at} {message}")
-        return InvariantBroken("\n".join([f"{name}: pod {uid}", *lines[-TOLD_MAX:]]))
+        return InvariantBroken("\n".join([f"{name}: pod {uid}", *lines[-EVENT_LOG_LINES_MAX:]]))
 
-    def skip_leaving(self, pod: Pod) -> None:
+    def record_skip_deleting(self, pod: Pod) -> None:
         """Tell that a pod is not attempted, since it is being deleted."""
         note = f"skip schedule deleting pod: {pod.key}"
         self.outbox.record(pod, "Warning", "FailedScheduling", "Scheduling", note)
@@ -86,6 +86,6 @@ class Context:
         return pod.spec.scheduler_name in self.batch_names
 
 
-def _about(message: Event | Effect, uid: str) -> bool:
+def _concerns_pod(message: Event | Effect, uid: str) -> bool:
     pod = getattr(message, "pod", None)
     return getattr(message, "uid", None) == uid or (pod is not None and pod.uid == uid)

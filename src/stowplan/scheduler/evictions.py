@@ -16,8 +16,8 @@ import msgspec
 from stowplan.columns import PodInfo
 from stowplan.messages.events import EvictDone, EvictFailed
 from stowplan.objects.pod import Pod
-from stowplan.scheduler.binding import Bindings
-from stowplan.scheduler.context import Context
+from stowplan.scheduler.binding.binding_cycles import BindingCycles
+from stowplan.scheduler.context import SchedulerContext
 
 NOT_FOUND = 404
 
@@ -40,7 +40,7 @@ class Preemption(msgspec.Struct, gc=False):
 class Evictions:
     """The preemptions under way."""
 
-    def __init__(self, context: Context, bindings: Bindings) -> None:
+    def __init__(self, context: SchedulerContext, bindings: BindingCycles) -> None:
         self._context = context
         self._bindings = bindings
         # Those that keep their pod gated, by its uid; and all that wait for an outcome.
@@ -57,7 +57,7 @@ class Evictions:
 
         plugin: the PostFilter that chose them.
         """
-        known = self._context.known
+        known = self._context.pods
         pods = [known.get(info.pod.key, info.pod) for info in victims]
         pods = [pod for pod in pods if pod.metadata.deletion_timestamp is None]
         if not pods:
@@ -107,7 +107,9 @@ class Evictions:
             # The pod is gone, or has been tried since and may have preempted anew.
             # Differs: where it is gone the original evicts the last victim all the same.
             return
-        if preemption.failed or not (preemption.last_is_asked or self._is_there(preemption)):
+        if preemption.failed or not (
+            preemption.last_is_asked or self._is_victim_on_node(preemption)
+        ):
             # Differs: in the original a last victim that went by itself may have gone unheard.
             self._open(preemption)
             self._activate(preemption.preemptor)
@@ -117,7 +119,7 @@ class Evictions:
             preemption.last_is_asked = True
             self._ask(preemption, preemption.last)
 
-    def victim_going(self, uid: str) -> None:
+    def victim_terminating(self, uid: str) -> None:
         """A pod is no more, or has begun to end: the pod that preempts may try, if it was last."""
         for preemption in tuple(self._gating.values()):
             if preemption.last_is_asked and preemption.last.uid == uid:
@@ -150,14 +152,14 @@ class Evictions:
         self._context.shared.preempting.discard(uid)
 
     def _activate(self, preemptor: Pod) -> None:
-        pod = self._context.known.get(preemptor.key)
+        pod = self._context.pods.get(preemptor.key)
         if pod is not None and pod.uid == preemptor.uid and not pod.node_name:
             self._context.queue.activate([pod], self._context.now)
 
-    def _is_there(self, preemption: Preemption) -> bool:
+    def _is_victim_on_node(self, preemption: Preemption) -> bool:
         """True while the last victim takes room on the node, and has not begun to end by itself."""
         nodes, victim = self._context.cache.nodes, preemption.last
-        pod = self._context.known.get(victim.key)
+        pod = self._context.pods.get(victim.key)
         if pod is None or pod.uid != victim.uid or pod.metadata.deletion_timestamp is not None:
             return False
         row = nodes.row(preemption.node)
@@ -173,7 +175,7 @@ class Evictions:
         for info in nominator.on(node_name):
             if info.pod.priority < preemptor.priority and not context.is_batch(info.pod):
                 nominator.drop(info.uid)
-                context.outbox.patch_status(context.known.get(info.pod.key, info.pod), "")
+                context.outbox.patch_status(context.pods.get(info.pod.key, info.pod), "")
 
     def _tell(self, victim: Pod, preemptor: Pod, node_name: str, suffix: str) -> None:
         note = f"Preempted by pod {preemptor.uid} on node {node_name}{suffix}"

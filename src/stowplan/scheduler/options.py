@@ -8,10 +8,10 @@ import msgspec
 
 from stowplan.framework import Problem
 from stowplan.queue import QueueOptions
-from stowplan.queue.options import in_ns
+from stowplan.queue.options import seconds_to_ns
 
 
-class MachineOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SchedulerOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Durations are in seconds; the defaults are those of kube-scheduler 1.36.
 
     queue: how long pods wait, and whether hints decide. assume_limit_s: how long the watch may take
@@ -48,7 +48,7 @@ class MachineOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.assume_limit_s is not None and not self.assume_limit_s >= 0:
             yield Problem(f"{path}.assume_limit_s", str(self.assume_limit_s), "0 or more")
         for name in ("read_again_s", "work_timeout_s", "resync_s", "resync_max_s"):
-            if not in_ns(getattr(self, name)) > 0:
+            if not seconds_to_ns(getattr(self, name)) > 0:
                 yield Problem(f"{path}.{name}", str(getattr(self, name)), "more than 0")
         for name in ("heads_max", "extender_waits_max", "term"):
             if getattr(self, name) < 1:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from stowplan.framework import ObjectChange
-from stowplan.framework.member import Member
-from stowplan.framework.sessions import GroupReport
+from stowplan.framework.deciders.session_decider import PodGroupReport
+from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.messages.effects import (
     Bind,
     CallExtender,
@@ -22,20 +22,20 @@ from stowplan.messages.effects import (
     Wake,
     Write,
 )
-from stowplan.objects.extender import Question
+from stowplan.messages.extender_api import ExtenderRequest
 from stowplan.objects.pod import Pod
 
 NOTE_BYTES_MAX = 1024
 
 
-class Said(msgspec.Struct, frozen=True):
+class RequestedStatus(msgspec.Struct, frozen=True):
     """What has been asked for of a pod's status: see `Outbox.patch_status`."""
 
     nominated_node: str | None
     reason: str
     message: str
 
-    def is_shown(self, pod: Pod) -> bool:
+    def is_observed(self, pod: Pod) -> bool:
         """True when the pod's status says so."""
         if self.nominated_node not in (None, pod.status.nominated_node_name):
             return False
@@ -50,12 +50,12 @@ class Outbox:
     yet of a pod's status.
     """
 
-    __slots__ = ("_effects", "_last", "leads", "said", "term")
+    __slots__ = ("_effects", "_last", "leads", "requested_status", "term")
 
     def __init__(self, *, leads: bool = True, term: int = 1) -> None:
         self.term = term
         self.leads = leads
-        self.said: dict[str, Said] = {}
+        self.requested_status: dict[str, RequestedStatus] = {}
         self._last = 0
         self._effects: list[Effect] = []
 
@@ -87,13 +87,17 @@ class Outbox:
         names one."""
         if not self.leads:
             return
-        before = self.said.get(pod.uid)
-        said = Said(nominated_node, reason, message)
+        before = self.requested_status.get(pod.uid)
+        requested_status = RequestedStatus(nominated_node, reason, message)
         if before is not None and nominated_node is None:
-            said = msgspec.structs.replace(said, nominated_node=before.nominated_node)
+            requested_status = msgspec.structs.replace(
+                requested_status, nominated_node=before.nominated_node
+            )
         if before is not None and not reason:
-            said = msgspec.structs.replace(said, reason=before.reason, message=before.message)
-        self.said[pod.uid] = said
+            requested_status = msgspec.structs.replace(
+                requested_status, reason=before.reason, message=before.message
+            )
+        self.requested_status[pod.uid] = requested_status
         self._effects.append(
             PatchStatus(
                 self._next(),
@@ -107,15 +111,17 @@ class Outbox:
             )
         )
 
-    def shown(self, pod: Pod) -> None:
+    def pod_observed(self, pod: Pod) -> None:
         """The watch has shown a pod."""
-        said = self.said.get(pod.uid)
-        if said is not None and (pod.spec.node_name or said.is_shown(pod)):
-            del self.said[pod.uid]
+        requested_status = self.requested_status.get(pod.uid)
+        if requested_status is not None and (
+            pod.spec.node_name or requested_status.is_observed(pod)
+        ):
+            del self.requested_status[pod.uid]
 
-    def unsaid(self, uid: str) -> None:
+    def forget_status(self, uid: str) -> None:
         """The pod is gone, or what was asked for was not done."""
-        self.said.pop(uid, None)
+        self.requested_status.pop(uid, None)
 
     def record(self, pod: Pod, kind: str, reason: str, action: str, note: str) -> None:
         """Record an event about a pod. kind: Normal or Warning."""
@@ -132,11 +138,11 @@ class Outbox:
                 kind,
                 reason,
                 action,
-                shortened(note),
+                truncate_note(note),
             )
         )
 
-    def patch_group(self, group: GroupReport) -> int:
+    def patch_group(self, group: PodGroupReport) -> int:
         """Set the status of a group, which must have one."""
         assert group.status is not None
         number = self._next()
@@ -153,7 +159,9 @@ class Outbox:
         )
         return number
 
-    def record_group(self, group: GroupReport, scheduler: str, note: tuple[str, str, str]) -> None:
+    def record_group(
+        self, group: PodGroupReport, scheduler: str, note: tuple[str, str, str]
+    ) -> None:
         """Record an event about a group. note: (type, reason, message)."""
         kind, reason, message = note
         self._effects.append(
@@ -167,7 +175,7 @@ class Outbox:
                 kind,
                 reason,
                 "Scheduling",
-                shortened(message),
+                truncate_note(message),
                 "PodGroup",
                 group.api_version,
             )
@@ -193,7 +201,9 @@ class Outbox:
         )
         return number
 
-    def prepare(self, member: Member, point: str, pod: Pod, node: str, timeout_s: float) -> int:
+    def prepare(
+        self, member: RegisteredPlugin, point: str, pod: Pod, node: str, timeout_s: float
+    ) -> int:
         """Ask for a plugin's work outside."""
         number = self._next()
         self._effects.append(
@@ -217,7 +227,7 @@ class Outbox:
         self._effects.append(Write(number, self.term, uid, change.value, change.patch))
         return number
 
-    def call_extender(self, uid: str, question: Question, timeout_s: float) -> int:
+    def call_extender(self, uid: str, question: ExtenderRequest, timeout_s: float) -> int:
         """Ask an extender for a pod's sake."""
         number = self._next()
         self._effects.append(CallExtender(number, self.term, uid, question, timeout_s))
@@ -238,7 +248,7 @@ def condition_of(pod: Pod) -> tuple[str, str, str] | None:
     return next(((c.status, c.reason, c.message) for c in found), None)
 
 
-def shortened(note: str) -> str:
+def truncate_note(note: str) -> str:
     """At most NOTE_BYTES_MAX bytes; what is cut ends in " ..."."""
     if len(note) * 4 <= NOTE_BYTES_MAX:
         return note

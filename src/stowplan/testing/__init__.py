@@ -4,33 +4,37 @@ Needs nothing beyond what Stowplan itself does; only `stowplan.testing.strategie
 (`pip install 'stowplan[testing]'`).
 """
 
-from stowplan.testing.check_batch_policy import BatchCheck, batch_checks, check_batch_policy
+from stowplan.testing.builders import MakeError, affinity, container, node, pod, spread, term
 from stowplan.testing.check_plugin import Check, CheckFailed, check_plugin, checks
+from stowplan.testing.check_session_plugin import (
+    SessionPluginCheck,
+    check_session_plugin,
+    session_plugin_checks,
+)
 from stowplan.testing.contents import contents, differences
 from stowplan.testing.draw import DrawError, Drawing, draw
-from stowplan.testing.generate import Scene, scene
-from stowplan.testing.make import MakeError, affinity, container, node, pod, spread, term
+from stowplan.testing.generators.scenes import GeneratedCluster, generate_cluster
 
 __all__ = [
-    "BatchCheck",
     "Check",
     "CheckFailed",
     "DrawError",
     "Drawing",
+    "GeneratedCluster",
     "MakeError",
-    "Scene",
+    "SessionPluginCheck",
     "affinity",
-    "batch_checks",
-    "check_batch_policy",
     "check_plugin",
+    "check_session_plugin",
     "checks",
     "container",
     "contents",
     "differences",
     "draw",
+    "generate_cluster",
     "node",
     "pod",
-    "scene",
+    "session_plugin_checks",
     "spread",
     "term",
 ]

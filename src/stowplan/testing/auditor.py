@@ -22,18 +22,18 @@ from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
-from stowplan.objects.extender import OK_CODE, ExtenderBindingArgs, Verb
+from stowplan.messages.extender_api import OK_CODE, ExtenderBindingArgs, ExtenderVerb
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.quantity import Quantity, amount
 from stowplan.objects.requests import requested
 from stowplan.objects.taints import tolerates
 
-CREATED = 201
-BOUND = b"{}"
+HTTP_CREATED = 201
+EXTENDER_BOUND = b"{}"
 """What an extender says that has bound a pod."""
 _READS_AND_STOPS = (to_do.ReadPod, to_do.Cancel, to_do.Report, to_do.Wake)
-STORY_MAX = 60
+LOG_LINES_MAX = 60
 
 
 class Violation(AssertionError):
@@ -44,7 +44,7 @@ class Violation(AssertionError):
         self.uid = uid
 
 
-class Asked(msgspec.Struct, frozen=True):
+class RequestedBinding(msgspec.Struct, frozen=True):
     """A binding that was asked for. seen: the versions of pods and nodes shown until then.
 
     passes_on: it was asked of an extender in whose place the scheduler binds where it fails.
@@ -55,11 +55,11 @@ class Asked(msgspec.Struct, frozen=True):
     node: str
     pod: Pod
     seen: tuple[int, int]
-    passes_on: bool = False
-    stands_in: bool = False
+    is_ignorable_extender_bind: bool = False
+    is_fallback_bind: bool = False
 
 
-class View:
+class SchedulerView:
     """What one scheduler has been shown, and what it has asked for since.
 
     open: by uid, the bindings of which it cannot know that they failed. given_up: the pods of those
@@ -75,11 +75,11 @@ class View:
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}
         self.on: dict[str, dict[str, Pod]] = {}
-        self.open: dict[str, Asked] = {}
-        self.given_up: set[str] = set()
-        self.in_place: dict[str, str] = {}
+        self.open: dict[str, RequestedBinding] = {}
+        self.abandoned: set[str] = set()
+        self.fallback_nodes: dict[str, str] = {}
         self.before: dict[str, Pod] = {}
-        self.led_in = 0
+        self.term_at_start = 0
         self.announced: set[tuple[str, str]] = set()
 
     # What it is shown.
@@ -87,43 +87,43 @@ class View:
     def begin(self) -> None:
         """A call begins: what it is shown in one call it takes in piece by piece."""
         self.before = dict(self.pods)
-        self.led_in = self.term if self.leads else 0
+        self.term_at_start = self.term if self.leads else 0
 
-    def show(self, event: Event) -> None:
+    def observe(self, event: Event) -> None:
         """Take an event in."""
         match event:
             case happened.PodAdded(pod) | happened.PodUpdated(pod):
-                self._see(pod)
+                self._observe_pod(pod)
             case happened.PodDeleted(pod):
-                self._lose(pod.key, pod.uid)
+                self._forget_pod(pod.key, pod.uid)
             case happened.NodeAdded(node) | happened.NodeUpdated(node):
                 self.nodes[node.name] = node
             case happened.NodeDeleted(node):
                 self.nodes.pop(node.name, None)
             case happened.BindFailed(effect, uid, code):
                 if 400 <= code < 500 and code != 408:
-                    self._give_up(uid, effect, exact=True)
+                    self._abandon_binding(uid, effect, exact=True)
             case happened.PodRead(effect, uid, read):
                 asked = self.open.get(uid)
                 bound = read is not None and read.uid == uid and asked is not None
                 if not (bound and read is not None and asked and read.node_name == asked.node):
-                    self._give_up(uid, effect, exact=False)
+                    self._abandon_binding(uid, effect, exact=False)
             case happened.ExtenderReplied(effect, uid, code, body):
-                if code != OK_CODE or body != BOUND:
-                    self.passed_on(effect)
+                if code != OK_CODE or body != EXTENDER_BOUND:
+                    self.extender_bind_failed(effect)
             case happened.ExtenderFailed(effect, uid):
-                self.passed_on(effect)
+                self.extender_bind_failed(effect)
             case happened.LeaderElected(term):
                 self.leads, self.term = True, term
             case happened.LeaderLost():
                 self.leads = False
 
-    def _see(self, pod: Pod) -> None:
+    def _observe_pod(self, pod: Pod) -> None:
         before = self.pods.get(pod.key)
         if before is not None:
             if before.uid != pod.uid:
                 self.open.pop(before.uid, None)
-            self._off(before)
+            self._remove_from_node(before)
         if pod.is_finished:
             self.pods.pop(pod.key, None)
             self.open.pop(pod.uid, None)
@@ -134,30 +134,30 @@ class View:
         if pod.node_name or pod.metadata.deletion_timestamp is not None:
             self.open.pop(pod.uid, None)
 
-    def _lose(self, key: str, uid: str) -> None:
+    def _forget_pod(self, key: str, uid: str) -> None:
         before = self.pods.get(key)
         if before is not None and before.uid == uid:
             del self.pods[key]
-            self._off(before)
+            self._remove_from_node(before)
             self.open.pop(uid, None)
 
-    def _off(self, pod: Pod) -> None:
+    def _remove_from_node(self, pod: Pod) -> None:
         if pod.node_name:
             self.on.get(pod.node_name, {}).pop(pod.uid, None)
 
-    def _give_up(self, uid: str, effect: int, *, exact: bool) -> None:
+    def _abandon_binding(self, uid: str, effect: int, *, exact: bool) -> None:
         """An outcome says that a binding was not made; a read counts that came after it."""
         asked = self.open.get(uid)
         if asked is not None and (effect == asked.effect if exact else effect > asked.effect):
             del self.open[uid]
-            self.given_up.add(uid)
+            self.abandoned.add(uid)
 
-    def passed_on(self, effect: int) -> None:
+    def extender_bind_failed(self, effect: int) -> None:
         """A call of an extender has failed, or is not waited for any more."""
         for uid, asked in tuple(self.open.items()):
-            if asked.effect == effect and asked.passes_on:
-                self._give_up(uid, effect, exact=True)
-                self.in_place[uid] = asked.node
+            if asked.effect == effect and asked.is_ignorable_extender_bind:
+                self._abandon_binding(uid, effect, exact=True)
+                self.fallback_nodes[uid] = asked.node
 
     def versions(self, uid: str) -> list[Pod]:
         """A pod as it is, and as it was when this call began."""
@@ -195,14 +195,14 @@ class Auditor:
         waits: Callable[[Pod], bool],
         *,
         evicts: bool = True,
-        bars: Callable[[Pod, str], bool] = lambda pod, node: False,
-        minds: Callable[[Pod, str], bool] = lambda pod, node: False,
+        extender_rejects: Callable[[Pod, str], bool] = lambda pod, node: False,
+        extender_must_reject: Callable[[Pod, str], bool] = lambda pod, node: False,
     ) -> None:
         self._waits = waits
         self._evicts = evicts
-        self._bars = bars
-        self._minds = minds
-        self.views: dict[str, View] = {}
+        self._extender_rejects = extender_rejects
+        self._extender_must_reject = extender_must_reject
+        self.views: dict[str, SchedulerView] = {}
         self.holder = ""
         self.term = 1
         self.version = 0
@@ -219,7 +219,7 @@ class Auditor:
 
     def joined(self, name: str, *, leads: bool, term: int) -> None:
         """A scheduler starts, and has been shown nothing."""
-        self.views[name] = View(name, leads=leads, term=term)
+        self.views[name] = SchedulerView(name, leads=leads, term=term)
         if leads:
             self.holder, self.term = name, term
 
@@ -264,14 +264,14 @@ class Auditor:
         view.begin()
         for event in events:
             tell((self.now, f"{name} <-", event))
-            view.show(event)
+            view.observe(event)
         asked = list(effects)
         for effect in asked:
             tell((self.now, f"{name} ->", effect))
             if isinstance(effect, to_do.PatchStatus) and effect.nominated_node:
                 view.announced.add((effect.uid, effect.nominated_node))
         for effect in asked:
-            self._judge(view, effect, seen)
+            self._check_effect(view, effect, seen)
 
     def sent(self, name: str, effect: Effect) -> None:
         """A scheduler sends what it has asked for. Raises Violation."""
@@ -282,7 +282,7 @@ class Auditor:
     def taken(self, name: str, effect: Effect, code: int) -> None:
         """The API has answered a request of a scheduler. Raises Violation."""
         asks = as_bind(effect)
-        if code != CREATED or asks is None:
+        if code != HTTP_CREATED or asks is None:
             return
         uid = asks.uid
         self._n_bound[uid] = self._n_bound.get(uid, 0) + 1
@@ -297,26 +297,34 @@ class Auditor:
 
     # Safety.
 
-    def _judge(self, view: View, effect: Effect, seen: tuple[int, int]) -> None:
+    def _check_effect(self, view: SchedulerView, effect: Effect, seen: tuple[int, int]) -> None:
         if isinstance(effect, to_do.Cancel):
-            view.passed_on(effect.prepare)
+            view.extender_bind_failed(effect.prepare)
         if not is_write(effect):
             return
         # What it asked for before it heard of the loss, in the same call, its desk will not send.
         leads = view.leads and effect.term == view.term
-        if not leads and effect.term != view.led_in:
+        if not leads and effect.term != view.term_at_start:
             lead = f"in term {view.term}" if view.leads else "not"
             raise Violation(f"{view.name} leads {lead} and asks for {effect}", uid_of(effect))
         asks = as_bind(effect)
         if asks is not None:
-            passes_on = isinstance(effect, to_do.CallExtender)
-            passes_on = passes_on and effect.question.extender.ignorable  # type: ignore[union-attr]
-            self._judge_bind(view, asks, seen, passes_on=passes_on)
+            is_ignorable_extender_bind = (
+                isinstance(effect, to_do.CallExtender) and effect.question.extender.ignorable
+            )
+            self._check_bind(
+                view, asks, seen, is_ignorable_extender_bind=is_ignorable_extender_bind
+            )
         elif isinstance(effect, to_do.Evict):
-            self._judge_evict(view, effect)
+            self._check_evict(view, effect)
 
-    def _judge_bind(
-        self, view: View, effect: to_do.Bind, seen: tuple[int, int], *, passes_on: bool
+    def _check_bind(
+        self,
+        view: SchedulerView,
+        effect: to_do.Bind,
+        seen: tuple[int, int],
+        *,
+        is_ignorable_extender_bind: bool,
     ) -> None:
         uid = effect.uid
         key = f"{effect.namespace}/{effect.name}"
@@ -331,19 +339,21 @@ class Auditor:
         if uid in view.open:
             node = view.open[uid].node
             raise Violation(f"{view.name} binds {effect.name} twice, to {node} before", uid)
-        if self._minds(pod, effect.node):
+        if self._extender_must_reject(pod, effect.node):
             raise Violation(f"{view.name} binds {effect.name} where an extender bars it", uid)
-        stands_in = view.in_place.pop(uid, "") == effect.node
-        if not self._waits(pod) and not stands_in:
+        is_fallback_bind = view.fallback_nodes.pop(uid, "") == effect.node
+        if not self._waits(pod) and not is_fallback_bind:
             node_there = view.nodes.get(effect.node)
             if node_there is None:
                 raise Violation(f"{view.name} binds {effect.name} to {effect.node}: no node", uid)
-            why = misfit(pod, node_there, view.pods_on(effect.node))
+            why = misfit_reason(pod, node_there, view.pods_on(effect.node))
             if why:
                 raise Violation(f"{view.name} binds {effect.name} to {effect.node}: {why}", uid)
-        view.open[uid] = Asked(effect.effect, effect.node, pod, seen, passes_on, stands_in)
+        view.open[uid] = RequestedBinding(
+            effect.effect, effect.node, pod, seen, is_ignorable_extender_bind, is_fallback_bind
+        )
 
-    def _judge_evict(self, view: View, effect: to_do.Evict) -> None:
+    def _check_evict(self, view: SchedulerView, effect: to_do.Evict) -> None:
         uid = effect.uid
         # An outcome may have let it ask before the rest of the same call was taken in.
         victims, preemptors = view.versions(uid), view.versions(effect.preemptor)
@@ -361,10 +371,10 @@ class Auditor:
         if not nodes & cleared:
             raise Violation(f"{who}: nobody announced that {sorted(nodes)} is cleared", uid)
 
-    def _check_truth(self, name: str, asked: Asked) -> None:
+    def _check_truth(self, name: str, asked: RequestedBinding) -> None:
         """A pod has been bound: its node holds no more than it has, unless nobody could know."""
         pod = asked.pod
-        if self._waits(pod) or asked.stands_in:
+        if self._waits(pod) or asked.is_fallback_bind:
             return
         node = self.nodes.get(asked.node)
         seen_pods, seen_nodes = asked.seen
@@ -375,12 +385,12 @@ class Auditor:
             for other in self.pods.values()
             if other.node_name == asked.node and other.uid != pod.uid
         ]
-        counted_on = {uid for by, uid in self._own if by == name} - self.views[name].given_up
+        counted_on = {uid for by, uid in self._own if by == name} - self.views[name].abandoned
         unknown = any(
             self._bound_at[other.uid] > seen_pods and other.uid not in counted_on
             for other in others
         )
-        why = "there is no such node" if node is None else misfit(pod, node, others)
+        why = "there is no such node" if node is None else misfit_reason(pod, node, others)
         if why and not unknown:
             raise Violation(f"{name} has bound {pod.name} to {asked.node}: {why}", pod.uid)
 
@@ -392,19 +402,21 @@ class Auditor:
         held: which pods wait for something that is none of the auditor's business.
         """
         for pod in self.pods.values():
-            if not pod.node_name and not is_leaving(pod) and not held(pod):
+            if not pod.node_name and not is_terminating(pod) and not held(pod):
                 for node in self.nodes.values():
-                    if not self._bars(pod, node.name):
-                        self._check_stays_out(pod, node)
+                    if not self._extender_rejects(pod, node.name):
+                        self._check_pending_reason(pod, node)
 
-    def _check_stays_out(self, pod: Pod, node: Node) -> None:
+    def _check_pending_reason(self, pod: Pod, node: Node) -> None:
         there = [one for one in self.pods.values() if self._counts_on(one, node, pod)]
-        if not misfit(pod, node, there):
+        if not misfit_reason(pod, node, there):
             raise Violation(f"{pod.name} fits on {node.name} and waits", pod.uid)
         if self._evicts and pod.spec.preemption_policy != "Never":
             # Who is nominated is not there to be evicted.
-            left = [one for one in there if one.priority >= pod.priority and not is_leaving(one)]
-            if not any(is_leaving(one) for one in there) and not misfit(pod, node, left):
+            left = [
+                one for one in there if one.priority >= pod.priority and not is_terminating(one)
+            ]
+            if not any(is_terminating(one) for one in there) and not misfit_reason(pod, node, left):
                 raise Violation(f"{pod.name} could make room on {node.name} and waits", pod.uid)
 
     def _counts_on(self, one: Pod, node: Node, waiting: Pod) -> bool:
@@ -416,17 +428,17 @@ class Auditor:
 
     # Stories.
 
-    def told(self, uid: str) -> list[str]:
+    def pod_log(self, uid: str) -> list[str]:
         """All that is known of a pod, a line each, the latest lines where they are many."""
         lines = [
-            f"{now / 1e9:9.3f}  {who:<10} {brief(said)}"
-            for now, who, said in self.story
-            if not uid or uid_of(said) == uid
+            f"{now / 1e9:9.3f}  {who:<10} {format_message(message)}"
+            for now, who, message in self.story
+            if not uid or uid_of(message) == uid
         ]
-        return lines[-STORY_MAX:]
+        return lines[-LOG_LINES_MAX:]
 
 
-def brief(message: Any) -> str:
+def format_message(message: Any) -> str:
     """An event or effect on a short line."""
     kind = type(message).__name__
     if hasattr(message, "node") and isinstance(message.node, Node):
@@ -437,17 +449,19 @@ def brief(message: Any) -> str:
     pod = getattr(message, "pod", None)
     if isinstance(pod, Pod):
         version = pod.metadata.resource_version
-        parts = [f"{kind} {pod.uid} version {version} asks {asks(pod)} priority {pod.priority}"]
+        parts = [
+            f"{kind} {pod.uid} version {version} asks {requests_of(pod)} priority {pod.priority}"
+        ]
         parts += [f"on {pod.node_name}"] if pod.node_name else []
         nominated = pod.status.nominated_node_name
         parts += [f"nominated {nominated}"] if nominated else []
-        parts += ["leaving"] if is_leaving(pod) else []
+        parts += ["leaving"] if is_terminating(pod) else []
         return " ".join([*parts, pod.status.phase]).strip()
     if isinstance(message, msgspec.Struct):
         shown = {name: getattr(message, name) for name in message.__struct_fields__}
         hidden = ("namespace", "name", "scheduler", "action")
-        told = (f"{key}={value}" for key, value in shown.items() if key not in hidden and value)
-        return f"{kind} {' '.join(told)}"
+        pod_log = (f"{key}={value}" for key, value in shown.items() if key not in hidden and value)
+        return f"{kind} {' '.join(pod_log)}"
     return str(message)
 
 
@@ -465,7 +479,7 @@ def as_bind(effect: Effect) -> to_do.Bind | None:
 def is_write(effect: Effect) -> bool:
     """True for an effect that only a scheduler that leads may have."""
     if isinstance(effect, to_do.CallExtender):
-        return effect.question.verb is Verb.BIND
+        return effect.question.verb is ExtenderVerb.BIND
     return not isinstance(effect, _READS_AND_STOPS)
 
 
@@ -477,12 +491,12 @@ def uid_of(message: Any) -> str:
     return str(getattr(message, "uid", ""))
 
 
-def is_leaving(pod: Pod) -> bool:
+def is_terminating(pod: Pod) -> bool:
     """True for a pod that is being deleted."""
     return pod.metadata.deletion_timestamp is not None
 
 
-def misfit(pod: Pod, node: Node, there: Iterable[Pod]) -> str:
+def misfit_reason(pod: Pod, node: Node, there: Iterable[Pod]) -> str:
     """Why a pod does not fit beside others on a node, "" when it does."""
     wanted = pod.spec.node_selector or {}
     if any(node.labels.get(key) != value for key, value in wanted.items()):
@@ -494,17 +508,17 @@ def misfit(pod: Pod, node: Node, there: Iterable[Pod]) -> str:
         if hard and not any(tolerates(one, taint) for one in pod.tolerations):
             return f"it has the taint {taint.key}"
     others = [one for one in there if one.uid != pod.uid]
-    offered = amounts(node.status.allocatable)
+    offered = allocatable_of(node.status.allocatable)
     if len(others) + 1 > offered.get("pods", 0):
         return f"{len(others)} pods are there, it takes {offered.get('pods', 0)}"
-    for name, wants in asks(pod).items():
-        taken = sum(asks(one).get(name, 0) for one in others)
+    for name, wants in requests_of(pod).items():
+        taken = sum(requests_of(one).get(name, 0) for one in others)
         if wants and wants + taken > offered.get(name, 0):
             return f"{name}: {wants} wanted, {taken} taken of {offered.get(name, 0)}"
     return ""
 
 
-def amounts(offered: Mapping[str, Quantity]) -> dict[str, int]:
+def allocatable_of(offered: Mapping[str, Quantity]) -> dict[str, int]:
     """What a node offers, in base units."""
     return {name: _amount(name, quantity) for name, quantity in offered.items()}
 
@@ -514,7 +528,7 @@ def _amount(name: str, quantity: Quantity) -> int:
     return amount(name, quantity)
 
 
-def asks(pod: Pod) -> Mapping[str, int]:
+def requests_of(pod: Pod) -> Mapping[str, int]:
     """What a pod asks for; the same for all pods of a spec."""
     kept: dict[str, int] | None = pod.spec.__dict__.get(_KEPT)
     if kept is None:

@@ -10,7 +10,7 @@
         check()
 
 Each check builds clusters by seeded dice and asks the plugin, alone, as the engine would. What a
-plugin keeps elsewhere than on nodes, pods and the objects that `Scene` has is not tried.
+plugin keeps elsewhere than on nodes, pods and the objects that `GeneratedCluster` has is not tried.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from stowplan.framework import (
     CycleState,
     FeatureGates,
     Framework,
+    ObjectStore,
     QueuedPod,
     Snapshot,
-    World,
     plugin_of,
 )
-from stowplan.framework.binding import defined_at
-from stowplan.framework.points import points_of
+from stowplan.framework.extension_points import points_of
+from stowplan.framework.plugin_calls import definition_location
 from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
-from stowplan.testing.after_choice import (
-    permit_answers_can_be_carried_out,
-    what_if_is_as_what_is,
-    what_is_reserved_can_be_given_back,
+from stowplan.testing.event_checks import events_to_register_are_complete
+from stowplan.testing.generators.choices import random_int
+from stowplan.testing.generators.scenes import GeneratedCluster
+from stowplan.testing.object_changes import ObjectSnapshot, record_mutations
+from stowplan.testing.plugin_trial import PluginAnswers, PluginTrial, disagreement, plugin_answers
+from stowplan.testing.reserve_checks import (
+    add_and_remove_pod_agree_with_filter,
+    permit_results_are_valid,
+    unreserve_undoes_reserve,
 )
-from stowplan.testing.changes import Kept, watched
-from stowplan.testing.dice import number
-from stowplan.testing.generate import Scene
-from stowplan.testing.heard_events import changes_that_help_are_heard
-from stowplan.testing.trial import Answers, Trial, answers, disagreement
 
 SEEDS = range(12)
 _ASKED_ABOUT = re.compile(r" (?:of|for) pod '[^']*'| on node '[^']*'|profile '[^']*': ")
@@ -71,9 +71,9 @@ class CheckFailed(AssertionError):
     finding: equal for two checks that fail for one and the same reason.
     """
 
-    def __init__(self, plugin: str, check: str, seed: int, story: str, finding: str = "") -> None:
+    def __init__(self, plugin: str, check: str, seed: int, details: str, finding: str = "") -> None:
         """story: what was asked, what was got and what was wanted."""
-        super().__init__(f"plugin {plugin!r}: {check} (seed {seed}): {story}")
+        super().__init__(f"plugin {plugin!r}: {check} (seed {seed}): {details}")
         self.plugin = plugin
         self.check = check
         self.seed = seed
@@ -105,24 +105,24 @@ class Check:
         """Raise CheckFailed when the plugin fails the check under one of the seeds."""
         for seed in self._seeds:
             try:
-                trial = Trial(self.plugin, self._args, self._gates, seed)
-                story = next(CHECKS[self.name](trial), "")
+                trial = PluginTrial(self.plugin, self._args, self._gates, seed)
+                details = next(CHECKS[self.name](trial), "")
             except ContractError as broken:
                 text = str(broken).removeprefix(f"plugin {self.plugin.name!r}: ")
                 finding = _ASKED_ABOUT.sub("", text)
                 raise CheckFailed(self.plugin.name, self.name, seed, text, finding) from broken
-            if story:
-                place = "" if _PLACE.search(story) else self._place(story)
-                raise CheckFailed(self.plugin.name, self.name, seed, story + place)
+            if details:
+                place = "" if _PLACE.search(details) else self._place(details)
+                raise CheckFailed(self.plugin.name, self.name, seed, details + place)
 
-    def _place(self, story: str) -> str:
+    def _place(self, details: str) -> str:
         """ " (packed.py:14)": where the method is written that a story is about."""
-        field = _FIELD.search(story)
+        field = _FIELD.search(details)
         if field is None:
-            return defined_at(self.plugin, *CONCERNS.get(self.name, ()))
-        by_column = self.name in ("column_agrees_with_scalar", "columns_are_not_lent")
+            return definition_location(self.plugin, *CONCERNS.get(self.name, ()))
+        by_column = self.name in ("column_agrees_with_scalar", "returned_columns_are_owned")
         methods = METHODS[field[1]]
-        return defined_at(self.plugin, *(methods if by_column else methods[::-1]))
+        return definition_location(self.plugin, *(methods if by_column else methods[::-1]))
 
 
 def check_plugin(
@@ -152,8 +152,8 @@ def checks(
     kept = tuple(seeds)
     made = plugin_of(plugin)
     if not isinstance(getattr(made, "name", None), str) or not points_of(made):
-        story = "wanted a class with a `name` and a method of an extension point, or a rule"
-        raise CheckFailed(getattr(made, "__qualname__", repr(made)), "is_a_plugin", 0, story)
+        details = "wanted a class with a `name` and a method of an extension point, or a rule"
+        raise CheckFailed(getattr(made, "__qualname__", repr(made)), "is_a_plugin", 0, details)
     return [
         Check(name, made, args, kept, gates or FeatureGates())
         for name in CHECKS
@@ -164,7 +164,7 @@ def checks(
 # The checks. Each yields what is wrong, if anything is; the first story is told.
 
 
-def column_agrees_with_scalar(trial: Trial) -> Iterator[str]:
+def column_agrees_with_scalar(trial: PluginTrial) -> Iterator[str]:
     """`filter_column` and `score_column` say what `filter` and `score` say.
 
     For all rows, for some in any order and for none: verdicts, reasons and raw scores.
@@ -174,48 +174,50 @@ def column_agrees_with_scalar(trial: Trial) -> Iterator[str]:
     none = np.zeros(0, dtype=np.int64)
     for pod in trial.scene.pending:
         for rows in (None, trial.some_rows(snapshot.nodes), none):
-            got = answers(by_column, pod, snapshot, rows)
-            wanted = answers(by_node, pod, snapshot, rows)
+            got = plugin_answers(by_column, pod, snapshot, rows)
+            wanted = plugin_answers(by_node, pod, snapshot, rows)
             asked = "all rows" if rows is None else f"rows {rows.tolist()}"
-            yield from _compared(got, wanted, pod, f"by column ({asked}), not as by node")
+            yield from _compare_answers(got, wanted, pod, f"by column ({asked}), not as by node")
 
 
-def inputs_are_left_alone(trial: Trial) -> Iterator[str]:
+def inputs_are_not_modified(trial: PluginTrial) -> Iterator[str]:
     """Pod, nodes, columns, other objects and the scores to normalise are not changed."""
     framework, snapshot = trial.framework(), trial.scene.snapshot()
-    kept = Kept(_all_of(trial.scene), snapshot.nodes)
+    kept = ObjectSnapshot(_all_of(trial.scene), snapshot.nodes)
     for pod in trial.scene.pending:
-        answers(framework, pod, snapshot)
+        plugin_answers(framework, pod, snapshot)
         change = kept.change()
         if change:
-            yield f"pod {pod.key!r}: {_who_changed(trial.again()) or change}"
-        yield from _normalised_in_place(trial, framework, pod, snapshot)
+            yield f"pod {pod.key!r}: {_modifying_method(trial.again()) or change}"
+        yield from _normalize_changes_input(trial, framework, pod, snapshot)
 
 
-def _all_of(scene: Scene) -> Iterator[Object]:
+def _all_of(scene: GeneratedCluster) -> Iterator[Object]:
     yield from scene.nodes
     yield from scene.pods
     yield from scene.pending
     yield from scene.objects
 
 
-def _who_changed(trial: Trial) -> str:
+def _modifying_method(trial: PluginTrial) -> str:
     """The method that changes something, and what; "" where it is not to be seen again."""
     framework, snapshot = trial.framework(), trial.scene.snapshot()
     found: list[str] = []
-    watched(trial.member(framework), Kept(_all_of(trial.scene), snapshot.nodes), found)
+    record_mutations(
+        trial.member(framework), ObjectSnapshot(_all_of(trial.scene), snapshot.nodes), found
+    )
     for pod in trial.scene.pending:
-        answers(framework, pod, snapshot)
+        plugin_answers(framework, pod, snapshot)
         if found:
             return found[0]
     return ""
 
 
-def _normalised_in_place(
-    trial: Trial, framework: Framework, pod: Pod, snapshot: Snapshot
+def _normalize_changes_input(
+    trial: PluginTrial, framework: Framework, pod: Pod, snapshot: Snapshot
 ) -> Iterator[str]:
     nodes, member, state = snapshot.nodes, trial.member(framework), CycleState()
-    raw = answers(framework, pod, snapshot).raw
+    raw = plugin_answers(framework, pod, snapshot).raw
     if member.calls["normalize_score"] is None or not raw:
         return
     rows = np.sort(np.array([nodes.row(name) for name in raw], dtype=np.int64))
@@ -225,14 +227,14 @@ def _normalised_in_place(
     given = scores.copy()
     member.call("normalize_score", given, pod, nodes, rows, state)
     if not np.array_equal(given, scores):
-        place = defined_at(trial.plugin, "normalize_score")
+        place = definition_location(trial.plugin, "normalize_score")
         yield (
             f"pod {pod.key!r}: normalize_score{place} changed `scores`, which was "
             f"{scores.tolist()}, is {given.tolist()}"
         )
 
 
-def columns_are_not_lent(trial: Trial) -> Iterator[str]:
+def returned_columns_are_owned(trial: PluginTrial) -> Iterator[str]:
     """`filter_column` and `score_column` return arrays of their own, not views of a column."""
     framework, snapshot = trial.framework(), trial.scene.snapshot()
     nodes = snapshot.nodes
@@ -250,8 +252,8 @@ def columns_are_not_lent(trial: Trial) -> Iterator[str]:
                 continue
             answer = member.call(method, pod, nodes, nodes.all_rows, state)
             if any(np.may_share_memory(answer, column) for column in columns):
-                said = f"{method}{defined_at(trial.plugin, method)}"
-                yield f"pod {pod.key!r}: {said} gave a view of a column, wanted a new array"
+                written_at = f"{method}{definition_location(trial.plugin, method)}"
+                yield f"pod {pod.key!r}: {written_at} gave a view of a column, wanted a new array"
 
 
 def _columns(nodes: NodeTable) -> list[Any]:
@@ -262,12 +264,12 @@ def _columns(nodes: NodeTable) -> list[Any]:
     return columns
 
 
-def scores_are_in_range(trial: Trial) -> Iterator[str]:
+def scores_are_in_range(trial: PluginTrial) -> Iterator[str]:
     """After `normalize_score` every score is an int64 from 0 to SCORE_MAX."""
     framework, snapshot = trial.framework(), trial.scene.snapshot()
     weight = trial.member(framework).weight
     for pod in trial.scene.pending:
-        for name, score in answers(framework, pod, snapshot).final.items():
+        for name, score in plugin_answers(framework, pod, snapshot).final.items():
             if not 0 <= score <= SCORE_MAX * weight:
                 yield (
                     f"pod {pod.key!r} on node {name!r}: got {score}, "
@@ -275,88 +277,92 @@ def scores_are_in_range(trial: Trial) -> Iterator[str]:
                 )
 
 
-def rows_may_be_permuted(trial: Trial) -> Iterator[str]:
+def row_order_does_not_matter(trial: PluginTrial) -> Iterator[str]:
     """The same nodes on other rows get the same answers."""
     framework, scene = trial.framework(), trial.scene
     snapshot = scene.snapshot()
-    other = Snapshot(_permuted(trial), World(scene.objects))
+    other = Snapshot(_permuted(trial), ObjectStore(scene.objects))
     for pod in scene.pending:
-        wanted = answers(framework, pod, snapshot)
-        got = answers(framework, pod, other)
-        yield from _compared(got, wanted, pod, "with the nodes on other rows, not as before")
+        wanted = plugin_answers(framework, pod, snapshot)
+        got = plugin_answers(framework, pod, other)
+        yield from _compare_answers(got, wanted, pod, "with the nodes on other rows, not as before")
 
 
-def _permuted(trial: Trial) -> NodeTable:
+def _permuted(trial: PluginTrial) -> NodeTable:
     """The cluster of the trial, arrived at another way: other order, nodes gone and back."""
     table, scene = NodeTable(), trial.scene
-    for place in trial.dice.permutation(len(scene.nodes)).tolist():
+    for place in trial.rng.permutation(len(scene.nodes)).tolist():
         table.add_node(scene.nodes[place])
-    for place in trial.dice.permutation(len(scene.pods)).tolist():
+    for place in trial.rng.permutation(len(scene.pods)).tolist():
         table.add_pod(scene.pods[place])
     for node in scene.nodes:
-        if number(trial.dice, 0, 2) == 0:
+        if random_int(trial.rng, 0, 2) == 0:
             table.remove_node(node.name)
             table.add_node(node)
     table.refresh()
     return table
 
 
-def asking_twice_changes_nothing(trial: Trial) -> Iterator[str]:
+def calls_are_repeatable(trial: PluginTrial) -> Iterator[str]:
     """The same pod on the same cluster gets the same answers again."""
     framework, snapshot = trial.framework(), trial.scene.snapshot()
     for pod in trial.scene.pending:
-        wanted = answers(framework, pod, snapshot)
-        got = answers(framework, pod, snapshot)
-        yield from _compared(got, wanted, pod, "asked again, not as the first time")
+        wanted = plugin_answers(framework, pod, snapshot)
+        got = plugin_answers(framework, pod, snapshot)
+        yield from _compare_answers(got, wanted, pod, "asked again, not as the first time")
 
 
-def an_empty_cluster_is_no_error(trial: Trial) -> Iterator[str]:
+def empty_cluster_is_accepted(trial: PluginTrial) -> Iterator[str]:
     """With no node at all, arrays are empty and nothing raises."""
-    framework, snapshot = trial.framework(), Snapshot(NodeTable(), World(trial.scene.objects))
+    framework, snapshot = trial.framework(), Snapshot(NodeTable(), ObjectStore(trial.scene.objects))
     for pod in trial.scene.pending:
-        got = answers(framework, pod, snapshot)
+        got = plugin_answers(framework, pod, snapshot)
         if got.filter or got.raw or got.final:
             yield f"pod {pod.key!r}: got answers {got}, wanted none"
 
 
-def nothing_is_kept_between_pods(trial: Trial) -> Iterator[str]:
+def pods_are_independent(trial: PluginTrial) -> Iterator[str]:
     """What a pod is told does not depend on which pods and clusters were asked about before."""
     used, scene = trial.framework(), trial.scene
-    elsewhere = Trial(trial.plugin, trial.args, trial.gates, number(trial.dice, 0, 10**6)).scene
+    elsewhere = PluginTrial(
+        trial.plugin, trial.args, trial.gates, random_int(trial.rng, 0, 10**6)
+    ).scene
     snapshots = (scene.snapshot(), elsewhere.snapshot())
     for before, pod in zip(elsewhere.pending, scene.pending, strict=True):
         for earlier, later in product(snapshots, repeat=2):
-            answers(used, before, earlier)
-            got = answers(used, pod, later)
-            wanted = answers(trial.framework(), pod, later)
-            yield from _compared(got, wanted, pod, f"after pod {before.key!r}, not as at first")
+            plugin_answers(used, before, earlier)
+            got = plugin_answers(used, pod, later)
+            wanted = plugin_answers(trial.framework(), pod, later)
+            yield from _compare_answers(
+                got, wanted, pod, f"after pod {before.key!r}, not as at first"
+            )
 
 
-def equal_signatures_mean_equal_answers(trial: Trial) -> Iterator[str]:
+def equal_signatures_mean_equal_answers(trial: PluginTrial) -> Iterator[str]:
     """Pods with equal signatures get the same answers, so the engine may ask for one of them."""
     framework, snapshot = trial.framework(), trial.scene.snapshot()
-    first: dict[object, tuple[Pod, Answers]] = {}
+    first: dict[object, tuple[Pod, PluginAnswers]] = {}
     for original in trial.scene.pending:
-        for pod in (original, *(trial.crossed(original) for _ in range(10))):
+        for pod in (original, *(trial.with_field_of_other_pod(original) for _ in range(10))):
             signature = trial.member(framework).call("signature", pod)
             try:
                 known = first.get(signature)
             except TypeError:
                 yield f"pod {pod.key!r}: signature {signature!r}, wanted a hashable"
                 return
-            got = answers(framework, pod, snapshot)
+            got = plugin_answers(framework, pod, snapshot)
             if known is None:
                 first[signature] = pod, got
                 continue
-            story = f"the signature of pod {known[0].key!r}, not its answers"
-            yield from _compared(got, known[1], pod, story)
+            details = f"the signature of pod {known[0].key!r}, not its answers"
+            yield from _compare_answers(got, known[1], pod, details)
 
 
-def queue_order_is_strict(trial: Trial) -> Iterator[str]:
+def queue_order_is_strict(trial: PluginTrial) -> Iterator[str]:
     """`less` is never true both ways nor in a circle, and `sort_key` sorts the same way."""
     framework = trial.framework()
     key = framework.sort_key()
-    pods = [QueuedPod(pod, float(number(trial.dice, 0, 3))) for pod in trial.scene.pending]
+    pods = [QueuedPod(pod, float(random_int(trial.rng, 0, 3))) for pod in trial.scene.pending]
     for a in pods:
         for b in pods:
             less = framework.less(a, b)
@@ -369,42 +375,44 @@ def queue_order_is_strict(trial: Trial) -> Iterator[str]:
                 yield f"pods {names}: less says {less}, sort_key the opposite"
 
 
-def _compared(got: Answers, wanted: Answers, pod: Pod, story: str) -> Iterator[str]:
+def _compare_answers(
+    got: PluginAnswers, wanted: PluginAnswers, pod: Pod, details: str
+) -> Iterator[str]:
     difference = disagreement(got, wanted)
     if difference:
-        yield f"pod {pod.key!r}, {story}: {difference}"
+        yield f"pod {pod.key!r}, {details}: {difference}"
 
 
-CHECKS: dict[str, Callable[[Trial], Iterator[str]]] = {
+CHECKS: dict[str, Callable[[PluginTrial], Iterator[str]]] = {
     check.__name__: check
     for check in (
         column_agrees_with_scalar,
         scores_are_in_range,
-        inputs_are_left_alone,
-        columns_are_not_lent,
-        rows_may_be_permuted,
-        asking_twice_changes_nothing,
-        an_empty_cluster_is_no_error,
-        nothing_is_kept_between_pods,
+        inputs_are_not_modified,
+        returned_columns_are_owned,
+        row_order_does_not_matter,
+        calls_are_repeatable,
+        empty_cluster_is_accepted,
+        pods_are_independent,
         equal_signatures_mean_equal_answers,
         queue_order_is_strict,
-        what_if_is_as_what_is,
-        what_is_reserved_can_be_given_back,
-        permit_answers_can_be_carried_out,
-        changes_that_help_are_heard,
+        add_and_remove_pod_agree_with_filter,
+        unreserve_undoes_reserve,
+        permit_results_are_valid,
+        events_to_register_are_complete,
     )
 }
 """Every check by name, in the order in which they run."""
 
 CONCERNS: dict[str, tuple[str, ...]] = {
     "column_agrees_with_scalar": ("filter_column", "score_column"),
-    "columns_are_not_lent": ("filter_column", "score_column"),
+    "returned_columns_are_owned": ("filter_column", "score_column"),
     "scores_are_in_range": ("score",),
     "equal_signatures_mean_equal_answers": ("signature",),
     "queue_order_is_strict": ("less",),
-    "what_if_is_as_what_is": ("add_pod",),
-    "what_is_reserved_can_be_given_back": ("reserve",),
-    "permit_answers_can_be_carried_out": ("permit",),
-    "changes_that_help_are_heard": ("events_to_register",),
+    "add_and_remove_pod_agree_with_filter": ("add_pod",),
+    "unreserve_undoes_reserve": ("reserve",),
+    "permit_results_are_valid": ("permit",),
+    "events_to_register_are_complete": ("events_to_register",),
 }
 """Check -> the methods of which a plugin must have one; the others concern every plugin."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from stowplan.columns import NodeTable
-from stowplan.columns.podinfo import WILDCARD_IP, Port
+from stowplan.columns.pods.podinfo import WILDCARD_IP, Port
 
 
 def contents(table: NodeTable) -> dict[str, Any]:

@@ -23,13 +23,13 @@ from typing import Any
 
 from stowplan.columns import NodeTable
 from stowplan.columns.nodetable import TableError, table_of
-from stowplan.framework import Snapshot, World
+from stowplan.framework import ObjectStore, Snapshot
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.quantity import QuantityError
 from stowplan.objects.requests import is_tracked
-from stowplan.testing.make import MakeError, node, pod
+from stowplan.testing.builders import MakeError, node, pod
 
 
 class DrawError(ValueError):
@@ -55,7 +55,7 @@ class Drawing:
 
     def snapshot(self, objects: Iterable[Object] = ()) -> Snapshot:
         """The cluster as a decision sees it. objects: what there is beside nodes and pods."""
-        return Snapshot(self.table, World(objects))
+        return Snapshot(self.table, ObjectStore(objects))
 
 
 def draw(text: str) -> Drawing:

@@ -9,10 +9,10 @@ from typing import Any
 
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
-from stowplan.testing import generate, history
-from stowplan.testing.dice import number
-from stowplan.testing.generate import Scene
-from stowplan.testing.history import Step
+from stowplan.testing.generators import scenes, table_changes
+from stowplan.testing.generators.choices import random_int
+from stowplan.testing.generators.scenes import GeneratedCluster
+from stowplan.testing.generators.table_changes import Step
 
 try:
     from hypothesis import strategies as st
@@ -23,7 +23,7 @@ except ImportError as missing:
     ) from missing
 
 
-class Drawn:
+class HypothesisSource:
     """Dice whose throws Hypothesis chooses and shrinks."""
 
     def __init__(self, draw: DrawFn) -> None:
@@ -37,31 +37,31 @@ class Drawn:
 @st.composite
 def nodes(draw: DrawFn, name: str = "n0") -> Node:
     """A node of this name."""
-    return generate.node(Drawn(draw), name)
+    return scenes.node(HypothesisSource(draw), name)
 
 
 @st.composite
 def pods(draw: DrawFn, name: str = "p0", on: str = "") -> Pod:
     """A pod of this name, bound to a node or to none."""
-    return generate.pod(Drawn(draw), name, on=on)
+    return scenes.pod(HypothesisSource(draw), name, on=on)
 
 
 @st.composite
 def clusters(
     draw: DrawFn, n_nodes_max: int = 4, n_pods_max: int = 4, n_pending_max: int = 2
-) -> Scene:
+) -> GeneratedCluster:
     """A cluster up to this size, with pods to ask about."""
-    dice = Drawn(draw)
-    return generate.scene(
-        dice,
-        n_nodes=number(dice, 0, n_nodes_max),
-        n_pods=number(dice, 0, n_pods_max),
-        n_pending=number(dice, 1, n_pending_max),
+    rng = HypothesisSource(draw)
+    return scenes.generate_cluster(
+        rng,
+        n_nodes=random_int(rng, 0, n_nodes_max),
+        n_pods=random_int(rng, 0, n_pods_max),
+        n_pending=random_int(rng, 1, n_pending_max),
     )
 
 
 @st.composite
 def histories(draw: DrawFn, n_steps_max: int = 12) -> list[Step]:
     """What happens to a cluster that is empty at first."""
-    dice = Drawn(draw)
-    return history.history(dice, number(dice, 1, n_steps_max))
+    rng = HypothesisSource(draw)
+    return table_changes.random_steps(rng, random_int(rng, 1, n_steps_max))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
 
-from stowplan.cluster.wire import Request, Response, Stream
+from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, WatchResponse
 from tests.contract.apiserver.not_modelled import STAND_INS
 from tests.contract.apiserver.symbols import Finding, Symbols
 from tests.contract.apiserver.world import World
@@ -133,27 +133,27 @@ class Replay:
             self._found(n, iter([Finding("request", "a value", f"no value for {error}")]))
             return
         answer = self.world.handle(request, self.now)
-        if isinstance(answer, Response):
+        if isinstance(answer, HttpResponse):
             self.now += answer.after
             self.symbols.now = self.now
         wanted = exchange["response"]
         if answer.status == wanted["status"]:
             self.statuses += 1
         else:
-            got = answer.body.decode() if isinstance(answer, Response) else "a stream"
+            got = answer.body.decode() if isinstance(answer, HttpResponse) else "a stream"
             self._found(n, iter([Finding("status", wanted["status"], f"{answer.status} {got}")]))
             return
         self._found(n, self._headers(wanted.get("headers") or {}, answer))
         self._note_tags(wanted, answer)
-        if isinstance(answer, Stream):
+        if isinstance(answer, WatchResponse):
             self.watches[str(n)] = Watch(exchange, answer.number)
         else:
             skipped = exchange.get("unstable") or ()
             self._found(n, _kept(self._body(wanted.get("body"), answer), skipped))
 
-    def _note_tags(self, wanted: Tree, answer: Response | Stream) -> None:
+    def _note_tags(self, wanted: Tree, answer: HttpResponse | WatchResponse) -> None:
         body, headers = wanted.get("body"), wanted.get("headers") or {}
-        if not isinstance(answer, Response):
+        if not isinstance(answer, HttpResponse):
             return
         ours = dict(answer.headers).get("ETag", "").strip('"')
         if ours and "Etag" in headers:
@@ -174,7 +174,7 @@ class Replay:
                 return {**recorded, "headers": {**recorded["headers"], "Content-Type": one.media}}
         return recorded
 
-    def request(self, recorded: Tree) -> Request:
+    def request(self, recorded: Tree) -> HttpRequest:
         """The request, with values in place of symbols."""
         symbols = self.symbols
         headers = {
@@ -184,7 +184,7 @@ class Replay:
         headers.setdefault("user-agent", "recorder")
         query = symbols.filled(recorded.get("query") or "", quote=True)
         body = recorded.get("body")
-        return Request(
+        return HttpRequest(
             recorded["method"],
             symbols.filled(recorded["path"]),
             tuple(parse_qsl(query, keep_blank_values=True)),
@@ -200,7 +200,7 @@ class Replay:
             return str(beginning).ljust(length, "x").encode()
         return json.dumps(self.symbols.tree(body)).encode()
 
-    def _headers(self, wanted: Tree, answer: Response | Stream) -> Iterator[Finding]:
+    def _headers(self, wanted: Tree, answer: HttpResponse | WatchResponse) -> Iterator[Finding]:
         for name in HEADERS:
             one = wanted.get(name)
             given = [value for key, value in answer.headers if key.lower() == name.lower()]
@@ -208,7 +208,7 @@ class Replay:
             if listed != given:
                 yield Finding(f"header {name}", listed, given)
 
-    def _body(self, wanted: Any, answer: Response) -> Iterator[Finding]:
+    def _body(self, wanted: Any, answer: HttpResponse) -> Iterator[Finding]:
         body = answer.body
         if isinstance(wanted, dict) and ("$bytes" in wanted or "$omitted" in wanted):
             return

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from stowplan.cluster.times import seconds_of
+from stowplan.apis.machinery.timestamps import parse_time
 
 Tree = dict[str, Any]
 SYMBOL = re.compile(r"<(rv|uid|gen|hex|continue)(\d+)>|<(time(?:-micro|-nano)?(?:\+\d+s)?|age)>")
@@ -142,7 +142,7 @@ class Symbols:
         if len(value) != 20 + digits:
             return False
         after = int(found[2] or 0)
-        return abs(seconds_of(value) - self.now - after) <= 80
+        return abs(parse_time(value) - self.now - after) <= 80
 
     def _version(self, symbol: str, value: str, loose: bool) -> bool:
         if symbol == "<rv0>":
@@ -237,12 +237,12 @@ def _without_managed_fields(text: str) -> str:
 
 
 def _moment(symbol: str, now: float) -> str:
-    from stowplan.cluster.times import stamp, stamp_micro
+    from stowplan.apis.machinery.timestamps import format_micro_time, format_time
 
     after = re.search(r"\+(\d+)s", symbol)
     at = now + (int(after[1]) if after else 0)
     if symbol.startswith("time-micro"):
-        return stamp_micro(at)
+        return format_micro_time(at)
     if symbol.startswith("time-nano"):
-        return stamp_micro(at)[:-1] + "000Z"
-    return stamp(at)
+        return format_micro_time(at)[:-1] + "000Z"
+    return format_time(at)

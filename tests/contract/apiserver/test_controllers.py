@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from stowplan.cluster.controllers.api import Api
-from stowplan.cluster.resource import Deletion
-from tests.cluster.small_world import DEPLOYMENTS, JOBS, SETS, World, container
+from stowplan.apis.machinery.resource import DeleteOptions
+from stowplan.controllers.runtime.controller_client import ControllerClient
+from tests.apiserver.small_cluster import DEPLOYMENTS, JOBS, SETS, World, container
 
 Tree = dict[str, Any]
 
@@ -91,7 +91,7 @@ def _without_place(body: Tree) -> Tree:
 class Watched:
     """Our in-process writes, noted on their way."""
 
-    def __init__(self, api: Api) -> None:
+    def __init__(self, api: ControllerClient) -> None:
         self.api = api
         self.clear()
         create, update_status, delete = api.create, api.update_status, api.delete
@@ -114,7 +114,7 @@ class Watched:
             return update_status(path, obj)
 
         def noted_delete(
-            path: str, namespace: str, name: str, deletion: Deletion | None = None
+            path: str, namespace: str, name: str, deletion: DeleteOptions | None = None
         ) -> None:
             if deletion is None or deletion.grace_s is None:
                 self.deleted.add((path.rsplit("/", 1)[-1], normal(name)))

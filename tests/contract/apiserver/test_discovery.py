@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stowplan.cluster.wire import Request, Response
+from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse
 from tests.contract.apiserver import parity
 from tests.contract.apiserver.replay import START, scenarios
 from tests.contract.apiserver.world import World
@@ -45,8 +45,8 @@ def recorded(scenario: str) -> dict[int, Tree]:
 def asked(path: str, accept: str = "application/json") -> Tree:
     world = World("plain", START)
     headers = {"accept": accept, "authorization": "Bearer admin-token"}
-    answer = world.handle(Request("GET", path, headers=headers), START)
-    assert isinstance(answer, Response)
+    answer = world.handle(HttpRequest("GET", path, headers=headers), START)
+    assert isinstance(answer, HttpResponse)
     assert answer.status == 200
     tree: Tree = json.loads(answer.body)
     return tree

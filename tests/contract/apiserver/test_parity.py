@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from stowplan.cluster.wire import Response
+from stowplan.apis.machinery.http_messages import HttpResponse
 from tests.contract.apiserver import parity
 from tests.contract.apiserver.not_modelled import NotModelled
 from tests.contract.apiserver.replay import START, Replay, scenarios
@@ -32,9 +32,9 @@ class Forgetful(World):
 
     def handle(self, request, now):  # type: ignore[no-untyped-def]
         answer = super().handle(request, now)
-        if isinstance(answer, Response) and request.method == "PATCH":
+        if isinstance(answer, HttpResponse) and request.method == "PATCH":
             body = answer.body.replace(b'"resourceVersion":"', b'"resourceVersion":"9')
-            return Response(answer.status, answer.headers, body)
+            return HttpResponse(answer.status, answer.headers, body)
         return answer
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from stowplan.cluster.registry import built_in
-from stowplan.cluster.resource import Resource
-from stowplan.cluster.schema import KindSchema
-from stowplan.cluster.schema.shapes import Sink
+from stowplan.apis.machinery.resource import Resource
+from stowplan.apis.schema import KindSchema
+from stowplan.apis.schema.struct_types import UnknownFields
+from stowplan.apiserver.resource_registry import built_in_registry
 from tests.contract.apiserver.replay import scenarios
 
 Tree = dict[str, Any]
@@ -51,7 +51,7 @@ def _timed(value: Any) -> Any:
 @cache
 def _resource(version: str, kind: str) -> Resource | None:
     group, _, bare = version.rpartition("/")
-    return built_in().by_kind(group, bare, kind)
+    return built_in_registry().by_kind(group, bare, kind)
 
 
 def _changed(obj: Tree) -> list[str]:
@@ -99,9 +99,9 @@ def test_a_decoder_that_loses_something_is_noticed(monkeypatch: pytest.MonkeyPat
 
 
 def test_decoding_a_pod_takes_no_sink_for_known_fields() -> None:
-    schema = built_in().by_path("pods")
+    schema = built_in_registry().by_path("pods")
     assert schema is not None
     assert isinstance(schema.schema, KindSchema)
-    sink = Sink()
+    sink = UnknownFields()
     schema.schema.struct.decode({"metadata": {"name": "p"}, "spec": {"containers": []}}, None, sink)
     assert not sink.texts

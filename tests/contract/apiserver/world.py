@@ -6,17 +6,23 @@ import re
 
 import numpy as np
 
-from stowplan.cluster.admission import default_admission
-from stowplan.cluster.beginning import begin
-from stowplan.cluster.crd.serving import Definitions
-from stowplan.cluster.guard import Guard
-from stowplan.cluster.options import Options
-from stowplan.cluster.published import default_pages
-from stowplan.cluster.registry import built_in
-from stowplan.cluster.resource import Observer
-from stowplan.cluster.server import ApiServer
-from stowplan.cluster.tokens import Tokens
-from stowplan.cluster.wire import Chunk, Request, Response, Stream, User
+from stowplan.apis.machinery.http_messages import (
+    HttpRequest,
+    HttpResponse,
+    StreamChunk,
+    User,
+    WatchResponse,
+)
+from stowplan.apis.machinery.resource import ChangeObserver
+from stowplan.apiserver.admission import default_admission
+from stowplan.apiserver.auth.static_tokens import StaticTokens
+from stowplan.apiserver.auth.token_rbac import TokenRbacAccess
+from stowplan.apiserver.bootstrap_objects import create_bootstrap_objects
+from stowplan.apiserver.crd.definition_controller import DefinitionController
+from stowplan.apiserver.discovery.default_pages import default_pages
+from stowplan.apiserver.options import ApiServerOptions
+from stowplan.apiserver.resource_registry import built_in_registry
+from stowplan.apiserver.server import ApiServer
 from tests.contract.apiserver.symbols import Symbols
 
 USERS = (
@@ -34,14 +40,14 @@ class World:
     def __init__(self, settings: str, now: float) -> None:
         self.settings = settings
         self.server = self._start(())
-        begin(self.server, now)
+        create_bootstrap_objects(self.server, now)
         self.tick(now)
 
     def _start(self, records: object) -> ApiServer:
-        guard = Guard(Tokens(USERS, anonymous=self.settings != "no-anonymous"))
-        observers: list[Observer] = [guard, Definitions()]
-        options = Options(
-            registry=built_in(),
+        guard = TokenRbacAccess(StaticTokens(USERS, anonymous=self.settings != "no-anonymous"))
+        observers: list[ChangeObserver] = [guard, DefinitionController()]
+        options = ApiServerOptions(
+            registry=built_in_registry(),
             access=guard,
             admission=default_admission(),
             observers=observers,
@@ -53,11 +59,11 @@ class World:
         """A header of a request: symbols filled in, tokens as they are here."""
         return symbols.filled(re.sub(r"<([a-z]+-token)>", r"\1", header))
 
-    def handle(self, request: Request, now: float) -> Response | Stream:
+    def handle(self, request: HttpRequest, now: float) -> HttpResponse | WatchResponse:
         """An answer."""
         return self.server.handle(request, now)
 
-    def read(self, number: int, now: float) -> Chunk:
+    def read(self, number: int, now: float) -> StreamChunk:
         """What a stream has."""
         return self.server.read(number, now)
 

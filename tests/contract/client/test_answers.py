@@ -6,30 +6,30 @@ from collections import Counter
 
 import pytest
 
-from stowplan.client.answers import (
-    Answer,
-    Verdict,
+from stowplan.client.responses import (
+    ApiResponse,
+    ResponseOutcome,
+    error_message,
     is_expired,
-    is_not_served,
-    retry_after_of,
-    told,
-    wait_s,
+    is_unserved_resource,
+    parse_retry_after,
+    retry_delay_s,
 )
 from tests.contract.client.recorded import Tree, as_bytes, exchanges
 
 
-def answer_of(exchange: Tree) -> Answer:
+def answer_of(exchange: Tree) -> ApiResponse:
     response = exchange["response"]
     headers = response.get("headers", {})
-    return Answer(
+    return ApiResponse(
         response["status"],
         as_bytes(response.get("body")),
-        retry_after_of(headers.get("Retry-After")),
+        parse_retry_after(headers.get("Retry-After")),
         headers.get("Content-Type", ""),
     )
 
 
-def refused() -> list[tuple[str, Tree, Answer]]:
+def refused() -> list[tuple[str, Tree, ApiResponse]]:
     found = ((where, one, answer_of(one)) for where, one in exchanges())
     return [(where, one, answer) for where, one, answer in found if answer.status >= 300]
 
@@ -38,24 +38,24 @@ def test_every_refusal_is_told_in_the_words_of_the_server() -> None:
     for where, exchange, answer in refused():
         body = exchange["response"].get("body")
         if isinstance(body, dict) and body.get("message"):
-            assert told(answer) == as_bytes({"$text": body["message"]}).decode(), where
+            assert error_message(answer) == as_bytes({"$text": body["message"]}).decode(), where
         else:
-            assert told(answer), where
+            assert error_message(answer), where
 
 
 def test_every_refusal_of_a_binding_but_500_leaves_the_pod_alone() -> None:
-    verdicts: Counter[tuple[int, Verdict]] = Counter()
+    verdicts: Counter[tuple[int, ResponseOutcome]] = Counter()
     for _, exchange, answer in refused():
         if exchange["request"]["path"].endswith("/binding"):
             verdicts[answer.status, answer.verdict] += 1
-    assert {code for code, verdict in verdicts if verdict is Verdict.REFUSED} == {
+    assert {code for code, verdict in verdicts if verdict is ResponseOutcome.REFUSED} == {
         400,
         403,
         404,
         405,
         409,
     }
-    assert {code for code, verdict in verdicts if verdict is Verdict.OPEN} == {500}
+    assert {code for code, verdict in verdicts if verdict is ResponseOutcome.OPEN} == {500}
 
 
 def test_what_has_expired_is_seen_in_every_form() -> None:
@@ -73,35 +73,35 @@ def test_a_resource_that_is_not_served_is_told_from_an_object_that_is_not_there(
     plain = [answer for _, _, answer in refused() if answer.content_type.startswith("text/plain")]
     absent = [answer for answer in plain if answer.status == 404]
     assert len(absent) >= 5
-    assert all(is_not_served(answer) for answer in absent)
+    assert all(is_unserved_resource(answer) for answer in absent)
     for where, exchange, answer in refused():
         body = exchange["response"].get("body")
         details = body.get("details") if isinstance(body, dict) else None
         if answer.status == 404 and details and details.get("name"):
-            assert not is_not_served(answer), where
+            assert not is_unserved_resource(answer), where
 
 
 def test_429_says_how_long_to_wait_or_does_not() -> None:
-    waits = {wait_s(a) for _, _, a in refused() if a.verdict is Verdict.THROTTLED}
+    waits = {retry_delay_s(a) for _, _, a in refused() if a.verdict is ResponseOutcome.THROTTLED}
     assert waits == {10.0, 1.0}
 
 
 @pytest.mark.parametrize(
     ("answer", "verdict"),
     [
-        (Answer(0, fault="reset"), Verdict.OPEN),
-        (Answer(408), Verdict.OPEN),
-        (Answer(500), Verdict.OPEN),
-        (Answer(503), Verdict.OPEN),
-        (Answer(504), Verdict.OPEN),
-        (Answer(307), Verdict.REFUSED),
-        (Answer(401), Verdict.REFUSED),
-        (Answer(422), Verdict.REFUSED),
-        (Answer(429), Verdict.THROTTLED),
-        (Answer(201), Verdict.DONE),
+        (ApiResponse(0, fault="reset"), ResponseOutcome.OPEN),
+        (ApiResponse(408), ResponseOutcome.OPEN),
+        (ApiResponse(500), ResponseOutcome.OPEN),
+        (ApiResponse(503), ResponseOutcome.OPEN),
+        (ApiResponse(504), ResponseOutcome.OPEN),
+        (ApiResponse(307), ResponseOutcome.REFUSED),
+        (ApiResponse(401), ResponseOutcome.REFUSED),
+        (ApiResponse(422), ResponseOutcome.REFUSED),
+        (ApiResponse(429), ResponseOutcome.THROTTLED),
+        (ApiResponse(201), ResponseOutcome.DONE),
     ],
 )
-def test_verdicts(answer: Answer, verdict: Verdict) -> None:
+def test_verdicts(answer: ApiResponse, verdict: ResponseOutcome) -> None:
     assert answer.verdict is verdict
 
 
@@ -110,4 +110,4 @@ def test_verdicts(answer: Answer, verdict: Verdict) -> None:
     [("3", 3.0), ("0", 0.0), (None, None), ("Wed, 21 Oct 2026 07:28:00 GMT", None), ("-1", None)],
 )
 def test_retry_after(text: str | None, seconds: float | None) -> None:
-    assert retry_after_of(text) == seconds
+    assert parse_retry_after(text) == seconds

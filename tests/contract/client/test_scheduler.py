@@ -19,16 +19,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stowplan.assembly.build import configuration_of, machine_for
+from stowplan.assembly.build import configuration_of, scheduler_for
 from stowplan.assembly.deciders import deciders_of
-from stowplan.assembly.reading import kinds_read
-from stowplan.client.answers import Answer
+from stowplan.assembly.watched_kinds import kinds_read
+from stowplan.client.api_calls import ApiCalls, RequestTime
 from stowplan.client.backoff import SECOND
+from stowplan.client.event_correlator import EventCorrelator
 from stowplan.client.informer import Informer
-from stowplan.client.performing import Moment, Performer
-from stowplan.client.requests import Request
-from stowplan.client.resources import RESOURCES, Resource, resources_of
-from stowplan.client.series import Series
+from stowplan.client.requests import ApiRequest
+from stowplan.client.resources import RESOURCES, ApiResource, resources_of
+from stowplan.client.responses import ApiResponse
 from stowplan.messages import effects as to_do
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event, Tick
@@ -53,12 +53,12 @@ class Conversation:
 
     def __init__(self) -> None:
         configuration, registry = configuration_of(None, "default")
-        self.machine = machine_for(configuration, registry, engine="walk")
+        self.scheduler = scheduler_for(configuration, registry, engine="walk")
         self.now = 0
-        moment = Moment(0, 0, "2026-11-21T10:00:00Z", "2026-11-21T10:00:00.000000Z")
-        clock = lambda: Moment(self.now, self.now, moment.seconds, moment.micros)  # noqa: E731
+        moment = RequestTime(0, 0, "2026-11-21T10:00:00Z", "2026-11-21T10:00:00.000000Z")
+        clock = lambda: RequestTime(self.now, self.now, moment.seconds, moment.micros)  # noqa: E731
         self.pods: Informer | None = None
-        self.performer = Performer(Series("host", self.version), clock)
+        self.performer = ApiCalls(EventCorrelator("host", self.version), clock)
         self.writes: list[tuple[str, str, Tree]] = []
         self._agenda: list[tuple[int, int, Any]] = []
         self._n = 0
@@ -78,7 +78,7 @@ class Conversation:
                 break
             self.now = max(self.now, at)
             events = what() if callable(what) else [what]
-            for effect in self.machine.handle(events, self.now):
+            for effect in self.scheduler.handle(events, self.now):
                 self.perform(effect)
 
     def perform(self, effect: Effect) -> None:
@@ -86,7 +86,7 @@ class Conversation:
             self.plan(effect.at, Tick())
             return
         steps = self.performer.steps(effect)
-        answer: Answer | None = None
+        answer: ApiResponse | None = None
         while True:
             try:
                 request = steps.send(answer)
@@ -94,10 +94,10 @@ class Conversation:
                 if over.value is not None:
                     self.plan(self.now, over.value)
                 return
-            assert isinstance(request, Request)
+            assert isinstance(request, ApiRequest)
             body = json.loads(request.body) if request.body else {}
             self.writes.append((request.method, request.path, body))
-            answer = Answer(201 if request.method == "POST" else 200, b"{}")
+            answer = ApiResponse(201 if request.method == "POST" else 200, b"{}")
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ def played() -> Conversation:
     for path, exchange in watched().items():
         resource = next(r for r in RESOURCES if r.path() == path)
         informer = Informer(resource, np.random.default_rng(1))
-        assert isinstance(informer.next(0), Request)
+        assert isinstance(informer.next(0), ApiRequest)
         informer.opened(0)
         if resource.kind is Pod:
             conversation.pods = informer
@@ -118,7 +118,7 @@ def played() -> Conversation:
 
 def shown(informer: Informer, line: bytes) -> Any:
     def events() -> list[Event]:
-        found = informer.fed(line, 0)
+        found = informer.feed(line, 0)
         assert not informer.unreadable
         return found
 
@@ -127,7 +127,7 @@ def shown(informer: Informer, line: bytes) -> Any:
 
 def test_it_watches_what_the_original_watches() -> None:
     kinds = (Node, Pod, *kinds_read(deciders_of(())))
-    ours: set[Resource] = set(resources_of(kinds))
+    ours: set[ApiResource] = set(resources_of(kinds))
     theirs = {next(r for r in RESOURCES if r.path() == path) for path in watched()}
     assert ours == theirs
 
@@ -136,7 +136,7 @@ def test_watches_ask_as_the_original_does() -> None:
     for path, exchange in watched().items():
         resource = next(r for r in RESOURCES if r.path() == path)
         request = Informer(resource, np.random.default_rng(1)).next(0)
-        assert isinstance(request, Request)
+        assert isinstance(request, ApiRequest)
         theirs = dict(pair.split("=", 1) for pair in exchange["request"]["query"].split("&"))
         # The Go client says the same time twice.
         del theirs["timeout"]

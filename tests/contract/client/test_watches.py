@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan.client.answers import Answer
 from stowplan.client.backoff import SECOND
-from stowplan.client.decoding import Lines
 from stowplan.client.informer import Informer
-from stowplan.client.requests import Request
-from stowplan.client.resources import NODES, PODS, RESOURCES, Resource
+from stowplan.client.requests import ApiRequest
+from stowplan.client.resources import NODES, PODS, RESOURCES, ApiResource
+from stowplan.client.responses import ApiResponse
+from stowplan.client.watch_decoding import LineSplitter
 from stowplan.messages import events as happened
 from stowplan.messages.events import Event
 from tests.contract.client.recorded import Tree, as_bytes, lines, scenarios, watches
@@ -25,7 +25,7 @@ from tests.soak import examples
 NOW = 1_000 * SECOND
 
 
-def resource_at(path: str) -> Resource | None:
+def resource_at(path: str) -> ApiResource | None:
     parts = [part for part in path.split("/") if part and part != "watch"]
     for resource in RESOURCES:
         root = [part for part in resource.root.split("/") if part]
@@ -37,15 +37,15 @@ def resource_at(path: str) -> Resource | None:
     return None
 
 
-def listed(resource: Resource, items: list[Tree], version: str = "1000") -> Informer:
+def listed(resource: ApiResource, items: list[Tree], version: str = "1000") -> Informer:
     informer = Informer(resource, np.random.default_rng(1), streams=False)
-    assert isinstance(informer.next(NOW), Request)
+    assert isinstance(informer.next(NOW), ApiRequest)
     body = {"metadata": {"resourceVersion": version}, "items": items}
-    informer.answered(Answer(200, json.dumps(body).encode()), NOW)
+    informer.answered(ApiResponse(200, json.dumps(body).encode()), NOW)
     return informer
 
 
-def readable() -> list[tuple[str, Tree, Resource]]:
+def readable() -> list[tuple[str, Tree, ApiResource]]:
     found = ((where, one, resource_at(one["request"]["path"])) for where, one in watches())
     return [(where, one, r) for where, one, r in found if r is not None and json_body(one)]
 
@@ -69,10 +69,10 @@ def test_every_recorded_watch_is_read_whatever_it_is_cut_into(pieces: int) -> No
         text = b"".join(lines(exchange))
         told: list[Event] = []
         for start in range(0, len(text), pieces):
-            told += informer.fed(text[start : start + pieces], NOW)
+            told += informer.feed(text[start : start + pieces], NOW)
         assert list(informer.unreadable) == [], where
         kinds = [event["type"] for event in exchange["events"]]
-        assert informer.is_over == ("ERROR" in kinds), where
+        assert informer.is_closed == ("ERROR" in kinds), where
         assert len(informer) == len(left(exchange["events"])), where
         n_watches += 1
     assert n_watches >= 60
@@ -101,14 +101,14 @@ def recorded_pods() -> Tree:
 cuts = st.lists(st.integers(0, 400_000), max_size=6)
 
 
-class Forgetful(Lines):
+class Forgetful(LineSplitter):
     """Wrong: takes the beginning of a line that has not come whole for one."""
 
-    def fed(self, data: bytes) -> Any:
+    def feed(self, data: bytes) -> Any:
         return iter([line for line in data.split(b"\n") if line.strip()])
 
 
-def told_after_cuts(places: list[int], kind: type[Lines] = Lines) -> list[Event]:
+def told_after_cuts(places: list[int], kind: type[LineSplitter] = LineSplitter) -> list[Event]:
     """The recorded pods, the connection broken at some places and resumed where it was: whatever
     is behind the version that the client has seen comes again."""
     exchange = recorded_pods()
@@ -123,13 +123,13 @@ def told_after_cuts(places: list[int], kind: type[Lines] = Lines) -> list[Event]
         first = next((i for i, v in enumerate(versions) if int(v) > int(informer.version)), 10**9)
         rest = b"".join(whole[first:])
         n_bytes = max(0, place - done)
-        told += informer.fed(rest[:n_bytes], NOW)
-        assert not informer.is_over, informer.fault
+        told += informer.feed(rest[:n_bytes], NOW)
+        assert not informer.is_closed, informer.fault
         informer.closed(NOW + 10 * SECOND, "connection reset")
         done = place if n_bytes < len(rest) else done
     informer.opened(NOW)
     first = next((i for i, v in enumerate(versions) if int(v) > int(informer.version)), 10**9)
-    told += informer.fed(b"".join(whole[first:]), NOW)
+    told += informer.feed(b"".join(whole[first:]), NOW)
     return told
 
 
@@ -150,11 +150,11 @@ def test_a_client_that_trusts_half_a_line_is_caught() -> None:
 def gone_meanwhile(informer: Informer, node: Tree) -> list[Event]:
     """The list that follows, with one node of two."""
     request = informer.next(NOW + 60 * SECOND)
-    assert isinstance(request, Request)
+    assert isinstance(request, ApiRequest)
     assert not request.is_watch
     assert "continue" not in dict(request.query)
     body = {"metadata": {"resourceVersion": "2000"}, "items": [node]}
-    return informer.answered(Answer(200, json.dumps(body).encode()), NOW + 60 * SECOND)
+    return informer.answered(ApiResponse(200, json.dumps(body).encode()), NOW + 60 * SECOND)
 
 
 def two_nodes() -> list[Tree]:
@@ -181,8 +181,8 @@ def error_line(status: Tree) -> bytes:
 def test_a_version_that_is_too_old_leads_to_a_list_that_tells_what_has_gone(form: str) -> None:
     informer = listed(NODES, two_nodes())
     informer.opened(NOW)
-    assert informer.fed(expired()[form], NOW) == []
-    assert informer.is_over
+    assert informer.feed(expired()[form], NOW) == []
+    assert informer.is_closed
     told = gone_meanwhile(informer, two_nodes()[0])
     assert [type(event) for event in told] == [happened.NodeDeleted]
 
@@ -190,14 +190,14 @@ def test_a_version_that_is_too_old_leads_to_a_list_that_tells_what_has_gone(form
 @pytest.mark.parametrize(
     "answer",
     [
-        Answer(410, b'{"kind":"Status","reason":"Expired","code":410}'),
-        Answer(410, b"gone"),
-        Answer(400, b'{"kind":"Status","reason":"Expired","code":410}'),
+        ApiResponse(410, b'{"kind":"Status","reason":"Expired","code":410}'),
+        ApiResponse(410, b"gone"),
+        ApiResponse(400, b'{"kind":"Status","reason":"Expired","code":410}'),
     ],
 )
-def test_so_does_a_watch_that_is_refused_as_too_old(answer: Answer) -> None:
+def test_so_does_a_watch_that_is_refused_as_too_old(answer: ApiResponse) -> None:
     informer = listed(NODES, two_nodes())
-    assert isinstance(informer.next(NOW), Request)
+    assert isinstance(informer.next(NOW), ApiRequest)
     informer.answered(answer, NOW)
     assert len(gone_meanwhile(informer, two_nodes()[0])) == 1
 
@@ -209,9 +209,9 @@ def test_recorded_errors_of_a_watch_lead_to_a_list() -> None:
             codes = [e["object"].get("code") for e in exchange["events"] if e["type"] == "ERROR"]
             informer = listed(resource, [])
             informer.opened(NOW)
-            informer.fed(b"".join(lines(exchange)), NOW)
+            informer.feed(b"".join(lines(exchange)), NOW)
             request = informer.next(NOW + 60 * SECOND)
-            assert isinstance(request, Request)
+            assert isinstance(request, ApiRequest)
             assert request.is_watch == (410 not in codes)
             n_errors += 410 in codes
     assert n_errors >= 2
@@ -222,27 +222,27 @@ def test_a_version_that_the_server_does_not_reach_leads_to_a_list_in_the_end() -
     error = {"kind": "Status", "reason": "Timeout", "code": 504, "message": "Too large"}
     for _ in range(4):
         informer.opened(now)
-        informer.fed(error_line(error), now)
+        informer.feed(error_line(error), now)
         now += 60 * SECOND
     request = informer.next(now)
-    assert isinstance(request, Request)
+    assert isinstance(request, ApiRequest)
     assert not request.is_watch
 
 
 def test_a_page_whose_token_has_expired_begins_the_list_anew_and_asks_for_all_at_once() -> None:
     informer = Informer(PODS, np.random.default_rng(1), streams=False)
     request = informer.next(NOW)
-    assert isinstance(request, Request)
+    assert isinstance(request, ApiRequest)
     assert ("limit", "500") in request.query
     (scenario,) = [s for s in scenarios("expiry") if s["scenario"] == "expired-continue"]
     first, late = (e for e in scenario["exchanges"] if e.get("n") in (7, 10))
-    assert informer.answered(Answer(200, as_bytes(first["response"]["body"])), NOW)
+    assert informer.answered(ApiResponse(200, as_bytes(first["response"]["body"])), NOW)
     request = informer.next(NOW)
-    assert isinstance(request, Request)
+    assert isinstance(request, ApiRequest)
     assert "continue" in dict(request.query)
-    informer.answered(Answer(410, as_bytes(late["response"]["body"])), NOW)
+    informer.answered(ApiResponse(410, as_bytes(late["response"]["body"])), NOW)
     request = informer.next(NOW + 60 * SECOND)
-    assert isinstance(request, Request)
+    assert isinstance(request, ApiRequest)
     assert not {"continue", "limit"} & set(dict(request.query))
 
 
@@ -266,11 +266,11 @@ def test_recorded_bookmarks_are_where_the_next_watch_begins() -> None:
         last = len(types) - types[::-1].index("BOOKMARK")
         informer = listed(resource, [])
         informer.opened(NOW)
-        told = informer.fed(b"".join(lines(exchange)[:last]), NOW)
+        told = informer.feed(b"".join(lines(exchange)[:last]), NOW)
         assert len(told) == last - types[:last].count("BOOKMARK"), where
         informer.closed(NOW + 10 * SECOND)
         request = informer.next(NOW + 60 * SECOND)
-        assert isinstance(request, Request)
+        assert isinstance(request, ApiRequest)
         mark = json.loads(lines(exchange)[last - 1])["object"]["metadata"]["resourceVersion"]
         assert dict(request.query)["resourceVersion"] == mark, where
         n_bookmarks += 1
@@ -281,19 +281,19 @@ def test_the_bookmark_that_ends_a_streaming_list_tells_what_has_gone() -> None:
     informer = listed(NODES, two_nodes())
     informer._streams = True
     informer.opened(NOW)
-    informer.fed(expired()["an ERROR event"], NOW)
+    informer.feed(expired()["an ERROR event"], NOW)
     request = informer.next(NOW + 60 * SECOND)
-    assert isinstance(request, Request)
+    assert isinstance(request, ApiRequest)
     assert ("sendInitialEvents", "true") in request.query
     informer.opened(NOW + 60 * SECOND)
     one = json.dumps({"type": "ADDED", "object": two_nodes()[0]}).encode() + b"\n"
     # One that does not end it tells nothing yet.
-    assert informer.fed(one + bookmark("7"), NOW) == []
-    told = informer.fed(bookmark("9", **{"k8s.io/initial-events-end": "true"}), NOW)
+    assert informer.feed(one + bookmark("7"), NOW) == []
+    told = informer.feed(bookmark("9", **{"k8s.io/initial-events-end": "true"}), NOW)
     assert [type(event) for event in told] == [happened.NodeDeleted]
     informer.closed(NOW + 70 * SECOND)
     request = informer.next(NOW + 200 * SECOND)
-    assert isinstance(request, Request)
+    assert isinstance(request, ApiRequest)
     assert dict(request.query)["resourceVersion"] == "9"
 
 
@@ -303,7 +303,7 @@ def test_the_bookmark_that_ends_a_streaming_list_tells_what_has_gone() -> None:
 def test_a_custom_resource_is_picked_up_when_it_appears_and_dropped_when_it_goes() -> None:
     groups = next(r for r in RESOURCES if r.plural == "podgroups")
     informer = Informer(groups, np.random.default_rng(1), streams=False)
-    absent = Answer(404, b"404 page not found\n", content_type="text/plain")
+    absent = ApiResponse(404, b"404 page not found\n", content_type="text/plain")
     informer.answered(absent, NOW)
     assert informer.is_synced
     assert not informer.is_served
@@ -312,8 +312,8 @@ def test_a_custom_resource_is_picked_up_when_it_appears_and_dropped_when_it_goes
     assert later <= NOW + 12 * SECOND
     group = {"apiVersion": groups.api_version, "metadata": {"name": "g", "namespace": "d"}}
     body = {"metadata": {"resourceVersion": "3"}, "items": [group]}
-    assert isinstance(informer.next(later), Request)
-    assert len(informer.answered(Answer(200, json.dumps(body).encode()), later)) == 1
+    assert isinstance(informer.next(later), ApiRequest)
+    assert len(informer.answered(ApiResponse(200, json.dumps(body).encode()), later)) == 1
     assert informer.is_served
     informer.answered(absent, later)
     assert len(informer) == 0
@@ -321,28 +321,28 @@ def test_a_custom_resource_is_picked_up_when_it_appears_and_dropped_when_it_goes
 
 def test_pods_and_nodes_are_never_taken_for_absent() -> None:
     informer = Informer(NODES, np.random.default_rng(1), streams=False)
-    informer.answered(Answer(404, b"404 page not found\n"), NOW)
+    informer.answered(ApiResponse(404, b"404 page not found\n"), NOW)
     assert not informer.is_synced
 
 
 def test_a_server_without_streaming_lists_is_listed() -> None:
     informer = Informer(PODS, np.random.default_rng(1))
     request = informer.next(NOW)
-    assert isinstance(request, Request)
+    assert isinstance(request, ApiRequest)
     assert ("sendInitialEvents", "true") in request.query
     text = b'{"kind":"Status","reason":"Invalid","message":"sendInitialEvents: Forbidden"}'
-    informer.answered(Answer(422, text), NOW)
+    informer.answered(ApiResponse(422, text), NOW)
     request = informer.next(NOW)
-    assert isinstance(request, Request)
+    assert isinstance(request, ApiRequest)
     assert not request.is_watch
 
 
 @pytest.mark.parametrize(
     ("answer", "least_s"),
-    [(Answer(429, b"", 7.0), 7.0), (Answer(429), 1.0), (Answer(503, b"", 4.0), 4.0)],
+    [(ApiResponse(429, b"", 7.0), 7.0), (ApiResponse(429), 1.0), (ApiResponse(503, b"", 4.0), 4.0)],
 )
 def test_a_server_with_too_much_to_do_is_left_alone_as_long_as_it_says(
-    answer: Answer, least_s: float
+    answer: ApiResponse, least_s: float
 ) -> None:
     informer = Informer(PODS, np.random.default_rng(1), streams=False)
     informer.answered(answer, NOW)
@@ -355,7 +355,7 @@ def test_failures_in_a_row_are_spaced_out() -> None:
     informer = Informer(PODS, np.random.default_rng(1), streams=False)
     now, waits = NOW, []
     for _ in range(8):
-        informer.answered(Answer(0, fault="refused"), now)
+        informer.answered(ApiResponse(0, fault="refused"), now)
         until = informer.next(now)
         assert isinstance(until, int)
         waits.append((until - now) / SECOND)
@@ -372,8 +372,8 @@ def test_an_object_that_makes_no_sense_is_passed_over_and_told() -> None:
     text = b"".join(
         json.dumps({"type": "ADDED", "object": one}).encode() + b"\n" for one in (bad, good)
     )
-    assert len(informer.fed(text, NOW)) == 1
-    assert not informer.is_over
+    assert len(informer.feed(text, NOW)) == 1
+    assert not informer.is_closed
     (fault,) = informer.unreadable
     assert "d/bad" in fault
     assert "containers" in fault

@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stowplan.cluster.controllers.nodes import NodeLife
-from stowplan.cluster.life import Living
-from stowplan.driver.local_cluster import Running, Settings, running
+from stowplan.assembly.controller_manager import ControllerManagerOptions
+from stowplan.controllers.node_lifecycle import NodeLifecycleController
+from stowplan.driver.local_cluster import LocalCluster, LocalClusterSettings, running_local_cluster
 from tests.contract.kubectl.normal import normal
 from tests.contract.kubectl.standins import StandIns
 
@@ -85,7 +85,7 @@ class Replay:
         self.directory = directory
 
     async def run(self) -> list[Ran]:
-        settings = Settings(kubeconfig=self.directory / "kubeconfig", seed=1)
+        settings = LocalClusterSettings(kubeconfig=self.directory / "kubeconfig", seed=1)
         documents: list[tuple[str, Any]] = [("", node(number)) for number in range(1, 6)]
         documents += [
             ("", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
@@ -100,11 +100,17 @@ class Replay:
             for name, value in (("high", 1000), ("low", 10))
         ]
         # Life without kubelets: those of the recording sent no heartbeats.
-        async with running(settings, documents, Living(hollow_nodes=False)) as cluster:
+        async with running_local_cluster(
+            settings, documents, ControllerManagerOptions(hollow_nodes=False)
+        ) as cluster:
             assert not cluster.loading.problems
             # Nor did anybody mind, as the recording took less time than it takes to notice.
-            life = cluster.cluster.life
-            life.parts = [part for part in life.parts if not isinstance(part, NodeLife)]
+            controller_manager = cluster.cluster.controller_manager
+            controller_manager.parts = [
+                part
+                for part in controller_manager.parts
+                if not isinstance(part, NodeLifecycleController)
+            ]
             standins = StandIns(cluster.cluster, homes(self.lines))
             work = asyncio.ensure_future(self._standing_in(cluster, standins))
             try:
@@ -117,11 +123,11 @@ class Replay:
             finally:
                 work.cancel()
 
-    async def _standing_in(self, cluster: Running, standins: StandIns) -> None:
+    async def _standing_in(self, cluster: LocalCluster, standins: StandIns) -> None:
         self.quiet = 0
         while True:
             done = standins.step(time.time())
-            cluster.pump._soon()
+            cluster.server_loop._soon()
             self.quiet = 0 if done else self.quiet + 1
             await asyncio.sleep(STEP_S)
 

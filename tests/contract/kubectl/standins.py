@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from stowplan.cluster.cluster import Cluster
-from stowplan.cluster.errors import ApiError
-from stowplan.cluster.resource import Deletion, Resource
+from stowplan.apis.machinery.errors import ApiError
+from stowplan.apis.machinery.resource import DeleteOptions, Resource
+from stowplan.assembly.embedded_cluster import EmbeddedCluster
 
 Tree = dict[str, Any]
 JOB_S = 1.0
@@ -28,7 +28,7 @@ def stamp(now: float) -> str:
 class StandIns:
     """homes: by pod name or by the name of its owner's owner, the node that it was recorded on."""
 
-    def __init__(self, cluster: Cluster, homes: Mapping[str, str]) -> None:
+    def __init__(self, cluster: EmbeddedCluster, homes: Mapping[str, str]) -> None:
         self.server = cluster.server
         self.homes = homes
         self._told: set[str] = set()
@@ -59,7 +59,11 @@ class StandIns:
         since = self._since.setdefault(meta["uid"], now)
         if meta.get("deletionTimestamp"):
             self.server.delete(
-                self._resource("pods"), meta["namespace"], meta["name"], now, Deletion(grace_s=0)
+                self._resource("pods"),
+                meta["namespace"],
+                meta["name"],
+                now,
+                DeleteOptions(grace_s=0),
             )
         elif not spec.get("nodeName"):
             return not spec.get("schedulingGates") and self._schedule(pod, pods, now)

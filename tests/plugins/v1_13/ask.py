@@ -12,14 +12,14 @@ from stowplan.framework import (
     CycleState,
     FeatureGates,
     Framework,
+    ObjectStore,
     PluginUse,
     Profile,
     Registry,
     Snapshot,
-    World,
 )
-from stowplan.framework.points import points_of
-from stowplan.objects.codec import convert
+from stowplan.framework.extension_points import points_of
+from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -48,7 +48,7 @@ class Rule:
         **args: Any,
     ) -> None:
         self.name = plugin.name
-        self.snapshot = Snapshot(table_of(nodes, pods), World(objects))
+        self.snapshot = Snapshot(table_of(nodes, pods), ObjectStore(objects))
         self.walks = [framework_of(plugin, args or None, columns=c) for c in (True, False)]
 
     def refusals(self, pod: Pod) -> dict[str, list[str]]:
@@ -60,7 +60,7 @@ class Rule:
     def _refusals(self, walk: Framework, pod: Pod) -> dict[str, list[str]]:
         state, nodes = CycleState(), self.snapshot.nodes
         assert walk.run_pre_filter(pod, self.snapshot, state).status.is_success
-        verdicts = walk.filters_apart(pod, nodes, nodes.all_rows, state).get(self.name)
+        verdicts = walk.filters_separately(pod, nodes, nodes.all_rows, state).get(self.name)
         if verdicts is None:
             return {}
         statuses = {
@@ -77,7 +77,7 @@ class Rule:
         """The codes of the refusals, `Unschedulable` for what evictions may help with."""
         state, nodes = CycleState(), self.snapshot.nodes
         self.walks[0].run_pre_filter(pod, self.snapshot, state)
-        verdicts = self.walks[0].filters_apart(pod, nodes, nodes.all_rows, state)[self.name]
+        verdicts = self.walks[0].filters_separately(pod, nodes, nodes.all_rows, state)[self.name]
         return {verdicts.explain(code).code.title for code in set(verdicts.codes.tolist()) if code}
 
     def mapped(self, pod: Pod) -> dict[str, int]:

@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 from stowplan.columns import NodeTable, Overlay, PodInfo
 from stowplan.objects.pod import Pod
-from stowplan.plugins.v1_13.amounts import NodeAmounts, amounts_of, nonzero_on, requested_on
+from stowplan.plugins.v1_13.resource_requests import (
+    RequestedByRow,
+    nonzero_on,
+    requested_on,
+    resource_requests_of,
+)
 from stowplan.testing import node
 from tests.plugins.clusters import container, is_found, pod
 from tests.soak import examples
@@ -27,7 +32,7 @@ def asking(*containers: str, initial: tuple[str, ...] = (), name: str = "p") -> 
 
 
 def test_each_container_is_rounded_up_by_itself() -> None:
-    found = amounts_of(asking("cpu=0.0005 memory=100500m", "cpu=0.0005"))
+    found = resource_requests_of(asking("cpu=0.0005 memory=100500m", "cpu=0.0005"))
     assert found.on_node == {"cpu": 2, "memory": 101}
 
 
@@ -45,19 +50,19 @@ def test_each_container_is_rounded_up_by_itself() -> None:
 def test_the_largest_init_container_counts_for_the_pod_to_place(
     regular: str, initial: tuple[str, ...], wanted: dict[str, int]
 ) -> None:
-    assert amounts_of(asking(regular, initial=initial)).wanted == wanted
+    assert resource_requests_of(asking(regular, initial=initial)).wanted == wanted
 
 
 def test_a_container_that_names_nothing_counts_with_defaults() -> None:
-    assert amounts_of(asking("", "cpu=0 memory=0", "cpu=1")).nonzero == (1100, 400 * MI)
-    assert amounts_of(asking(initial=("cpu=9",))).nonzero == (0, 0)
+    assert resource_requests_of(asking("", "cpu=0 memory=0", "cpu=1")).nonzero == (1100, 400 * MI)
+    assert resource_requests_of(asking(initial=("cpu=9",))).nonzero == (0, 0)
 
 
-class Forgetful(NodeAmounts):
+class Forgetful(RequestedByRow):
     """Forgets that defaults go with their pod."""
 
     def pod_removed(self, row: int, info: PodInfo) -> None:
-        for name, asked in amounts_of(info.pod).on_node.items():
+        for name, asked in resource_requests_of(info.pod).on_node.items():
             self._requested[name][row] -= asked
 
 
@@ -68,7 +73,7 @@ steps = st.lists(
 )
 
 
-def disagreement(keeps: type[NodeAmounts], script: list[tuple[str, str, int]]) -> str:
+def disagreement(keeps: type[RequestedByRow], script: list[tuple[str, str, int]]) -> str:
     """Where what is kept differs from a recount, "" where it does not."""
     table = NodeTable()
     kept = keeps.of(table)
@@ -102,7 +107,7 @@ def _step(table: NodeTable, what: str, arriving: Pod, name: str) -> None:
 @given(script=steps)
 @settings(max_examples=examples(100))
 def test_what_is_kept_is_what_a_recount_gives(script: list[tuple[str, str, int]]) -> None:
-    assert disagreement(NodeAmounts, script) == ""
+    assert disagreement(RequestedByRow, script) == ""
 
 
 def test_control_forgotten_defaults_are_found() -> None:

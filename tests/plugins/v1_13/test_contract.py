@@ -10,11 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 from stowplan.assembly import registry
-from stowplan.columns.podcounts import MatchingPods, PodSelection
+from stowplan.columns.pods.podcounts import MatchingPods, PodSelection
 from stowplan.framework import CycleState, NodeTable, Rows
 from stowplan.objects.pod import Pod
-from stowplan.plugins.v1_13.metadata import PriorityMetadata
-from stowplan.plugins.v1_13.selector_spread import SelectorSpreadPriority
+from stowplan.plugins.v1_13.priorities.priority_metadata import PriorityMetadata
+from stowplan.plugins.v1_13.priorities.selector_spread import SelectorSpreadPriority
 from stowplan.testing import Check, CheckFailed, check_plugin, checks
 from tests.soak import examples
 

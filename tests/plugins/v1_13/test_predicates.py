@@ -9,30 +9,33 @@ import pytest
 from msgspec.structs import replace
 
 from stowplan.framework import CycleState
-from stowplan.objects.codec import convert
+from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.node import Node, NodeCondition, NodeStatus
 from stowplan.objects.pod import Pod
 from stowplan.objects.workload import Service
-from stowplan.plugins.v1_13.check_node_unschedulable import CheckNodeUnschedulable
-from stowplan.plugins.v1_13.check_service_affinity import CheckServiceAffinity
-from stowplan.plugins.v1_13.general_predicates import GeneralPredicates
-from stowplan.plugins.v1_13.host_name import HostName
-from stowplan.plugins.v1_13.match_inter_pod_affinity import NO_MATCH, MatchInterPodAffinity
-from stowplan.plugins.v1_13.match_node_selector import MatchNodeSelector
-from stowplan.plugins.v1_13.no_disk_conflict import NoDiskConflict
-from stowplan.plugins.v1_13.node_conditions import (
-    CORDONED,
-    NO_NETWORK,
+from stowplan.plugins.v1_13.node_label import CheckNodeLabelPresence
+from stowplan.plugins.v1_13.predicates.check_node_condition import (
+    NETWORK_UNAVAILABLE,
+    NODE_UNSCHEDULABLE,
     NOT_READY,
     OUT_OF_DISK,
     CheckNodeCondition,
     CheckNodeDiskPressure,
     CheckNodeMemoryPressure,
 )
-from stowplan.plugins.v1_13.node_label import CheckNodeLabelPresence
-from stowplan.plugins.v1_13.pod_fits_host_ports import PodFitsHostPorts
-from stowplan.plugins.v1_13.pod_fits_resources import PodFitsResources
-from stowplan.plugins.v1_13.taints import PodToleratesNodeTaints
+from stowplan.plugins.v1_13.predicates.check_node_unschedulable import CheckNodeUnschedulable
+from stowplan.plugins.v1_13.predicates.check_service_affinity import CheckServiceAffinity
+from stowplan.plugins.v1_13.predicates.general_predicates import GeneralPredicates
+from stowplan.plugins.v1_13.predicates.host_name import HostName
+from stowplan.plugins.v1_13.predicates.match_inter_pod_affinity import (
+    NO_MATCH,
+    MatchInterPodAffinity,
+)
+from stowplan.plugins.v1_13.predicates.match_node_selector import MatchNodeSelector
+from stowplan.plugins.v1_13.predicates.no_disk_conflict import NoDiskConflict
+from stowplan.plugins.v1_13.predicates.pod_fits_host_ports import PodFitsHostPorts
+from stowplan.plugins.v1_13.predicates.pod_fits_resources import PodFitsResources
+from stowplan.plugins.v1_13.taint_toleration import PodToleratesNodeTaints
 from stowplan.testing import affinity, node, pod, term
 from tests.plugins.v1_13.ask import Rule
 
@@ -133,8 +136,8 @@ def test_conditions_are_named_in_their_order() -> None:
         telling("mute"),
     ]
     assert Rule(CheckNodeCondition, nodes).refusals(pod("p")) == {
-        "ill": [NO_NETWORK, NOT_READY, OUT_OF_DISK],
-        "shut": [CORDONED],
+        "ill": [NETWORK_UNAVAILABLE, NOT_READY, OUT_OF_DISK],
+        "shut": [NODE_UNSCHEDULABLE],
     }
 
 
@@ -153,7 +156,7 @@ def test_cordons_and_taints() -> None:
     nodes = [node("shut", cordoned=True), node("hard", taints=["a=b:NoSchedule"])]
     soft = node("soft", taints=["a=b:PreferNoSchedule"])
     strange = pod("p", tolerations=["node.kubernetes.io/unschedulable", "a=c"])
-    assert Rule(CheckNodeUnschedulable, nodes).refusals(pod("p")) == {"shut": [CORDONED]}
+    assert Rule(CheckNodeUnschedulable, nodes).refusals(pod("p")) == {"shut": [NODE_UNSCHEDULABLE]}
     assert Rule(CheckNodeUnschedulable, nodes).refusals(strange) == {}
     refused = Rule(PodToleratesNodeTaints, [*nodes, soft]).refusals(strange)
     assert refused == {"hard": ["node(s) had taints that the pod didn't tolerate"]}

@@ -8,30 +8,35 @@ import pytest
 from msgspec.structs import replace
 
 from stowplan.framework import CycleState, FeatureGates, Framework, PluginUse, Profile, Registry
-from stowplan.objects.codec import convert
+from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.workload import ReplicaSet, ReplicationController, Service, StatefulSet
 from stowplan.plugins.priority_sort import PrioritySort
-from stowplan.plugins.v1_13.balanced_resource_allocation import BalancedResourceAllocation
-from stowplan.plugins.v1_13.equal import EqualPriority
-from stowplan.plugins.v1_13.image_locality_priority import ImageLocalityPriority
-from stowplan.plugins.v1_13.inter_pod_affinity_priority import InterPodAffinityPriority
-from stowplan.plugins.v1_13.node_affinity_priority import NodeAffinityPriority
 from stowplan.plugins.v1_13.node_label import NodeLabelPriority
-from stowplan.plugins.v1_13.node_prefer_avoid_pods import ANNOTATION, NodePreferAvoidPodsPriority
-from stowplan.plugins.v1_13.resource_limits import ResourceLimitsPriority
-from stowplan.plugins.v1_13.resource_priorities import (
+from stowplan.plugins.v1_13.priorities.balanced_resource_allocation import (
+    BalancedResourceAllocation,
+)
+from stowplan.plugins.v1_13.priorities.equal_priority import EqualPriority
+from stowplan.plugins.v1_13.priorities.image_locality_priority import ImageLocalityPriority
+from stowplan.plugins.v1_13.priorities.inter_pod_affinity_priority import InterPodAffinityPriority
+from stowplan.plugins.v1_13.priorities.node_affinity_priority import NodeAffinityPriority
+from stowplan.plugins.v1_13.priorities.node_prefer_avoid_pods import (
+    ANNOTATION,
+    NodePreferAvoidPodsPriority,
+)
+from stowplan.plugins.v1_13.priorities.resource_limits import ResourceLimitsPriority
+from stowplan.plugins.v1_13.priorities.resource_priorities import (
     LeastRequestedPriority,
     MostRequestedPriority,
     RequestedToCapacityRatioPriority,
 )
-from stowplan.plugins.v1_13.selector_spread import (
+from stowplan.plugins.v1_13.priorities.selector_spread import (
     SelectorSpreadPriority,
     ServiceSpreadingPriority,
 )
-from stowplan.plugins.v1_13.service_anti_affinity import ServiceAntiAffinityPriority
-from stowplan.plugins.v1_13.taints import TaintTolerationPriority
+from stowplan.plugins.v1_13.priorities.service_anti_affinity import ServiceAntiAffinityPriority
+from stowplan.plugins.v1_13.taint_toleration import TaintTolerationPriority
 from stowplan.testing import affinity, node, pod, term
 from tests.plugins.v1_13.ask import Rule
 

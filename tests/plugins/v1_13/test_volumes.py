@@ -7,18 +7,20 @@ from typing import Any
 import pytest
 
 from stowplan.framework import CycleState
-from stowplan.objects.codec import convert
+from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.pod import Pod
 from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
-from stowplan.plugins.v1_13.balanced_resource_allocation import BalancedResourceAllocation
-from stowplan.plugins.v1_13.check_volume_binding import CheckVolumeBinding
-from stowplan.plugins.v1_13.max_csi_volume_count import MaxCSIVolumeCountPred, limit_key
-from stowplan.plugins.v1_13.max_pd_volume_count import (
-    ATTACHED,
+from stowplan.plugins.v1_13.predicates.check_volume_binding import CheckVolumeBinding
+from stowplan.plugins.v1_13.predicates.max_csi_volume_count import MaxCSIVolumeCountPred, limit_key
+from stowplan.plugins.v1_13.predicates.max_pd_volume_count import (
+    ATTACHED_VOLUMES_STATE,
     MaxEBSVolumeCount,
     MaxGCEPDVolumeCount,
 )
-from stowplan.plugins.v1_13.no_volume_zone_conflict import NoVolumeZoneConflict
+from stowplan.plugins.v1_13.predicates.no_volume_zone_conflict import NoVolumeZoneConflict
+from stowplan.plugins.v1_13.priorities.balanced_resource_allocation import (
+    BalancedResourceAllocation,
+)
 from stowplan.testing import node
 from tests.plugins.v1_13.ask import Rule
 
@@ -124,7 +126,7 @@ def test_the_last_kind_that_a_pod_has_is_what_balance_looks_at() -> None:
     asks = pod("p", "", {"gcePersistentDisk": {"pdName": "d"}})
     state = CycleState()
     counted.walks[0].run_pre_filter(asks, counted.snapshot, state)
-    assert state.find(ATTACHED) is not None
+    assert state.find(ATTACHED_VOLUMES_STATE) is not None
     row = rule.snapshot.nodes.info(0)
     by_rows, by_node = (walk.members[rule.name] for walk in rule.walks)
     with_volumes = by_node.call("score", asks, row, state, rule.snapshot.nodes)
@@ -235,13 +237,13 @@ def test_reserve_settles_what_was_found() -> None:
     rule = Rule(CheckVolumeBinding, DISKS, [], objects)
     asks, state = pod("p", "", use("c")), CycleState()
     walk = rule.walks[0]
-    walk.shared.world = rule.snapshot.world
+    walk.shared.object_store = rule.snapshot.object_store
     walk.run_pre_filter(asks, rule.snapshot, state)
     assert walk.run_reserve(asks, "n", state).is_success
-    seen = rule.snapshot.world.find(PersistentVolume, "v")
+    seen = rule.snapshot.object_store.find(PersistentVolume, "v")
     assert seen is not None
     assert seen.spec.claim_ref is not None
     walk.run_unreserve(asks, "n", state)
-    seen = rule.snapshot.world.find(PersistentVolume, "v")
+    seen = rule.snapshot.object_store.find(PersistentVolume, "v")
     assert seen is not None
     assert seen.spec.claim_ref is None

@@ -13,37 +13,37 @@ from collections.abc import Hashable
 
 import numpy as np
 
-from stowplan.batch.actions.turns import case_of
-from stowplan.batch.amounts import Amount
+from stowplan.batch.actions.pending_jobs import attempt_key
+from stowplan.batch.fit_errors import fit_errors, fits_somewhere
 from stowplan.batch.heap import Heap
-from stowplan.batch.jobs import Job, Task, TaskStatus
-from stowplan.batch.queues import QueueInfo
-from stowplan.batch.rules import Unanswerable
-from stowplan.batch.session import Action, Session
+from stowplan.batch.session import Session, SessionAction
+from stowplan.batch.session_rules import ScoringError
+from stowplan.batch.state.jobs import JobInfo, TaskInfo, TaskStatus
+from stowplan.batch.state.queues import QueueInfo
+from stowplan.batch.state.resource_vector import ResourceVector
 from stowplan.batch.statement import Statement
-from stowplan.batch.tiers import TaskTurns
-from stowplan.batch.unfit import complaint, finds_room
+from stowplan.batch.tiers import TaskQueue
 
 
-class Allocate(Action):
+class Allocate(SessionAction):
     """Place what fits."""
 
     name = "allocate"
 
     def run(self, session: Session) -> None:
         """Serve queues until each has had its turns."""
-        as_ever = session.compat.keeps_unready
+        as_v0_5 = session.compat.keeps_unready
         queues: Heap[QueueInfo] = Heap(session.hooks.queue_less)
-        jobs: dict[str, Heap[Job]] = {}
+        jobs: dict[str, Heap[JobInfo]] = {}
         for job in session.jobs.values():
             queue = session.queues.get(job.queue)
-            if queue is None or not (as_ever or TaskStatus.PENDING in job.by_status):
+            if queue is None or not (as_v0_5 or TaskStatus.PENDING in job.by_status):
                 continue
             queues.push(queue)
             if job.queue not in jobs:
                 jobs[job.queue] = Heap(session.hooks.job_less)
             jobs[job.queue].push(job)
-        tasks: dict[str, TaskTurns] = {}
+        tasks: dict[str, TaskQueue] = {}
         while queues:
             queue = queues.pop()
             if session.hooks.overused(queue):
@@ -53,21 +53,21 @@ class Allocate(Action):
                 continue
             job = waiting.pop()
             if job.uid not in tasks:
-                tasks[job.uid] = _asking(session, job)
-            serve = _serve_as_ever if as_ever else _serve
+                tasks[job.uid] = _pending_tasks(session, job)
+            serve = _serve_v0_5 if as_v0_5 else _serve
             if serve(session, job, tasks[job.uid]):
                 waiting.push(job)
             queues.push(queue)
         if not session.compat.fit_error_of_choice:
-            _tell_overused(session)
+            _note_overused(session)
 
 
-def _tell_overused(session: Session) -> None:
+def _note_overused(session: Session) -> None:
     """Tell the jobs that had no turn why: for want of nodes, if they find none anyway."""
     texts: dict[str, str] = {}
     has_room: dict[Hashable, bool] = {}
     for job in session.jobs.values():
-        if job.complaint or job.short_by or TaskStatus.PENDING not in job.by_status:
+        if job.fit_errors or job.short_by or TaskStatus.PENDING not in job.by_status:
             continue
         queue = session.queues[job.queue]
         if queue.name not in texts:
@@ -78,23 +78,23 @@ def _tell_overused(session: Session) -> None:
             continue
         case = (task.kind, task.ask.wants)
         if queue.weight > 0 and case not in has_room:
-            has_room[case] = finds_room(session, task)
+            has_room[case] = fits_somewhere(session, task)
         is_reason = queue.weight <= 0 or has_room[case]
-        job.complaint = texts[queue.name] if is_reason else complaint(session, task)
+        job.fit_errors = texts[queue.name] if is_reason else fit_errors(session, task)
 
 
-def _asking(session: Session, job: Job) -> TaskTurns:
+def _pending_tasks(session: Session, job: JobInfo) -> TaskQueue:
     """The job's pending tasks that ask for something."""
-    as_ever = session.compat.init_only_waits
+    as_v0_5 = session.compat.init_only_waits
     is_empty = session.arithmetic.is_empty
 
-    def asks(task: Task) -> bool:
-        return not (is_empty(task.ask.running) if as_ever else task.ask.is_best_effort)
+    def asks(task: TaskInfo) -> bool:
+        return not (is_empty(task.ask.running) if as_v0_5 else task.ask.is_best_effort)
 
     return session.hooks.job_turns(job, asks)
 
 
-def _serve_as_ever(session: Session, job: Job, tasks: TaskTurns) -> bool:
+def _serve_v0_5(session: Session, job: JobInfo, tasks: TaskQueue) -> bool:
     """One turn of a job without a way back; True when the job is ready and may have another."""
     while tasks:
         task = tasks.pop()
@@ -109,16 +109,16 @@ def _serve_as_ever(session: Session, job: Job, tasks: TaskTurns) -> bool:
     return False
 
 
-def _serve(session: Session, job: Job, tasks: TaskTurns) -> bool:
+def _serve(session: Session, job: JobInfo, tasks: TaskQueue) -> bool:
     """One turn of a job; True when the job is ready and may have another."""
-    case = case_of(session, job, len(tasks))
+    case = attempt_key(session, job, len(tasks))
     stuck = session.stuck.get(case) if case is not None else None
-    if stuck is not None and stuck[0] == session.working.nodes.state:
-        job.complaint, job.short_by = stuck[1], dict(stuck[2])
+    if stuck is not None and stuck[0] == session.state.nodes.revision:
+        job.fit_errors, job.short_by = stuck[1], dict(stuck[2])
         return False
     statement = session.statement()
     unfit: set[int] = set()
-    job.complaint, job.short_by = "", {}
+    job.fit_errors, job.short_by = "", {}
     while tasks:
         task = tasks.pop()
         if id(task.pod.spec) in unfit or _place(session, statement, job, task) < 0:
@@ -137,45 +137,45 @@ def _serve(session: Session, job: Job, tasks: TaskTurns) -> bool:
     elif not session.hooks.job_pipelined(job):
         statement.rollback()
         if case is not None:
-            session.stuck[case] = session.working.nodes.state, job.complaint, dict(job.short_by)
+            session.stuck[case] = session.state.nodes.revision, job.fit_errors, dict(job.short_by)
     return False
 
 
-def _is_out_of_reach(session: Session, job: Job, n_left: int) -> bool:
+def _is_out_of_reach(session: Session, job: JobInfo, n_left: int) -> bool:
     """True when the job will not be ready even if all its other tasks find a node."""
     reached = job.ready_count + len(job.of(TaskStatus.PIPELINED)) + n_left
     return reached < job.min_available and not session.hooks.job_ready(job)
 
 
-def _place(session: Session, statement: Statement | None, job: Job, task: Task) -> int:
+def _place(session: Session, statement: Statement | None, job: JobInfo, task: TaskInfo) -> int:
     """Find a node for a task and put it there; -1 when there is none."""
     if session.compat.releasing_competes:
-        return _place_as_ever(session, statement, job, task)
+        return _place_v0_5(session, statement, job, task)
     to = session if statement is None else statement
     row = session.choices.best(task)
     if row >= 0:
         to.allocate(task, row)
         return row
-    nodes = session.working.nodes
+    nodes = session.state.nodes
     row = session.choices.best(task, later=True) if nodes.has_releases else -1
     if row >= 0:
-        refusal = session.working.capabilities.refusal(task)
+        refusal = session.state.capabilities.refusal(task)
         if refusal:
-            job.complaint = refusal
+            job.fit_errors = refusal
         else:
             job.short_by[nodes.names[row]] = _shortage(session, row, task)
         to.pipeline(task, row)
     elif not session.compat.fit_error_of_choice:
-        job.complaint = complaint(session, task)
+        job.fit_errors = fit_errors(session, task)
     return row
 
 
-def _place_as_ever(session: Session, statement: Statement | None, job: Job, task: Task) -> int:
+def _place_v0_5(session: Session, statement: Statement | None, job: JobInfo, task: TaskInfo) -> int:
     """A node that has to free room first is as good as one that is free."""
-    if not session.working.capabilities.allows(task):
-        job.complaint = session.working.capabilities.refusal(task)
+    if not session.state.capabilities.allows(task):
+        job.fit_errors = session.state.capabilities.refusal(task)
         return -1
-    nodes = session.working.nodes
+    nodes = session.state.nodes
     free, later = nodes.fits(nodes.idle, task), nodes.fits(nodes.releasing, task)
     candidates = free | later
     if candidates.any():
@@ -183,11 +183,11 @@ def _place_as_ever(session: Session, statement: Statement | None, job: Job, task
     rows = np.flatnonzero(candidates)
     try:
         row = session.best(task, rows) if rows.shape[0] else -1
-    except Unanswerable:
+    except ScoringError:
         row = -1
     if row < 0:
         if not session.compat.fit_error_of_choice:
-            job.complaint = complaint(session, task)
+            job.fit_errors = fit_errors(session, task)
         return -1
     to = session if statement is None else statement
     if free[row]:
@@ -199,6 +199,6 @@ def _place_as_ever(session: Session, statement: Statement | None, job: Job, task
     return row
 
 
-def _shortage(session: Session, row: int, task: Task) -> Amount:
-    idle = session.working.nodes.idle.amount(row)
+def _shortage(session: Session, row: int, task: TaskInfo) -> ResourceVector:
+    idle = session.state.nodes.idle.amount(row)
     return session.arithmetic.shortage(idle, task.ask.launching)

@@ -5,14 +5,14 @@ Source: kube-batch v0.5, actions/backfill.
 
 from __future__ import annotations
 
+from stowplan.batch.fit_errors import fit_errors
 from stowplan.batch.heap import Heap
-from stowplan.batch.jobs import Job, Task, TaskStatus
-from stowplan.batch.queues import QueueInfo
-from stowplan.batch.session import Action, Session
-from stowplan.batch.unfit import complaint
+from stowplan.batch.session import Session, SessionAction
+from stowplan.batch.state.jobs import JobInfo, TaskInfo, TaskStatus
+from stowplan.batch.state.queues import QueueInfo
 
 
-class Backfill(Action):
+class Backfill(SessionAction):
     """Place what asks for nothing."""
 
     name = "backfill"
@@ -21,10 +21,10 @@ class Backfill(Action):
         """Serve jobs in the order of their queues, or any job first."""
         if session.compat.backfill_unordered:
             for job in list(session.jobs.values()):
-                _serve_as_ever(session, job)
+                _serve_v0_5(session, job)
             return
         queues: Heap[QueueInfo] = Heap(session.hooks.queue_less)
-        jobs: dict[str, Heap[Job]] = {}
+        jobs: dict[str, Heap[JobInfo]] = {}
         for job in session.jobs.values():
             if not session.has_pending(job) or job.queue not in session.queues:
                 continue
@@ -40,15 +40,15 @@ class Backfill(Action):
                 _serve(session, waiting.pop())
 
 
-def _best_effort(job: Job) -> list[Task]:
+def _best_effort(job: JobInfo) -> list[TaskInfo]:
     return [t for t in job.of(TaskStatus.PENDING).values() if t.ask.is_best_effort]
 
 
-def _serve_as_ever(session: Session, job: Job) -> None:
+def _serve_v0_5(session: Session, job: JobInfo) -> None:
     """Put each task on the first node that takes it; a gang that stays incomplete keeps them."""
-    nodes = session.working.nodes
+    nodes = session.state.nodes
     for task in _best_effort(job):
-        if not session.working.capabilities.allows(task):
+        if not session.state.capabilities.allows(task):
             continue
         passing = session.passing(task)
         for row in range(nodes.n_nodes):
@@ -60,7 +60,7 @@ def _serve_as_ever(session: Session, job: Job) -> None:
             passing = session.passing(task)
 
 
-def _serve(session: Session, job: Job) -> None:
+def _serve(session: Session, job: JobInfo) -> None:
     """Put the tasks on the best of the nodes that take them, in the order of tasks, or none."""
     statement = session.statement()
     tasks = session.hooks.task_turns(_best_effort(job))
@@ -68,7 +68,7 @@ def _serve(session: Session, job: Job) -> None:
         task = tasks.pop()
         row = session.choices.best(task)
         if row < 0:
-            job.complaint = complaint(session, task)
+            job.fit_errors = fit_errors(session, task)
             continue
         statement.allocate(task, row)
     if session.hooks.job_ready(job):

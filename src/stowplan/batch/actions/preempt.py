@@ -14,28 +14,28 @@ from functools import partial
 
 import numpy as np
 
-from stowplan.batch.actions.turns import Turns, case_of
-from stowplan.batch.actions.victims import Search, enough, held_victims, running
-from stowplan.batch.amounts import Amount
+from stowplan.batch.actions.pending_jobs import PendingJobs, attempt_key
+from stowplan.batch.actions.victims import VictimSearch, held_victims, is_enough, running
 from stowplan.batch.heap import Heap
-from stowplan.batch.jobs import Job, Task, TaskStatus
-from stowplan.batch.rules import Unanswerable
-from stowplan.batch.session import Action, Session
+from stowplan.batch.session import Session, SessionAction
+from stowplan.batch.session_rules import ScoringError
+from stowplan.batch.state.jobs import JobInfo, TaskInfo, TaskStatus
+from stowplan.batch.state.resource_vector import ResourceVector
 from stowplan.batch.statement import Statement
 
 REASON = "preempt"
 
 
-class Preempt(Action):
+class Preempt(SessionAction):
     """Make room within queues."""
 
     name = "preempt"
 
     def run(self, session: Session) -> None:
         """Between the jobs of each queue, then within jobs."""
-        turns = Turns(session)
-        self._search = Search(session)
-        self._in_vain: set[Hashable] = set()
+        turns = PendingJobs(session)
+        self._search = VictimSearch(session)
+        self._without_effect: set[Hashable] = set()
         queues = dict.fromkeys(
             job.queue for job in session.jobs.values() if job.queue in session.queues
         )
@@ -52,7 +52,7 @@ class Preempt(Action):
         if not session.compat.intra_job_in_queue_loop:
             self._within_jobs(session, turns)
 
-    def _between_jobs(self, session: Session, turns: Turns, queue: str) -> None:
+    def _between_jobs(self, session: Session, turns: PendingJobs, queue: str) -> None:
         jobs = turns.jobs.get(queue)
         while jobs:
             job = jobs.pop()
@@ -62,7 +62,7 @@ class Preempt(Action):
             case = None
             if not session.compat.tried_tasks_are_spent:
                 case = self._case(session, job, len(tasks))
-            if case is not None and case in self._in_vain:
+            if case is not None and case in self._without_effect:
                 continue
             while tasks:
                 if self._serve(session, statement, tasks.pop(), job, within=False):
@@ -73,20 +73,20 @@ class Preempt(Action):
             if not session.hooks.job_pipelined(job) or len(statement):
                 statement.rollback()
                 if case is not None:
-                    self._in_vain.add(case)
+                    self._without_effect.add(case)
                 continue
             if assigned:
                 jobs.push(job)
 
-    def _case(self, session: Session, job: Job, n_tasks: int) -> Hashable:
+    def _case(self, session: Session, job: JobInfo, n_tasks: int) -> Hashable:
         """Equal for jobs that find the same victims as long as nothing moves; None: unknown."""
-        case = case_of(session, job, n_tasks)
+        case = attempt_key(session, job, n_tasks)
         if case is None:
             return None
-        rank = (job.queue, job.priority, job.allocated.pairs(), session.working.nodes.state)
+        rank = (job.queue, job.priority, job.allocated.pairs(), session.state.nodes.revision)
         return (case, *rank, session.hooks.job_pipelined(job))
 
-    def _within_jobs(self, session: Session, turns: Turns) -> None:
+    def _within_jobs(self, session: Session, turns: PendingJobs) -> None:
         for job in turns.waiting:
             tasks = turns.tasks(job)
             if not session.compat.tried_tasks_are_spent:
@@ -109,18 +109,18 @@ class Preempt(Action):
         return session.compat.ignores_free_room or statement.evicts
 
     def _serve(
-        self, session: Session, statement: Statement, task: Task, job: Job, *, within: bool
+        self, session: Session, statement: Statement, task: TaskInfo, job: JobInfo, *, within: bool
     ) -> bool:
         """Find a node where a task gets room; True when it did."""
         try:
             if session.compat.ignores_free_room:
-                return _serve_as_ever(session, statement, task, job, within=within)
+                return _serve_v0_5(session, statement, task, job, within=within)
             return self._make_room(session, statement, task, job, within=within)
-        except Unanswerable:
+        except ScoringError:
             return False
 
     def _make_room(
-        self, session: Session, statement: Statement, task: Task, job: Job, *, within: bool
+        self, session: Session, statement: Statement, task: TaskInfo, job: JobInfo, *, within: bool
     ) -> bool:
         """With what is free, few victims: of the job itself, or of others of its queue."""
         if task.status is not TaskStatus.PENDING:
@@ -130,46 +130,50 @@ class Preempt(Action):
         if session.compat.ignores_priority:
             key = (job.uid, 0, within)
 
-        def rivals() -> Iterable[Task]:
+        def preemptable_tasks() -> Iterable[TaskInfo]:
             if not within:
-                return rivals_of(session, self._search, job, task)
+                return preemptable_candidates(session, self._search, job, task)
             own = running((job,))
             return (one for one in own if _may_be_taken(session, one, task, within=True))
 
-        candidates = self._search.candidates(key, rivals)
+        candidates = self._search.candidates(key, preemptable_tasks)
         victims = partial(session.hooks.victims, "preemptable")
         return self._search.place(statement, task, candidates, key, victims, REASON)
 
 
-def rivals_of(session: Session, search: Search, job: Job, task: Task) -> Iterator[Task]:
+def preemptable_candidates(
+    session: Session, search: VictimSearch, job: JobInfo, task: TaskInfo
+) -> Iterator[TaskInfo]:
     """Running tasks of other jobs of the queue that a task of a job is important enough to take
     from, where a policy might let them go."""
-    jobs = (j for j in search.givers("preemptable") if j.queue == job.queue and j is not job)
+    jobs = (
+        j for j in search.reclaimable_jobs("preemptable") if j.queue == job.queue and j is not job
+    )
     for other in running(jobs):
         if _may_be_taken(session, other, task, within=False):
             yield other
 
 
-def _serve_as_ever(
-    session: Session, statement: Statement, task: Task, job: Job, *, within: bool
+def _serve_v0_5(
+    session: Session, statement: Statement, task: TaskInfo, job: JobInfo, *, within: bool
 ) -> bool:
     """Make room for a task by victims alone; what was evicted in vain stays in the statement."""
-    if session.working.capabilities.shortage(task):
+    if session.state.capabilities.shortage(task):
         return False
-    nodes, jobs = session.working.nodes, session.jobs
+    nodes, jobs = session.state.nodes, session.jobs
     passing = np.flatnonzero(session.passing(task))
     wanted = task.ask.launching
     for row in session.ranked(task, passing).tolist():
         candidates = [
             other
             for other in held_victims(nodes, row)
-            if (other.job == task.job if within else _is_rival(jobs, other, task, job))
+            if (other.job == task.job if within else _may_preempt(jobs, other, task, job))
             and _may_be_taken(session, other, task, within=within)
         ]
         victims = session.hooks.victims("preemptable", task, candidates)
-        if not victims or not enough(session, victims, wanted):
+        if not victims or not is_enough(session, victims, wanted):
             continue
-        freed = Amount()
+        freed = ResourceVector()
         order = Heap(lambda a, b: not session.hooks.task_less(a, b), victims)
         while order:
             victim = order.pop()
@@ -183,12 +187,12 @@ def _serve_as_ever(
     return False
 
 
-def _is_rival(jobs: dict[str, Job], other: Task, task: Task, job: Job) -> bool:
+def _may_preempt(jobs: dict[str, JobInfo], other: TaskInfo, task: TaskInfo, job: JobInfo) -> bool:
     theirs = jobs.get(other.job)
     return theirs is not None and theirs.queue == job.queue and task.job != other.job
 
 
-def _without_lower(session: Session, turns: Turns) -> set[str]:
+def _without_lower(session: Session, turns: PendingJobs) -> set[str]:
     """The queues in which no job runs that is of lower priority than one that waits."""
     compat = session.compat
     if compat.ignores_priority or compat.tried_tasks_are_spent or compat.ignores_free_room:
@@ -203,7 +207,7 @@ def _without_lower(session: Session, turns: Turns) -> set[str]:
     return {name for name, most in highest.items() if lowest.get(name, most) >= most}
 
 
-def _may_be_taken(session: Session, other: Task, task: Task, *, within: bool) -> bool:
+def _may_be_taken(session: Session, other: TaskInfo, task: TaskInfo, *, within: bool) -> bool:
     """True when the task is important enough to take from the other."""
     if session.compat.ignores_priority:
         return True

@@ -8,30 +8,30 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 from functools import partial
 
-from stowplan.batch.actions.turns import Turns, case_of
-from stowplan.batch.actions.victims import Search, enough, held_victims, running
-from stowplan.batch.amounts import Amount
+from stowplan.batch.actions.pending_jobs import PendingJobs, attempt_key
+from stowplan.batch.actions.victims import VictimSearch, held_victims, is_enough, running
 from stowplan.batch.heap import Heap
-from stowplan.batch.jobs import Job, Task, TaskStatus
-from stowplan.batch.queues import QueueInfo
-from stowplan.batch.rules import Unanswerable
-from stowplan.batch.session import Action, Session
+from stowplan.batch.session import Session, SessionAction
+from stowplan.batch.session_rules import ScoringError
+from stowplan.batch.state.jobs import JobInfo, TaskInfo, TaskStatus
+from stowplan.batch.state.queues import QueueInfo
+from stowplan.batch.state.resource_vector import ResourceVector
 from stowplan.batch.statement import Statement
-from stowplan.batch.tiers import TaskTurns
+from stowplan.batch.tiers import TaskQueue
 
 REASON = "reclaim"
 
 
-class Reclaim(Action):
+class Reclaim(SessionAction):
     """Make room across queues."""
 
     name = "reclaim"
 
     def run(self, session: Session) -> None:
         """Serve queues that are not overused, one task a turn."""
-        turns = Turns(session)
-        self._search = Search(session)
-        self._in_vain: set[Hashable] = set()
+        turns = PendingJobs(session)
+        self._search = VictimSearch(session)
+        self._without_effect: set[Hashable] = set()
         queues: Heap[QueueInfo] = Heap(session.hooks.queue_less)
         for name in dict.fromkeys(job.queue for job in session.jobs.values()):
             if name in session.queues:
@@ -48,7 +48,7 @@ class Reclaim(Action):
             if not tasks:
                 continue
             if session.compat.reclaims_at_once:
-                assigned = _serve_as_ever(session, job, tasks.pop())
+                assigned = _serve_v0_5(session, job, tasks.pop())
             else:
                 assigned = self._serve(session, job, tasks)
             if assigned:
@@ -63,12 +63,15 @@ class Reclaim(Action):
         """False when no other queue has anybody whom a policy might let go."""
         if session.compat.reclaims_at_once:
             return True
-        return any(givers_to(session, self._search, queue))
+        return any(reclaimable_jobs(session, self._search, queue))
 
-    def _serve(self, session: Session, job: Job, tasks: TaskTurns) -> bool:
+    def _serve(self, session: Session, job: JobInfo, tasks: TaskQueue) -> bool:
         """One turn of a job: tasks until it could start, all or none; one more if it can."""
-        case = case_of(session, job, len(tasks))
-        if case is not None and (case, job.queue, session.working.nodes.state) in self._in_vain:
+        case = attempt_key(session, job, len(tasks))
+        if (
+            case is not None
+            and (case, job.queue, session.state.nodes.revision) in self._without_effect
+        ):
             return False
         statement = session.statement()
         while tasks:
@@ -83,39 +86,41 @@ class Reclaim(Action):
                 return True
         statement.rollback()
         if case is not None:
-            self._in_vain.add((case, job.queue, session.working.nodes.state))
+            self._without_effect.add((case, job.queue, session.state.nodes.revision))
         return False
 
-    def _make_room(self, session: Session, statement: Statement, job: Job, task: Task) -> bool:
+    def _make_room(
+        self, session: Session, statement: Statement, job: JobInfo, task: TaskInfo
+    ) -> bool:
         """With what is free, few victims of other queues."""
-        if session.working.capabilities.shortage(task):
+        if session.state.capabilities.shortage(task):
             # Other queues' pods are not counted in this one's capability.
             return False
 
-        def others() -> Iterable[Task]:
-            return running(givers_to(session, self._search, job.queue))
+        def others() -> Iterable[TaskInfo]:
+            return running(reclaimable_jobs(session, self._search, job.queue))
 
         candidates = self._search.candidates(job.queue, others)
         victims = partial(session.hooks.victims, "reclaimable")
         try:
             return self._search.place(statement, task, candidates, job.queue, victims, REASON)
-        except Unanswerable:
+        except ScoringError:
             return False
 
 
-def givers_to(session: Session, search: Search, queue: str) -> Iterator[Job]:
+def reclaimable_jobs(session: Session, search: VictimSearch, queue: str) -> Iterator[JobInfo]:
     """Jobs of other queues of which a policy might let a pod go."""
-    for job in search.givers("reclaimable"):
+    for job in search.reclaimable_jobs("reclaimable"):
         theirs = session.queues.get(job.queue)
         if job.queue != queue and (theirs is None or theirs.is_reclaimable):
             yield job
 
 
-def _serve_as_ever(session: Session, job: Job, task: Task) -> bool:
+def _serve_v0_5(session: Session, job: JobInfo, task: TaskInfo) -> bool:
     """Evict on the first nodes that could do, at once, and place the task where that is enough."""
-    if session.working.capabilities.shortage(task):
+    if session.state.capabilities.shortage(task):
         return False
-    nodes, wanted = session.working.nodes, task.ask.launching
+    nodes, wanted = session.state.nodes, task.ask.launching
     for row in range(nodes.n_nodes):
         if not session.passing(task)[row]:
             continue
@@ -125,9 +130,9 @@ def _serve_as_ever(session: Session, job: Job, task: Task) -> bool:
             if other.job in session.jobs and session.jobs[other.job].queue != job.queue
         ]
         victims = session.hooks.victims("reclaimable", task, candidates)
-        if not victims or not enough(session, victims, wanted):
+        if not victims or not is_enough(session, victims, wanted):
             continue
-        freed = Amount()
+        freed = ResourceVector()
         for victim in victims:
             if session.evict(victim, REASON):
                 continue

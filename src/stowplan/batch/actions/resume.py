@@ -14,54 +14,56 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from stowplan.batch.heap import Heap
-from stowplan.batch.jobs import Job, Task, TaskStatus
-from stowplan.batch.rules import Unanswerable
-from stowplan.batch.session import Action, Session
+from stowplan.batch.session import Session, SessionAction
+from stowplan.batch.session_rules import ScoringError
+from stowplan.batch.state.jobs import JobInfo, TaskInfo, TaskStatus
 from stowplan.batch.statement import Statement
 
 
-class Resume(Action):
+class Resume(SessionAction):
     """Go on with what was begun."""
 
     name = "resume"
 
     def run(self, session: Session) -> None:
         """Serve the jobs in a hurry, then those with promises in their order."""
-        working = session.working
-        known = [session.jobs[uid] for uid in working.promised if uid in session.jobs]
-        holds = {job.uid: list(_held(session, job)) for job in known}
-        for uid, n_least in working.first.items():
+        state = session.state
+        known = [session.jobs[uid] for uid in state.promised if uid in session.jobs]
+        holds = {job.uid: list(_hold_promises(session, job)) for job in known}
+        for uid, n_least in state.first.items():
             if uid in session.jobs:
-                _let_go(session, holds.pop(uid, ()))
+                _release_holds(session, holds.pop(uid, ()))
                 _serve(session, session.jobs[uid], {}, n_least=n_least)
-        jobs: Heap[Job] = Heap(session.hooks.job_less, known)
+        jobs: Heap[JobInfo] = Heap(session.hooks.job_less, known)
         while jobs:
             job = jobs.pop()
-            _let_go(session, holds.pop(job.uid, ()))
-            _serve(session, job, working.promised[job.uid])
+            _release_holds(session, holds.pop(job.uid, ()))
+            _serve(session, job, state.promised[job.uid])
 
 
-def _held(session: Session, job: Job) -> Iterator[tuple[int, Task]]:
+def _hold_promises(session: Session, job: JobInfo) -> Iterator[tuple[int, TaskInfo]]:
     """Hold what was promised to a job against those that are served before it: (row, task)."""
-    nodes = session.working.nodes
-    for uid, node in session.working.promised[job.uid].items():
+    nodes = session.state.nodes
+    for uid, node in session.state.promised[job.uid].items():
         row, task = nodes.row(node), job.of(TaskStatus.PENDING).get(uid)
-        if task is None or not nodes.is_there(row):
+        if task is None or not nodes.has_ready_node(row):
             continue
         stand_in = task.copy()
         stand_in.status = TaskStatus.PIPELINED
         if not nodes.add(row, stand_in):
-            session.working.capabilities.hold(task)
+            session.state.capabilities.hold(task)
             yield row, task
 
 
-def _let_go(session: Session, holds: Iterable[tuple[int, Task]]) -> None:
+def _release_holds(session: Session, holds: Iterable[tuple[int, TaskInfo]]) -> None:
     for row, task in holds:
-        session.working.nodes.remove(row, task.key)
-        session.working.capabilities.let_go(task)
+        session.state.nodes.remove(row, task.key)
+        session.state.capabilities.give_back(task)
 
 
-def _serve(session: Session, job: Job, promised: Mapping[str, str], *, n_least: int = 0) -> None:
+def _serve(
+    session: Session, job: JobInfo, promised: Mapping[str, str], *, n_least: int = 0
+) -> None:
     """Place the tasks with promises, or where `n_least` is given so many and as many as the job
     needs to be ready, if with them it can start."""
     statement = session.statement()
@@ -72,29 +74,29 @@ def _serve(session: Session, job: Job, promised: Mapping[str, str], *, n_least: 
         if n_least and job.ready_count >= wanted and session.hooks.job_ready(job):
             break
         task = turns.pop()
-        _place(session, statement, task, session.working.nodes.row(promised.get(task.uid, "")))
+        _place(session, statement, task, session.state.nodes.row(promised.get(task.uid, "")))
     if session.hooks.job_ready(job):
         statement.commit()
     elif not session.hooks.job_pipelined(job):
         statement.rollback()
     n_promised = len(job.of(TaskStatus.PIPELINED))
     if n_promised:
-        job.complaint = f"{n_promised} pods wait for room that is being freed"
+        job.fit_errors = f"{n_promised} pods wait for room that is being freed"
 
 
-def _place(session: Session, statement: Statement, task: Task, promised: int) -> None:
+def _place(session: Session, statement: Statement, task: TaskInfo, promised: int) -> None:
     """Room that is free, best where it was promised (a row, -1 for none); else the promise, if it
     can still be kept."""
-    nodes = session.working.nodes
+    nodes = session.state.nodes
     row = np.array([promised], dtype=np.int64)
-    suits = nodes.is_there(promised) and bool(session.hooks.passing(task, row)[0])
-    capabilities = session.working.capabilities
+    suits = nodes.has_ready_node(promised) and bool(session.hooks.passing(task, row)[0])
+    capabilities = session.state.capabilities
     if suits and nodes.fits_idle(task, row)[0] and capabilities.allows(task):
         statement.allocate(task, promised)
         return
     try:
         best = session.choices.best(task)
-    except Unanswerable:
+    except ScoringError:
         best = -1
     if best >= 0:
         statement.allocate(task, best)

@@ -8,18 +8,18 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.batch.amounts import Amount
-from stowplan.batch.capability import asked
-from stowplan.batch.jobs import Job, Task, TaskStatus
-from stowplan.batch.nodes import NodeLedger
 from stowplan.batch.session import Session
+from stowplan.batch.state.capability import requested_of
+from stowplan.batch.state.jobs import JobInfo, TaskInfo, TaskStatus
+from stowplan.batch.state.nodes import NodeLedger
+from stowplan.batch.state.resource_vector import ResourceVector
 from stowplan.batch.statement import Statement
 
 Ints = NDArray[np.int64]
-Victims = Callable[[Task, Sequence[Task]], list[Task]]
+Victims = Callable[[TaskInfo, Sequence[TaskInfo]], list[TaskInfo]]
 
 
-def held_victims(nodes: NodeLedger, row: int) -> list[Task]:
+def held_victims(nodes: NodeLedger, row: int) -> list[TaskInfo]:
     """The tasks that run on a node as the node knows them, each to go its own way."""
     found = []
     for held in nodes.tasks_on(row):
@@ -30,9 +30,9 @@ def held_victims(nodes: NodeLedger, row: int) -> list[Task]:
     return found
 
 
-def enough(session: Session, victims: Sequence[Task], wanted: Amount) -> bool:
+def is_enough(session: Session, victims: Sequence[TaskInfo], wanted: ResourceVector) -> bool:
     """True when the room of all these together is worth going on with."""
-    together = Amount()
+    together = ResourceVector()
     for victim in victims:
         together.add(victim.ask.running)
     if session.compat.any_sum_suffices:
@@ -40,26 +40,26 @@ def enough(session: Session, victims: Sequence[Task], wanted: Amount) -> bool:
     return session.arithmetic.less_equal(wanted, together)
 
 
-class Candidates:
+class VictimCandidates:
     """The running tasks of some jobs, by row, the one to go first in front.
 
     That is: the lowest priority of job, then of task, then the one that would be served last.
     """
 
-    def __init__(self, session: Session, tasks: Iterable[Task]) -> None:
-        self._nodes = session.working.nodes
+    def __init__(self, session: Session, tasks: Iterable[TaskInfo]) -> None:
+        self._nodes = session.state.nodes
         self._jobs = session.jobs
         self._epsilon = session.arithmetic.milli_epsilon
-        self.by_row: dict[int, list[Task]] = {}
+        self.by_row: dict[int, list[TaskInfo]] = {}
         for task in tasks:
             row = self._nodes.row(task.node)
-            if self._nodes.is_there(row):
+            if self._nodes.has_ready_node(row):
                 self.by_row.setdefault(row, []).append(task)
         self._rows = np.fromiter(self.by_row, dtype=np.int64, count=len(self.by_row))
         self._sums: dict[str, NDArray[np.float64]] = {}
         self._sorted: set[int] = set()
 
-    def could_fit(self, task: Task) -> NDArray[np.bool_]:
+    def could_fit(self, task: TaskInfo) -> NDArray[np.bool_]:
         """bool (n_nodes,): nodes with candidates where the task would fit if all of them went."""
         nodes, rows = self._nodes, self._rows
         result = np.zeros(nodes.n_nodes, dtype=np.bool_)
@@ -71,7 +71,7 @@ class Candidates:
         result[rows[fits]] = True
         return result
 
-    def on(self, row: int) -> list[Task]:
+    def on(self, row: int) -> list[TaskInfo]:
         """The candidates on a row."""
         tasks = self.by_row.get(row)
         if tasks is None:
@@ -92,30 +92,32 @@ class Candidates:
         return found
 
 
-class Search:
+class VictimSearch:
     """Candidates and hopeless cases of one action, kept until an eviction changes them."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._kept: dict[Hashable, Candidates] = {}
-        self._givers: dict[str, list[Job]] = {}
+        self._kept: dict[Hashable, VictimCandidates] = {}
+        self._reclaimable_jobs: dict[str, list[JobInfo]] = {}
         self._hopeless: set[Hashable] = set()
         self._seen = -1
 
-    def candidates(self, key: Hashable, tasks: Callable[[], Iterable[Task]]) -> Candidates:
+    def candidates(
+        self, key: Hashable, tasks: Callable[[], Iterable[TaskInfo]]
+    ) -> VictimCandidates:
         """The candidates under a key, found anew when somebody was evicted since."""
         self._follow()
         if key not in self._kept:
-            self._kept[key] = Candidates(self._session, tasks())
+            self._kept[key] = VictimCandidates(self._session, tasks())
         return self._kept[key]
 
-    def givers(self, kind: Literal["preemptable", "reclaimable"]) -> list[Job]:
+    def reclaimable_jobs(self, kind: Literal["preemptable", "reclaimable"]) -> list[JobInfo]:
         """The jobs with running tasks of which some policy might let one go."""
         self._follow()
-        found = self._givers.get(kind)
+        found = self._reclaimable_jobs.get(kind)
         if found is None:
             hooks = self._session.hooks
-            found = self._givers[kind] = [
+            found = self._reclaimable_jobs[kind] = [
                 job
                 for job in self._session.jobs.values()
                 if TaskStatus.RUNNING in job.by_status and not hooks.spares(kind, job)
@@ -125,8 +127,8 @@ class Search:
     def place(
         self,
         statement: Statement,
-        task: Task,
-        candidates: Candidates,
+        task: TaskInfo,
+        candidates: VictimCandidates,
         key: Hashable,
         victims: Victims,
         reason: str,
@@ -141,7 +143,7 @@ class Search:
             return False
         self._follow()
         session = self._session
-        nodes = session.working.nodes
+        nodes = session.state.nodes
         # Without candidates all tasks that want the same are in the same case.
         hopeless = (key if candidates.by_row else None, task.ask.wants, nodes.freed)
         if hopeless in self._hopeless:
@@ -154,7 +156,7 @@ class Search:
         rows = np.flatnonzero(wanted)
         rows = rows[session.hooks.passing(task, rows)]
         # Where it fits without a victim nobody has to go.
-        is_above = bool(session.working.capabilities.shortage(task))
+        is_above = bool(session.state.capabilities.shortage(task))
         without = rows[later[rows]]
         if without.shape[0] and not is_above:
             self._put(statement, task, without)
@@ -166,25 +168,25 @@ class Search:
                 return True
         return False
 
-    def _put(self, statement: Statement, task: Task, rows: Ints) -> None:
+    def _put(self, statement: Statement, task: TaskInfo, rows: Ints) -> None:
         """Put a task on one of the rows that have, or will have, room for it: now if it may."""
         session = self._session
-        now = rows[session.working.nodes.fits_idle(task, rows)]
-        if now.shape[0] and session.working.capabilities.allows(task):
+        now = rows[session.state.nodes.fits_idle(task, rows)]
+        if now.shape[0] and session.state.capabilities.allows(task):
             statement.allocate(task, session.best(task, now))
         else:
             statement.pipeline(task, session.best(task, rows))
 
     def _follow(self) -> None:
-        seen = self._session.working.evictions_seen
+        seen = self._session.state.eviction_revision
         if seen != self._seen:
             self._seen = seen
             self._kept.clear()
-            self._givers.clear()
+            self._reclaimable_jobs.clear()
             self._hopeless.clear()
 
 
-def running(jobs: Iterable[Job]) -> Iterable[Task]:
+def running(jobs: Iterable[JobInfo]) -> Iterable[TaskInfo]:
     """The running tasks of these jobs."""
     for job in jobs:
         yield from job.of(TaskStatus.RUNNING).values()
@@ -193,9 +195,9 @@ def running(jobs: Iterable[Job]) -> Iterable[Task]:
 def _evict_until(
     session: Session,
     statement: Statement,
-    task: Task,
+    task: TaskInfo,
     row: int,
-    victims: Sequence[Task],
+    victims: Sequence[TaskInfo],
     reason: str,
 ) -> bool:
     """Evict the first of `victims` until the task fits on the row, and only if they do help.
@@ -203,7 +205,7 @@ def _evict_until(
     Nobody goes without whom the task would fit as well. What the task's queue is to have less, by
     its capability, victims of that queue have to bring.
     """
-    nodes = session.working.nodes
+    nodes = session.state.nodes
     n_nodes, epsilon = nodes.n_nodes, session.arithmetic.milli_epsilon
     missing = {
         name: wanted
@@ -211,19 +213,20 @@ def _evict_until(
         - float(nodes.releasing.get(name, n_nodes)[row])
         for name, wanted in task.ask.wants
     }
-    excess = session.working.capabilities.shortage(task)
+    excess = session.state.capabilities.shortage(task)
     queue = session.jobs[task.job].queue
 
-    def helps(chosen: Sequence[Task]) -> bool:
+    def helps(chosen: Sequence[TaskInfo]) -> bool:
         own = [v for v in chosen if session.jobs[v.job].queue == queue] if excess else ()
         return all(
             short - sum(v.ask.running.get(name) for v in chosen) < epsilon
             for name, short in missing.items()
         ) and all(
-            above - sum(asked(v, name) for v in own) < epsilon for name, above in excess.items()
+            above - sum(requested_of(v, name) for v in own) < epsilon
+            for name, above in excess.items()
         )
 
-    chosen: list[Task] = []
+    chosen: list[TaskInfo] = []
     for victim in victims:
         if helps(chosen):
             break

@@ -78,7 +78,7 @@ OPEN, SCORED, DRAWN_POINTS, SPREAD_POINTS, POINTS = 0, 1, 2, 3, 4
 FLOOR = 0
 
 
-class Columns(NamedTuple):
+class NodeColumns(NamedTuple):
     """The node table's own columns; a placement is counted in them.
 
     allocatable, requested: int64 (n_resources, n_rows_max), base units. nonzero: int64 (2,
@@ -93,7 +93,7 @@ class Columns(NamedTuple):
     rank: Ints
 
 
-class Rules(NamedTuple):
+class ClassRules(NamedTuple):
     """What classes and terms are.
 
     classes: int64 (n_classes, N_COLUMNS). Of what rules say that read nodes only, once per set of
@@ -122,7 +122,7 @@ class Rules(NamedTuple):
     effects: Ints
 
 
-class Grouping(NamedTuple):
+class DomainGrouping(NamedTuple):
     """How rows are grouped, and the trees. Rows of a group share a domain for each of a layout's
     keys.
 

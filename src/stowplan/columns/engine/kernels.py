@@ -40,7 +40,7 @@ def jit(function):
 
 
 # What stands where in the arrays is compiled in, and the cache on disk is true for this file alone.
-ARRAYS = "ed5a24e4c0e90c3797ad4cee4ecdd4a8a9b61d7147c6746a644313f73f374da5"
+ARRAYS = "f978d388ea75afe90523996bdf5af76ce61e426de6efdbcb317c5a2d5630ae63"
 
 NOWHERE = -1
 
@@ -698,7 +698,7 @@ def normalise_spread(n_groups, weight, by_group):
 
 
 @jit
-def lot(draw, rank):
+def tie_break_rank(draw, rank):
     """uint64: a number that looks drawn, the same for the same draw and rank."""
     mixed = np.uint64(draw) ^ (np.uint64(rank) * np.uint64(0x9E3779B97F4A7C15))
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -718,7 +718,7 @@ def first_leaf(tree, first, size, trees):
 
 
 @jit
-def drawn_leaf(tree, layout, first, size, draw, trees, rows_of, rank, stack):
+def tie_broken_leaf(tree, layout, first, size, draw, trees, rows_of, rank, stack):
     """int64: of a group's best leaves the one whose row has the smallest lot."""
     best = trees[tree, first + 1]
     stack[0] = 1
@@ -732,7 +732,7 @@ def drawn_leaf(tree, layout, first, size, draw, trees, rows_of, rank, stack):
                     stack[depth] = child
                     depth += 1
             continue
-        its = lot(draw, rank[rows_of[layout, first + i]])
+        its = tie_break_rank(draw, rank[rows_of[layout, first + i]])
         if chosen < 0 or its < smallest:
             chosen, smallest = first + i, its
     return chosen
@@ -778,9 +778,9 @@ def best_row(c, best, has_draw, draw, classes, groups, rows_of, rank, trees, by_
             continue
         first, size = groups[layout, at.FIRST, group], groups[layout, at.SIZE, group]
         if has_draw:
-            leaf = drawn_leaf(tree, layout, first, size, draw, trees, rows_of, rank, stack)
+            leaf = tie_broken_leaf(tree, layout, first, size, draw, trees, rows_of, rank, stack)
             row = np.int64(rows_of[layout, leaf])
-            its = lot(draw, rank[row])
+            its = tie_break_rank(draw, rank[row])
         else:
             row = np.int64(rows_of[layout, first_leaf(tree, first, size, trees)])
             its = np.uint64(rank[row])
@@ -800,7 +800,7 @@ def flat_row(has_draw, draw, rank, leaves):
         return chosen
     for row in range(leaves.shape[0]):
         if leaves[row] == best:
-            its = lot(draw, rank[row]) if has_draw else np.uint64(rank[row])
+            its = tie_break_rank(draw, rank[row]) if has_draw else np.uint64(rank[row])
             if chosen < 0 or its < smallest:
                 chosen, smallest = np.int64(row), its
     return chosen

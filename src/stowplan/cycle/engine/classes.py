@@ -12,11 +12,11 @@ from typing import Any, Protocol
 
 import msgspec
 
-from stowplan.columns.podcounts import LabelIndex, anchor
-from stowplan.columns.podinfo import Footprint, PodInfo, reports_resources
-from stowplan.columns.podterms import Role, WeightedTerm, terms_of
+from stowplan.columns.pods.podcounts import LabelIndex, anchor
+from stowplan.columns.pods.podinfo import Footprint, PodInfo, reports_resources
+from stowplan.columns.pods.podterms import TermRole, WeightedTerm, terms_of
 from stowplan.framework import CycleState, Framework, Snapshot
-from stowplan.framework.decider import Decision
+from stowplan.framework.deciders.decider import Decision
 from stowplan.objects.pod import Pod, PodSpec
 
 CLASSES_MAX = 4096
@@ -24,17 +24,17 @@ SPECS_MAX = 65_536
 """How many classes, and specs that stand for one, are known before all are forgotten."""
 
 
-class StandingRefusal(Protocol):
+class CachedRefusal(Protocol):
     """What an attempt came to, as long as the next one would come to the same."""
 
-    def for_room(self, snapshot: Snapshot) -> frozenset[str] | None:
+    def lacks_resources_only(self, snapshot: Snapshot) -> frozenset[str] | None:
         """The plugins that refused, where the pod lacks nothing but room; else None."""
 
     def in_force(self, snapshot: Snapshot) -> Decision | None:
         """The decision, None where the next attempt may come to another."""
 
 
-class PodClass:
+class EnginePodClass:
     """Pods of one template in one profile.
 
     number: its place in the kernels' arrays, -1 for none. made_for: the state of the world that
@@ -74,15 +74,15 @@ class PodClass:
         self.was_asked = False
         self.state = CycleState()
         self.terms: tuple[int, ...] = ()
-        self.refused: StandingRefusal | None = None
+        self.refused: CachedRefusal | None = None
 
     def refusal_in(self, snapshot: Snapshot) -> Decision | None:
         """The refusal that the next attempt would end in as well; None where it has to be made."""
         return None if self.refused is None else self.refused.in_force(snapshot)
 
-    def lacks_room_by(self, snapshot: Snapshot) -> frozenset[str] | None:
+    def lacks_resources_by(self, snapshot: Snapshot) -> frozenset[str] | None:
         """See the protocol."""
-        return None if self.refused is None else self.refused.for_room(snapshot)
+        return None if self.refused is None else self.refused.lacks_resources_only(snapshot)
 
     def holds(self, pod: Pod) -> bool:
         """True for a pod of the same spec that is of this class."""
@@ -94,13 +94,15 @@ class PodClass:
         )
 
 
-class PeerTerms:
+class AffinityTermIndex:
     """The affinity terms of all classes, and of pods that others have placed, found by the labels
     of pods that they may be about."""
 
     def __init__(self) -> None:
         self._terms: set[WeightedTerm] = set()
-        self._by_label: dict[Role, LabelIndex[WeightedTerm]] = {r: LabelIndex() for r in Role}
+        self._by_label: dict[TermRole, LabelIndex[WeightedTerm]] = {
+            r: LabelIndex() for r in TermRole
+        }
 
     def add(self, terms: Iterable[WeightedTerm]) -> bool:
         """Enter terms; True when one of them was not here before."""
@@ -117,29 +119,29 @@ class PeerTerms:
         """True when a pod of some class has a term, or one that others have placed."""
         return bool(self._terms)
 
-    def terms(self, role: Role, pod: Pod) -> list[WeightedTerm]:
+    def terms(self, role: TermRole, pod: Pod) -> list[WeightedTerm]:
         """Terms in a role whose labels may be about `pod`."""
         return list(self._by_label[role].found_by(pod.labels.items()))
 
 
-class ClassIndex:
+class PodClassIndex:
     """All classes, by the specs of their pods. has_news: terms have come that may concern the
     classes that were there before."""
 
     def __init__(self) -> None:
-        self.has_news = False
-        self.peers = PeerTerms()
-        self.all: list[PodClass] = []
+        self.has_new_terms = False
+        self.peers = AffinityTermIndex()
+        self.all: list[EnginePodClass] = []
         # A spec is kept with its classes, so that no other object can get its identity; in the
         # second place those that have not been asked for since `forget_idle` was called last.
-        self._by_spec: dict[int, tuple[PodSpec, list[PodClass]]] = {}
-        self._idle: dict[int, tuple[PodSpec, list[PodClass]]] = {}
-        self._by_content: dict[bytes, list[PodClass]] = {}
+        self._by_spec: dict[int, tuple[PodSpec, list[EnginePodClass]]] = {}
+        self._idle: dict[int, tuple[PodSpec, list[EnginePodClass]]] = {}
+        self._by_content: dict[bytes, list[EnginePodClass]] = {}
 
-    def __iter__(self) -> Iterator[PodClass]:
+    def __iter__(self) -> Iterator[EnginePodClass]:
         return iter(self.all)
 
-    def find(self, pod: Pod, framework: Framework) -> PodClass | None:
+    def find(self, pod: Pod, framework: Framework) -> EnginePodClass | None:
         """The class of a pod, new if need be; None for a pod whose status, or claims of its own,
         bear on decisions."""
         status = pod.status
@@ -159,7 +161,7 @@ class ClassIndex:
 
     def learn(self, terms: Iterable[WeightedTerm]) -> None:
         """Terms of pods that may be, or have been, placed."""
-        self.has_news |= self.peers.add(terms)
+        self.has_new_terms |= self.peers.add(terms)
 
     def forget_all(self) -> None:
         """Begin anew: no class that was given out is known any more."""
@@ -176,19 +178,19 @@ class ClassIndex:
         left = {id(classes): classes for _, classes in self._idle.values()}
         self._by_content = {c: one for c, one in self._by_content.items() if id(one) in left}
         self.all = [one for classes in left.values() for one in classes]
-        self.peers = PeerTerms()
+        self.peers = AffinityTermIndex()
         for one in self.all:
             self.peers.add(terms_of(one.pod).all)
         return True
 
-    def _woken(self, spec: PodSpec) -> tuple[PodSpec, list[PodClass]] | None:
+    def _woken(self, spec: PodSpec) -> tuple[PodSpec, list[EnginePodClass]] | None:
         """What is known of a spec that has been idle."""
         known = self._idle.pop(id(spec), None)
         if known is not None:
             self._by_spec[id(spec)] = known
         return known
 
-    def _classes_of(self, spec: PodSpec) -> list[PodClass]:
+    def _classes_of(self, spec: PodSpec) -> list[EnginePodClass]:
         content = _encoder.encode(spec)
         classes = self._by_content.setdefault(content, [])
         if len(self._by_spec) >= SPECS_MAX:
@@ -196,8 +198,10 @@ class ClassIndex:
         self._by_spec[id(spec)] = spec, classes
         return classes
 
-    def _start(self, pod: Pod, framework: Framework, classes: list[PodClass]) -> PodClass:
-        fresh = PodClass(pod, framework)
+    def _start(
+        self, pod: Pod, framework: Framework, classes: list[EnginePodClass]
+    ) -> EnginePodClass:
+        fresh = EnginePodClass(pod, framework)
         # Terms that nobody had before may be about the pods of classes that have a plan.
         self.learn(terms_of(pod).all)
         self.all.append(fresh)

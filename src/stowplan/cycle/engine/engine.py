@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable, PodInfo
-from stowplan.columns.podterms import HeldTerms, terms_of
-from stowplan.cycle.engine.classes import CLASSES_MAX, ClassIndex, PodClass
-from stowplan.cycle.engine.plans import NoPlan, Planner, Uses, uses_of
-from stowplan.cycle.engine.rooms import ClassRooms, rooms_of
-from stowplan.cycle.engine.sheets import Sheets
+from stowplan.columns.pods.podterms import ExistingPodTerms, terms_of
+from stowplan.cycle.engine.class_arrays import ClassArrays
+from stowplan.cycle.engine.classes import CLASSES_MAX, EnginePodClass, PodClassIndex
+from stowplan.cycle.engine.fit_check import ClassFitCheck, fit_check_of
+from stowplan.cycle.engine.plans import NoPlan, Planner, PluginPoints, plugin_points_of
 from stowplan.framework import ContractError, Framework, Snapshot
 from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
@@ -34,7 +34,7 @@ class PodRun:
         self,
         engine: Engine,
         pods: Sequence[Pod],
-        classes: Sequence[PodClass],
+        classes: Sequence[EnginePodClass],
         draws: NDArray[np.uint64],
     ) -> None:
         self._engine = engine
@@ -56,10 +56,10 @@ class Engine:
     def __init__(self, kernels: ModuleType) -> None:
         """kernels: the module of that name, which is imported only where it pays."""
         self._kernels = kernels
-        self._index = ClassIndex()
-        self._uses: dict[Framework, list[Uses] | None] = {}
+        self._index = PodClassIndex()
+        self._uses: dict[Framework, list[PluginPoints] | None] = {}
         self._nodes: NodeTable | None = None
-        self._sheets: Sheets | None = None
+        self._class_arrays: ClassArrays | None = None
         self._planner: Planner | None = None
         self._made_for: tuple[int, ...] = ()
         self._reads: tuple[type[Object], ...] = ()
@@ -69,43 +69,45 @@ class Engine:
         self._foreign = 0
         self._n_entered = 0
 
-    def class_of(self, pod: Pod, framework: Framework) -> PodClass | None:
+    def class_of(self, pod: Pod, framework: Framework) -> EnginePodClass | None:
         """The class of a pod; None for one that only the walk can decide."""
         return self._index.find(pod, framework)
 
-    def is_planned(self, one: PodClass, made_for: int, snapshot: Snapshot) -> bool:
+    def is_planned(self, one: EnginePodClass, made_for: int, snapshot: Snapshot) -> bool:
         """True while a class has the plan that was made for a state of the world, and that holds
         for every row, but for the pods there and the amounts that are left."""
         return (
             one.is_fast
             and not one.terms
             and one.made_for == made_for == self._epoch
-            and not self._index.has_news
-            and HeldTerms.of(snapshot.nodes).n_entered == self._n_entered
+            and not self._index.has_new_terms
+            and ExistingPodTerms.of(snapshot.nodes).n_entered == self._n_entered
             and self._state(snapshot) == self._made_for
         )
 
-    def rooms(self, classes: Sequence[PodClass], snapshot: Snapshot) -> ClassRooms | None:
-        """See `RunPlacer.rooms`."""
+    def fit_check(
+        self, classes: Sequence[EnginePodClass], snapshot: Snapshot
+    ) -> ClassFitCheck | None:
+        """See `KernelPlacer.rooms`."""
         self.heads(classes, snapshot)
-        assert self._sheets is not None
-        return rooms_of(classes, self._sheets, snapshot)
+        assert self._class_arrays is not None
+        return fit_check_of(classes, self._class_arrays, snapshot)
 
-    def classes(self) -> Iterator[PodClass]:
+    def classes(self) -> Iterator[EnginePodClass]:
         """The classes that are known."""
         return iter(self._index)
 
     def forget_idle(self) -> None:
         """Forget classes that nobody asks for any more, and what was made for them."""
         if self._index.forget_idle():
-            self._sheets = self._planner = None
+            self._class_arrays = self._planner = None
             self._made_for = ()
             self._n_entered = -1
 
     def run(
         self,
         pods: Sequence[Pod],
-        classes: Sequence[PodClass],
+        classes: Sequence[EnginePodClass],
         draws: NDArray[np.uint64] = NO_DRAWS,
     ) -> PodRun:
         """Pods with their classes, to be placed in this order. draws: uint64 (n_pods,), to break
@@ -113,7 +115,7 @@ class Engine:
         return PodRun(self, pods, classes, draws)
 
     def heads(
-        self, classes: Sequence[PodClass], snapshot: Snapshot
+        self, classes: Sequence[EnginePodClass], snapshot: Snapshot
     ) -> tuple[int, NDArray[np.int64]]:
         """Plan the classes as things are now: which time this was done, and int64 (n_pods,) the
         number of each, -1 for those that have no plan."""
@@ -136,8 +138,8 @@ class Engine:
         """See `Run.place`."""
         placed = self._place_some(run, start, snapshot)
         while placed and start + len(placed) < len(run.pods):
-            assert self._sheets is not None
-            if not self._sheets.is_behind(placed[-1]):
+            assert self._class_arrays is not None
+            if not self._class_arrays.is_behind(placed[-1]):
                 break
             # As the walk finds it for the next pod: scores of that row have changed.
             snapshot.nodes.refresh()
@@ -155,20 +157,20 @@ class Engine:
         n_fast = int(slow[0]) if slow.size else run.heads.shape[0] - start
         if n_fast == 0 or snapshot.nodes.n_nodes == 0:
             return []
-        assert self._sheets is not None
-        sheets, nodes, end = self._sheets, snapshot.nodes, start + n_fast
+        assert self._class_arrays is not None
+        class_arrays, nodes, end = self._class_arrays, snapshot.nodes, start + n_fast
         self._catch_up(run.classes[start:end], nodes)
         rows = np.empty(n_fast, dtype=np.int64)
         totals = run.scores[start:end]
         n_placed = self._kernels.run(
-            *sheets.arguments(),
+            *class_arrays.arguments(),
             run.heads[start:end],
             run.draws[start:end],
             rows,
             totals,
-            sheets.n_log,
+            class_arrays.n_log,
         )
-        sheets.n_log += n_placed
+        class_arrays.n_log += n_placed
         placed: list[int] = rows[:n_placed].tolist()
         those = range(start, start + n_placed)
         nodes.enter([PodInfo(run.pods[i], run.classes[i].footprint) for i in those], placed)
@@ -178,7 +180,7 @@ class Engine:
     def _follow(self, snapshot: Snapshot) -> None:
         """Make everything anew when something has changed that is neither a pod nor an amount."""
         nodes = snapshot.nodes
-        held = HeldTerms.of(nodes)
+        held = ExistingPodTerms.of(nodes)
         if held.n_entered != self._n_entered:
             self._n_entered = held.n_entered
             self._index.learn(one.weighted for one in held.all())
@@ -186,28 +188,28 @@ class Engine:
         if len(self._index.all) > CLASSES_MAX:
             self._index.forget_all()
             made_for = ()
-        if made_for != self._made_for or self._index.has_news:
-            self._index.has_news = False
+        if made_for != self._made_for or self._index.has_new_terms:
+            self._index.has_new_terms = False
             self._epoch += 1
             self._made_for = self._state(snapshot)
             self._nodes = nodes
-            self._sheets = Sheets(nodes)
-            self._planner = Planner(self._sheets, snapshot, self._index.peers)
+            self._class_arrays = ClassArrays(nodes)
+            self._planner = Planner(self._class_arrays, snapshot, self._index.peers)
             self._generation = nodes.journal.generation
 
     def _state(self, snapshot: Snapshot) -> tuple[int, ...]:
         nodes = snapshot.nodes
-        world = snapshot.world
-        version = world.version if self._reads_any else world.version_of(self._reads)
+        object_store = snapshot.object_store
+        version = object_store.version if self._reads_any else object_store.version_of(self._reads)
         return nodes.shape, version, id(nodes)
 
-    def _plan(self, one: PodClass) -> bool:
+    def _plan(self, one: EnginePodClass) -> bool:
         framework = one.framework
         if framework not in self._uses:
-            uses = self._uses[framework] = uses_of(framework)
+            uses = self._uses[framework] = plugin_points_of(framework)
             kinds = [kind for use in uses or () for kind in use.member.reads_objects]
             self._reads = tuple(dict.fromkeys((*self._reads, *kinds)))
-            self._reads_any |= not all(use.member.says_what_it_reads for use in uses or ())
+            self._reads_any |= not all(use.member.declares_reads for use in uses or ())
         uses = self._uses[framework]
         one.number, one.terms, one.counted_at = -1, (), -1
         if uses is None:
@@ -220,19 +222,19 @@ class Engine:
             return False
         return True
 
-    def _catch_up(self, classes: Sequence[PodClass], nodes: NodeTable) -> None:
+    def _catch_up(self, classes: Sequence[EnginePodClass], nodes: NodeTable) -> None:
         """Take over what others have changed since the last run."""
-        assert self._sheets is not None
+        assert self._class_arrays is not None
         assert self._planner is not None
         touched = nodes.journal.all_since(self._generation)
         if touched is None or touched:
             self._foreign += 1
-        self._sheets.note(touched, len(classes))
+        self._class_arrays.note(touched, len(classes))
         self._generation = nodes.journal.generation
         for one, n_pods in Counter(classes).items():
             # One pod alone is not worth a tree, unless more come later.
             if n_pods > 1 or one.was_asked:
-                self._sheets.want_tree(one.number)
+                self._class_arrays.want_tree(one.number)
             one.was_asked = True
             if one.terms and one.counted_at != self._foreign:
                 one.counted_at = self._foreign

@@ -10,51 +10,55 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns.engine import arrays as at
-from stowplan.columns.podcounts import LabelIndex, sums_by_value
-from stowplan.cycle.engine.classes import PodClass
+from stowplan.columns.pods.podcounts import LabelIndex, sums_by_value
+from stowplan.cycle.engine.class_arrays import ClassArrays
+from stowplan.cycle.engine.classes import EnginePodClass
 from stowplan.cycle.engine.layouts import GROUPS_MAX, is_host_like
-from stowplan.cycle.engine.sheets import Sheets
 from stowplan.framework import SCORE_MAX, CycleState, Framework, RestrictTo, Snapshot, Status
-from stowplan.framework.binding import asks_for
-from stowplan.framework.member import Member
-from stowplan.framework.parts import (
-    Even,
-    Kind,
-    Part,
-    Peers,
-    Room,
-    Strategy,
-    Term,
-    Terms,
-    Use,
-    Used,
+from stowplan.framework.deciders.kernel_terms import (
+    BalancedAllocation,
+    KernelTerm,
+    PeerAffinityTerms,
+    ResourceFit,
+    ResourceScore,
+    ScoredResource,
+    ScoringStrategyType,
+    TopologyTerm,
+    TopologyTermKind,
+    TopologyTerms,
 )
-from stowplan.framework.verdicts import PluginVerdicts
+from stowplan.framework.node_to_status import PluginVerdicts
+from stowplan.framework.plugin_calls import takes_parameter
+from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.objects.node import HOSTNAME_LABEL
 
 P = TypeVar("P")
 
 KINDS = {
-    Kind.APART: at.APART,
-    Kind.NEAR: at.NEAR,
-    Kind.EVEN_HARD: at.EVEN_HARD,
-    Kind.EVEN_SOFT: at.EVEN_SOFT,
-    Kind.DRAWN: at.DRAWN,
+    TopologyTermKind.APART: at.APART,
+    TopologyTermKind.NEAR: at.NEAR,
+    TopologyTermKind.EVEN_HARD: at.EVEN_HARD,
+    TopologyTermKind.EVEN_SOFT: at.EVEN_SOFT,
+    TopologyTermKind.DRAWN: at.DRAWN,
 }
 POINTS_MAX = 2**31 - 1
 """What a leaf of a tree can hold."""
 
-STRATEGIES = {Strategy.LEAST: at.LEAST, Strategy.MOST: at.MOST, Strategy.RATIO: at.RATIO}
+STRATEGIES = {
+    ScoringStrategyType.LEAST: at.LEAST,
+    ScoringStrategyType.MOST: at.MOST,
+    ScoringStrategyType.RATIO: at.RATIO,
+}
 
 
 class NoPlan(Exception):
     """What a class's rules come to cannot be said to the kernels; the walk decides its pods."""
 
 
-class Uses:
+class PluginPoints:
     """A plugin of a profile with the points at which decisions ask it."""
 
-    def __init__(self, member: Member, framework: Framework) -> None:
+    def __init__(self, member: RegisteredPlugin, framework: Framework) -> None:
         self.member = member
         at_point = {
             point: member in framework.at(point)
@@ -73,12 +77,12 @@ class Uses:
         )
 
 
-def uses_of(framework: Framework) -> list[Uses] | None:
+def plugin_points_of(framework: Framework) -> list[PluginPoints] | None:
     """The plugins that decisions ask; None where the profile is one that no plan can be made for:
     it looks at a share of the nodes only, its Bind may fail at once and give room back before the
     next pod, its scores add up to more than trees can hold, or some are divided first."""
     percentage = framework.profile.percentage_of_nodes_to_score
-    if (percentage and percentage < 100) or not framework.sure_binder:
+    if (percentage and percentage < 100) or not framework.unconditional_binder:
         return None
     # Trees hold points in 32 bits.
     if SCORE_MAX * sum(member.weight for member in framework.at("score")) > POINTS_MAX:
@@ -90,45 +94,49 @@ def uses_of(framework: Framework) -> list[Uses] | None:
         for point in ("preFilter", "filter", "preScore", "score")
         for member in framework.at(point)
     }
-    return [Uses(member, framework) for member in members.values()]
+    return [PluginPoints(member, framework) for member in members.values()]
 
 
-class Sought:
+class ClassTerms:
     """The parts of a class, sorted out. Raises NoPlan for more of a sort than the kernels take."""
 
-    def __init__(self, parts: Sequence[tuple[Uses, Part]]) -> None:
-        self.room: Room | None = None
-        self.use: Use | None = None
-        self.even: Even | None = None
+    def __init__(self, parts: Sequence[tuple[PluginPoints, KernelTerm]]) -> None:
+        self.room: ResourceFit | None = None
+        self.use: ResourceScore | None = None
+        self.even: BalancedAllocation | None = None
         self.use_weight = self.even_weight = self.spread_weight = self.drawn_weight = 0
         self.requires_all = False
-        self.terms: list[Term] = []
+        self.terms: list[TopologyTerm] = []
         for uses, part in parts:
             self._take(uses, part)
 
-    def _take(self, uses: Uses, part: Part) -> None:
+    def _take(self, uses: PluginPoints, part: KernelTerm) -> None:
         weight = uses.member.weight
-        if isinstance(part, Terms):
+        if isinstance(part, TopologyTerms):
             self._take_terms(uses, part)
-        elif isinstance(part, Room):
+        elif isinstance(part, ResourceFit):
             if uses.filters:
-                self.room = _only(self.room, part, len(part.wanted))
+                self.room = _single_part(self.room, part, len(part.wanted))
         elif not uses.scores:
             return
-        elif isinstance(part, Use):
-            self.use, self.use_weight = _only(self.use, part, len(part.resources)), weight
+        elif isinstance(part, ResourceScore):
+            self.use, self.use_weight = _single_part(self.use, part, len(part.resources)), weight
         else:
-            self.even, self.even_weight = _only(self.even, part, len(part.resources)), weight
+            self.even, self.even_weight = _single_part(self.even, part, len(part.resources)), weight
 
-    def _take_terms(self, uses: Uses, part: Terms) -> None:
+    def _take_terms(self, uses: PluginPoints, part: TopologyTerms) -> None:
         taken = [t for t in part.terms if (uses.filters if t.kind.filters else uses.scores)]
         kinds = {term.kind for term in taken}
         # What is normalised, or met as a whole, is so per plugin.
-        if kinds & {t.kind for t in self.terms} & {Kind.NEAR, Kind.EVEN_SOFT, Kind.DRAWN}:
+        if (
+            kinds
+            & {t.kind for t in self.terms}
+            & {TopologyTermKind.NEAR, TopologyTermKind.EVEN_SOFT, TopologyTermKind.DRAWN}
+        ):
             raise NoPlan
-        if Kind.EVEN_SOFT in kinds:
+        if TopologyTermKind.EVEN_SOFT in kinds:
             self.spread_weight, self.requires_all = uses.member.weight, part.requires_all
-        if Kind.DRAWN in kinds:
+        if TopologyTermKind.DRAWN in kinds:
             self.drawn_weight = uses.member.weight
         self.terms += taken
 
@@ -136,24 +144,26 @@ class Sought:
 class Planner:
     """Makes plans on the sheets of one table of nodes."""
 
-    def __init__(self, sheets: Sheets, snapshot: Snapshot, peers: Peers) -> None:
-        self._sheets = sheets
+    def __init__(
+        self, class_arrays: ClassArrays, snapshot: Snapshot, peers: PeerAffinityTerms
+    ) -> None:
+        self._class_arrays = class_arrays
         self._snapshot = snapshot
         self._peers = peers
-        self._statics: dict[object, Static] = {}
+        self._statics: dict[object, StaticResult] = {}
         # A resource keeps its place for as long as its table's shape does.
         self._items: dict[str, int] = {}
         # By number: the term itself, and the class that it is of.
-        self._terms: list[Term] = []
-        self._planned: list[PodClass] = []
+        self._terms: list[TopologyTerm] = []
+        self._planned: list[EnginePodClass] = []
         # Which terms may count pods of a class, and the other way round.
         self._by_anchor: LabelIndex[int] = LabelIndex()
-        self._by_label: LabelIndex[PodClass] = LabelIndex()
+        self._by_label: LabelIndex[EnginePodClass] = LabelIndex()
 
-    def plan(self, one: PodClass, uses: Sequence[Uses]) -> None:
+    def plan(self, one: EnginePodClass, uses: Sequence[PluginPoints]) -> None:
         """Give a class its number and its place on the sheets. Raises NoPlan."""
-        parts: list[tuple[Uses, Part]] = []
-        about_nodes: list[Uses] = []
+        parts: list[tuple[PluginPoints, KernelTerm]] = []
+        about_nodes: list[PluginPoints] = []
         one.state = CycleState()
         skipped = one.state.skip_filter
         for use in uses:
@@ -167,60 +177,66 @@ class Planner:
                 parts += [(use, part) for part in found]
         if len(one.footprint.requested) > at.AMOUNTS_MAX or one.footprint.ports:
             raise NoPlan
-        sought = Sought(parts)
+        class_terms = ClassTerms(parts)
         static = self._static(one, about_nodes)
         one.state.skip_filter |= static.skips
         if not one.framework.goes_straight(one.state):
             raise NoPlan
-        layout, placed = self._placed(sought)
-        one.number = self._sheets.add_class()
-        params = self._sheets.classes[one.number]
+        layout, placed = self._placed(class_terms)
+        one.number = self._class_arrays.add_class()
+        params = self._class_arrays.classes[one.number]
         params[at.STATIC], params[at.LAYOUT] = static.number, layout
-        params[at.N_GROUPS] = self._sheets.n_groups(layout)
+        params[at.N_GROUPS] = self._class_arrays.n_groups(layout)
         normalised = [n for is_reversed, weight in static.normalised for n in (is_reversed, weight)]
-        params[at.N_NORMALISED] = _put(memoryview(params.data), at.NORMALISED, 2, normalised)
-        self._write_amounts(params, one, sought)
-        self._write_terms(params, one, sought, placed)
+        params[at.N_NORMALISED] = _write_groups(
+            memoryview(params.data), at.NORMALISED, 2, normalised
+        )
+        self._write_amounts(params, one, class_terms)
+        self._write_terms(params, one, class_terms, placed)
 
-    def _parts(self, use: Uses, one: PodClass) -> tuple[Part, ...] | None:
+    def _parts(self, use: PluginPoints, one: EnginePodClass) -> tuple[KernelTerm, ...] | None:
         """A plugin's parts; None for a rule that is about nodes only. Raises NoPlan for any
         other."""
         if not use.is_whole or not (use.parts or use.member.node_only):
             raise NoPlan
         if use.parts is None:
             return None
-        parts: tuple[Part, ...] | None = use.parts(one.pod, self._snapshot, self._peers)
+        parts: tuple[KernelTerm, ...] | None = use.parts(one.pod, self._snapshot, self._peers)
         if parts is None:
             raise NoPlan
         return parts
 
     # Amounts.
 
-    def _write_amounts(self, params: at.Ints, one: PodClass, sought: Sought) -> None:
+    def _write_amounts(self, params: at.Ints, one: EnginePodClass, class_terms: ClassTerms) -> None:
         item, footprint = self._item, one.footprint
         # Written number by number: a view of Python's own costs half as much as the array.
         cells = memoryview(params.data)
-        if sought.room is not None:
+        if class_terms.room is not None:
             cells[at.HAS_ROOM], cells[at.PODS] = 1, item("pods")
             wanted = [
-                number for name, amount in sought.room.wanted for number in (item(name), amount)
+                number
+                for name, amount in class_terms.room.wanted
+                for number in (item(name), amount)
             ]
-            cells[at.N_WANTED] = _put(cells, at.WANTED, 2, wanted)
-        if sought.use is not None:
+            cells[at.N_WANTED] = _write_groups(cells, at.WANTED, 2, wanted)
+        if class_terms.use is not None:
             used: list[int] = []
-            for u in sought.use.resources:
+            for u in class_terms.use.resources:
                 used += (item(u.resource), u.weight, _source(u), u.request)
-            cells[at.N_USED] = _put(cells, at.USED, 4, used)
-            cells[at.USE_KIND] = STRATEGIES[sought.use.strategy]
-            cells[at.USE_WEIGHT] = sought.use_weight
-            if sought.use.line:
-                params[at.LINE : at.LINE + len(sought.use.line)] = sought.use.line
-        if sought.even is not None:
-            even = [n for name, request in sought.even.resources for n in (item(name), request)]
-            cells[at.N_EVEN] = _put(cells, at.EVEN, 2, even)
-            cells[at.EVEN_WEIGHT] = sought.even_weight
+            cells[at.N_USED] = _write_groups(cells, at.USED, 4, used)
+            cells[at.USE_KIND] = STRATEGIES[class_terms.use.strategy]
+            cells[at.USE_WEIGHT] = class_terms.use_weight
+            if class_terms.use.line:
+                params[at.LINE : at.LINE + len(class_terms.use.line)] = class_terms.use.line
+        if class_terms.even is not None:
+            even = [
+                n for name, request in class_terms.even.resources for n in (item(name), request)
+            ]
+            cells[at.N_EVEN] = _write_groups(cells, at.EVEN, 2, even)
+            cells[at.EVEN_WEIGHT] = class_terms.even_weight
         taken = [n for name, amount in footprint.requested.items() for n in (item(name), amount)]
-        cells[at.N_TAKEN] = _put(cells, at.TAKEN, 2, taken)
+        cells[at.N_TAKEN] = _write_groups(cells, at.TAKEN, 2, taken)
         cells[at.CPU], cells[at.MEMORY] = footprint.nonzero
 
     def _item(self, resource: str) -> int:
@@ -231,7 +247,7 @@ class Planner:
 
     # Rules about nodes.
 
-    def _static(self, one: PodClass, uses: Sequence[Uses]) -> Static:
+    def _static(self, one: EnginePodClass, uses: Sequence[PluginPoints]) -> StaticResult:
         """What rules about nodes say of a class; classes that they treat alike share it."""
         pod = one.pod
         signatures = [id(one) if use.signature is None else use.signature(pod) for use in uses]
@@ -241,7 +257,7 @@ class Planner:
             found = self._statics[key] = self._evaluated(one, uses)
         return found
 
-    def _evaluated(self, one: PodClass, uses: Sequence[Uses]) -> Static:
+    def _evaluated(self, one: EnginePodClass, uses: Sequence[PluginPoints]) -> StaticResult:
         nodes, state, pod = self._snapshot.nodes, CycleState(), one.pod
         passes = np.ones(nodes.n_nodes, dtype=np.bool_)
         points = np.zeros(nodes.n_nodes, dtype=np.int64)
@@ -267,11 +283,11 @@ class Planner:
                 points += same * member.weight
         if len(raw) > at.NORMALISED_MAX:
             raise NoPlan
-        number = self._sheets.add_static(passes, points, raw)
-        return Static(number, tuple(normalised), frozenset(state.skip_filter))
+        number = self._class_arrays.add_static(passes, points, raw)
+        return StaticResult(number, tuple(normalised), frozenset(state.skip_filter))
 
     def _prepared(
-        self, use: Uses, one: PodClass, state: CycleState, passes: NDArray[np.bool_]
+        self, use: PluginPoints, one: EnginePodClass, state: CycleState, passes: NDArray[np.bool_]
     ) -> bool:
         """Ask PreFilter, and clear the rows that it leaves out; False when it skips. Raises NoPlan
         when it refuses the pod."""
@@ -283,11 +299,11 @@ class Planner:
             return True
         return _is_asked(answer, member, state.skip_filter)
 
-    def _scored(self, use: Uses, one: PodClass, state: CycleState) -> bool:
+    def _scored(self, use: PluginPoints, one: EnginePodClass, state: CycleState) -> bool:
         """Ask PreScore; False when it skips. Raises NoPlan when it fails."""
         member = use.member
         # Which rows pass is not known here.
-        if asks_for(member.plugin, "pre_score", "rows"):
+        if takes_parameter(member.plugin, "pre_score", "rows"):
             raise NoPlan
         rows = self._snapshot.nodes.all_rows
         answer = member.call("pre_score", one.pod, self._snapshot, rows, state)
@@ -295,50 +311,54 @@ class Planner:
 
     # Terms.
 
-    def _placed(self, sought: Sought) -> tuple[int, list[tuple[Term, bool]]]:
+    def _placed(self, class_terms: ClassTerms) -> tuple[int, list[tuple[TopologyTerm, bool]]]:
         """The layout for the keys of the terms, and the terms, those first that look at a row's
         host only."""
-        sheets, nodes = self._sheets, self._snapshot.nodes
+        class_arrays, nodes = self._class_arrays, self._snapshot.nodes
         by_host, by_domain = [], []
-        for term in sought.terms:
+        for term in class_terms.terms:
             column = nodes.labels.column(term.key)
             codes, n_values = column.codes[: nodes.n_nodes], len(column.vocabulary)
-            host_like = is_host_like(codes, n_values)
-            if term.kind is Kind.APART and host_like:
+            is_host_like_key = is_host_like(codes, n_values)
+            if term.kind is TopologyTermKind.APART and is_host_like_key:
                 by_host.append(term)
                 continue
-            if term.kind is Kind.EVEN_SOFT:
+            if term.kind is TopologyTermKind.EVEN_SOFT:
                 # Nodes without a label count as one with an empty one; and of host names the
                 # walk counts nodes, not values.
                 if column.vocabulary.find("") >= 0:
                     raise NoPlan
-                if term.key == HOSTNAME_LABEL and not (host_like and (codes >= 0).all()):
+                if term.key == HOSTNAME_LABEL and not (is_host_like_key and (codes >= 0).all()):
                     raise NoPlan
             by_domain.append(term)
         keys = tuple(sorted({term.key for term in by_domain}))
         if len(keys) > at.KEYS_MAX:
             raise NoPlan
-        number, layout = sheets.layout(keys)
+        number, layout = class_arrays.layout(keys)
         if layout.n_groups > GROUPS_MAX:
             raise NoPlan
         return number, [(t, True) for t in by_host] + [(t, False) for t in by_domain]
 
     def _write_terms(
-        self, params: at.Ints, one: PodClass, sought: Sought, placed: list[tuple[Term, bool]]
+        self,
+        params: at.Ints,
+        one: EnginePodClass,
+        class_terms: ClassTerms,
+        placed: list[tuple[TopologyTerm, bool]],
     ) -> None:
-        sheets = self._sheets
+        class_arrays = self._class_arrays
         keys = sorted({term.key for term, by_host in placed if not by_host})
-        first = sheets.n_terms
+        first = class_arrays.n_terms
         for term, by_host in placed:
             self._add_term(term, 0 if by_host else keys.index(term.key))
         params[at.FIRST_TERM], params[at.N_TERMS] = first, len(placed)
         params[at.N_HOST_TERMS] = sum(by_host for _, by_host in placed)
         params[at.SPREAD_WEIGHT], params[at.DRAWN_WEIGHT] = (
-            sought.spread_weight,
-            sought.drawn_weight,
+            class_terms.spread_weight,
+            class_terms.drawn_weight,
         )
-        params[at.REQUIRES_ALL] = sought.requires_all
-        near = [term.matches for term, _ in placed if term.kind is Kind.NEAR]
+        params[at.REQUIRES_ALL] = class_terms.requires_all
+        near = [term.matches for term, _ in placed if term.kind is TopologyTermKind.NEAR]
         params[at.MATCHES_ITSELF] = bool(near) and all(near)
         one.terms = tuple(range(first, first + len(placed)))
         for t in one.terms:
@@ -352,49 +372,49 @@ class Planner:
             self._by_label.add(one, labels)
         self._add_effects(one, sorted(set(self._by_anchor.found_by(labels))))
 
-    def _add_effects(self, one: PodClass, terms: Iterable[int]) -> None:
+    def _add_effects(self, one: EnginePodClass, terms: Iterable[int]) -> None:
         """What placing a pod of a class adds to these terms."""
         for t in terms:
             count = self._terms[t].adds(one.pod)
             if count:
-                self._sheets.add_effect(one.number, t, count)
+                self._class_arrays.add_effect(one.number, t, count)
 
-    def _add_term(self, term: Term, slot: int) -> None:
-        sheets, nodes = self._sheets, self._snapshot.nodes
-        key = sheets.key(term.key)
+    def _add_term(self, term: TopologyTerm, slot: int) -> None:
+        class_arrays, nodes = self._class_arrays, self._snapshot.nodes
+        key = class_arrays.key(term.key)
         n_values = len(nodes.labels.column(term.key).vocabulary)
-        number = sheets.add_term(n_values)
-        params = sheets.terms[number]
+        number = class_arrays.add_term(n_values)
+        params = class_arrays.terms[number]
         params[at.KIND], params[at.KEY], params[at.SLOT] = KINDS[term.kind], key, slot
         params[at.SKEW_MAX], params[at.DOMAINS_MIN] = term.skew_max, term.domains_min
         params[at.MATCHES], params[at.TOTAL] = term.matches, 0
         included = term.included
-        params[at.MASK] = -1 if included is None else sheets.add_mask(included)
-        codes = sheets.codes(key)[: nodes.n_nodes]
+        params[at.MASK] = -1 if included is None else class_arrays.add_mask(included)
+        codes = class_arrays.codes(key)[: nodes.n_nodes]
         if included is not None:
             codes = codes[included]
         first = params[at.FIRST_COUNT]
-        present = sheets.present[first : first + n_values]
+        present = class_arrays.present[first : first + n_values]
         present[:] = 0
         present[codes[codes >= 0]] = 1
         params[at.N_DOMAINS] = int(present.sum())
         self._terms.append(term)
 
-    def recount(self, one: PodClass) -> None:
+    def recount(self, one: EnginePodClass) -> None:
         """Count the pods of each of a class's terms anew."""
-        sheets, n_nodes = self._sheets, self._snapshot.nodes.n_nodes
+        class_arrays, n_nodes = self._class_arrays, self._snapshot.nodes.n_nodes
         for t in one.terms:
-            term, params = self._terms[t], sheets.terms[t]
+            term, params = self._terms[t], class_arrays.terms[t]
             counts = term.counts()
             if term.included is not None:
                 counts = counts * term.included
-            codes = sheets.codes(int(params[at.KEY]))[:n_nodes]
+            codes = class_arrays.codes(int(params[at.KEY]))[:n_nodes]
             sums = sums_by_value(codes, int(params[at.N_VALUES]), counts)[:-1]
-            sheets.counted(t)[:] = sums
+            class_arrays.counted(t)[:] = sums
             params[at.TOTAL] = int(sums.sum())
 
 
-class Static(msgspec.Struct, frozen=True):
+class StaticResult(msgspec.Struct, frozen=True):
     """What rules about nodes say. number: on the sheets. normalised: (is reversed, weight) of each
     raw score. skips: the plugins whose PreFilter skips."""
 
@@ -403,7 +423,7 @@ class Static(msgspec.Struct, frozen=True):
     skips: frozenset[str]
 
 
-def _as_points(member: Member, scores: at.Ints) -> at.Ints | int | None:
+def _as_points(member: RegisteredPlugin, scores: at.Ints) -> at.Ints | int | None:
     """A plugin's scores of all rows as they are after normalising, where that is the same
     whichever rows pass; None where it is not. Raises NoPlan."""
     lowest, highest = int(scores.min(initial=0)), int(scores.max(initial=0))
@@ -426,7 +446,7 @@ def _all_refusals(verdicts: PluginVerdicts) -> bool:
     return all(verdicts.explain(code).is_rejected for code in codes)
 
 
-def _is_asked(answer: Status, member: Member, skips: set[str]) -> bool:
+def _is_asked(answer: Status, member: RegisteredPlugin, skips: set[str]) -> bool:
     """False, and noted, for a plugin that skips. Raises NoPlan for one that does not succeed."""
     if answer.is_skip:
         skips.add(member.name)
@@ -436,21 +456,21 @@ def _is_asked(answer: Status, member: Member, skips: set[str]) -> bool:
     return True
 
 
-def _only(before: P | None, part: P, n_amounts: int) -> P:
+def _single_part(before: P | None, part: P, n_amounts: int) -> P:
     """A part of which there is one only, with no more amounts than the kernels take."""
     if before is not None or n_amounts > at.AMOUNTS_MAX:
         raise NoPlan
     return part
 
 
-def _put(cells: memoryview[int], first: int, width: int, numbers: Sequence[int]) -> int:
+def _write_groups(cells: memoryview[int], first: int, width: int, numbers: Sequence[int]) -> int:
     """Write groups of `width` numbers one after the other; how many groups there are."""
     for place, number in enumerate(numbers, first):
         cells[place] = number
     return len(numbers) // width
 
 
-def _source(used: Used) -> int:
+def _source(used: ScoredResource) -> int:
     if not used.fills_in:
         return at.REQUESTED
     return at.NONZERO_CPU if used.resource == "cpu" else at.NONZERO_MEMORY

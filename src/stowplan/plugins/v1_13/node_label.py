@@ -11,21 +11,21 @@ from numpy.typing import NDArray
 
 from stowplan.columns.labels import ABSENT
 from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status, unresolvable
-from stowplan.framework.priorities import PRIORITY_MAX
-from stowplan.plugins.arithmetic import count
+from stowplan.framework.functions.priorities import PRIORITY_MAX
+from stowplan.plugins.arithmetic import n_rows_of
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 
-class LabelsArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class LabelsPresenceArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """labels: the keys looked at. presence: whether a node must have them all, or none of them."""
 
     labels: tuple[str, ...] = ()
     presence: bool = False
 
 
-class LabelArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+class LabelPreferenceArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """label: the key looked at. presence: whether nodes that have it are preferred, or others."""
 
     label: str = ""
@@ -37,10 +37,10 @@ class CheckNodeLabelPresence:
 
     name = "CheckNodeLabelPresence"
     row_local = True
-    Args = LabelsArgs
+    Args = LabelsPresenceArgs
     REJECTED = unresolvable("node(s) didn't have the requested labels")
 
-    def __init__(self, args: LabelsArgs) -> None:
+    def __init__(self, args: LabelsPresenceArgs) -> None:
         self.args = args
 
     def filter(self, node: NodeInfo) -> Status:
@@ -51,7 +51,7 @@ class CheckNodeLabelPresence:
 
     def filter_column(self, nodes: NodeTable, rows: Rows) -> Bools:
         """bool (n_rows,): True where `filter` succeeds."""
-        passes = np.ones(count(rows), dtype=np.bool_)
+        passes = np.ones(n_rows_of(rows), dtype=np.bool_)
         for key in self.args.labels:
             passes &= _present(key, nodes, rows) == self.args.presence
         return passes
@@ -66,9 +66,9 @@ class NodeLabelPriority:
 
     name = "NodeLabelPriority"
     row_local = True
-    Args = LabelArgs
+    Args = LabelPreferenceArgs
 
-    def __init__(self, args: LabelArgs) -> None:
+    def __init__(self, args: LabelPreferenceArgs) -> None:
         self.args = args
 
     def score(self, node: NodeInfo) -> int:

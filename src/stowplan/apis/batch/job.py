@@ -1,0 +1,378 @@
+"""Jobs and cron jobs: their generated selector, what is valid and what stays.
+
+Source: kubernetes v1.36, pkg/registry/batch/job/strategy.go, pkg/apis/batch/validation.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from stowplan.apis.apps.workloads import PodTemplateStrategy, template_spec
+from stowplan.apis.batch.job_status import is_condition_true
+from stowplan.apis.kind.strategy import restore_field, update_generation
+from stowplan.apis.machinery.errors import Cause, invalid, not_supported, required, too_many
+from stowplan.apis.machinery.names import label_problems
+from stowplan.apis.machinery.resource import ApiCall
+from stowplan.apis.machinery.strconv import NumError, atoi
+from stowplan.apis.schema.internal_form import internal_form
+from stowplan.apis.validation import field_checks
+
+Tree = dict[str, Any]
+
+_UID = "batch.kubernetes.io/controller-uid"
+_NAME = "batch.kubernetes.io/job-name"
+_OLD_UID = "controller-uid"
+_OLD_NAME = "job-name"
+_COUNTS = (
+    "parallelism",
+    "completions",
+    "activeDeadlineSeconds",
+    "backoffLimit",
+    "ttlSecondsAfterFinished",
+    "backoffLimitPerIndex",
+    "maxFailedIndexes",
+)
+_FIXED = (
+    "completionMode",
+    "podFailurePolicy",
+    "backoffLimitPerIndex",
+    "managedBy",
+    "successPolicy",
+)
+_RESTART_POLICIES = ("OnFailure", "Never")
+_CRON_RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
+_CRON_NAMES = re.compile(r"[a-zA-Z]{3}")
+_CRON_PART = re.compile(r"(\*|\?|\w+(?:-\w+)?)(?:/(\d+))?")
+
+
+class JobStrategy(PodTemplateStrategy):
+    """Jobs: their pods are found by the job's uid unless `manualSelector` is set."""
+
+    orphans_by_default = True
+    deletion_warning = (
+        "child pods are preserved by default when jobs are deleted; set "
+        "propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress "
+        "this warning"
+    )
+
+    def __init__(self) -> None:
+        super().__init__(status={}, counted=("spec",))
+
+    def prepare_create(self, obj: Tree, call: ApiCall) -> None:
+        super().prepare_create(obj, call)
+        if not obj["spec"].get("manualSelector"):
+            _generate_selector(obj)
+        # The original does this with every read; the labels of the template stand on the job.
+        labels = obj["spec"]["template"]["metadata"].get("labels")
+        if labels and not obj["metadata"].get("labels"):
+            obj["metadata"]["labels"] = dict(labels)
+
+    def prepare_update(self, new: Tree, old: Tree, call: ApiCall) -> None:
+        restore_field(new, old, "status")
+        update_generation(new, old, ("spec",))
+
+    def validate(self, obj: Tree, call: ApiCall) -> Iterable[Cause]:
+        yield from _generated_selector(obj)
+        yield from _job_spec(obj["spec"], "spec")
+        yield from _own_selector(obj["spec"])
+        yield from _pod_names(obj)
+
+    def validate_update(self, new: Tree, old: Tree, call: ApiCall) -> Iterable[Cause]:
+        yield from self.validate(new, call)
+        yield from _job_update(new, old)
+
+    def warnings(self, obj: Tree, old: Tree | None, call: ApiCall) -> Iterable[str]:
+        name = obj["metadata"].get("name", "")
+        problems = label_problems(name) if old is None else []
+        if problems:
+            yield (
+                "metadata.name: this is used in Pod names and hostnames, which can result in "
+                "surprising behavior; a DNS label is recommended: "
+                f"[{' '.join(problems)}]"
+            )
+        yield from super().warnings(obj, old, call)
+
+
+def _generate_selector(obj: Tree) -> None:
+    name, uid = obj["metadata"].get("name", ""), obj["metadata"].get("uid", "")
+    labels = obj["spec"]["template"]["metadata"].setdefault("labels", {})
+    for key, value in ((_OLD_NAME, name), (_NAME, name), (_OLD_UID, uid), (_UID, uid)):
+        labels.setdefault(key, value)
+    selector = obj["spec"].setdefault("selector", {})
+    selector.setdefault("matchLabels", {}).setdefault(_UID, uid)
+
+
+def _generated_selector(obj: Tree) -> Iterator[Cause]:
+    spec, meta = obj["spec"], obj["metadata"]
+    if spec.get("manualSelector") or spec.get("selector") is None:
+        return
+    uid, name = meta.get("uid", ""), meta.get("name", "")
+    found = spec["template"]["metadata"].get("labels", {})
+    expected = {_UID: uid, _NAME: name, _OLD_UID: uid, _OLD_NAME: name}
+    path = "spec.template.metadata"
+    for key in (_OLD_UID, _OLD_NAME, _UID, _NAME):
+        value = found.get(key)
+        if value is None:
+            yield required(f"{path}.labels[{key}]", f"must be '{expected[key]}'")
+        elif value != expected[key]:
+            yield invalid(f"{path}.labels[{key}]", found, f"must be '{expected[key]}'")
+    if not field_checks.matches(spec["selector"], expected):
+        yield invalid("spec.selector", spec["selector"], "`selector` not auto-generated")
+
+
+def _own_selector(spec: Tree) -> Iterator[Cause]:
+    selector = spec.get("selector")
+    if selector is None:
+        yield required("spec.selector")
+    yield from field_checks.selector(selector, "spec.selector")
+    found = spec["template"]["metadata"].get("labels", {})
+    if not field_checks.matches(selector, found):
+        text = "`selector` does not match template `labels`"
+        shown = dict(sorted(found.items())) or None
+        yield invalid("spec.template.metadata.labels", shown, text)
+
+
+def _pod_names(obj: Tree) -> Iterator[Cause]:
+    spec = obj["spec"]
+    if spec.get("completionMode") == "Indexed" and spec.get("completions", 0) > 0:
+        name = obj["metadata"].get("name", "")
+        last = f"{name}-{spec['completions'] - 1}"
+        if label_problems(last):
+            text = f"will not able to create pod with invalid DNS label: {last}"
+            yield invalid("metadata.name", name, text)
+
+
+def _job_spec(spec: Tree, path: str) -> Iterator[Cause]:
+    for name in _COUNTS:
+        if name in spec:
+            yield from field_checks.not_negative(spec[name], f"{path}.{name}")
+    if "maxFailedIndexes" in spec and "backoffLimitPerIndex" not in spec:
+        yield required(f"{path}.backoffLimitPerIndex", "when maxFailedIndexes is specified")
+    mode = spec.get("completionMode", "NonIndexed")
+    if mode not in ("NonIndexed", "Indexed"):
+        yield not_supported(f"{path}.completionMode", mode, ["NonIndexed", "Indexed"])
+    if mode == "Indexed":
+        yield from _indexed(spec, path)
+    elif mode == "NonIndexed":
+        for name in ("backoffLimitPerIndex", "maxFailedIndexes"):
+            if name in spec:
+                yield invalid(f"{path}.{name}", spec[name], "requires indexed completion mode")
+    yield from _managed(spec, mode, path)
+    failure = spec.get("podFailurePolicy")
+    if failure is not None:
+        yield from _failure_rules(failure["rules"] or [], spec, f"{path}.podFailurePolicy.rules")
+    yield from _replacement(spec, f"{path}.podReplacementPolicy")
+    yield from template_spec(spec["template"], f"{path}.template")
+    yield from _job_restart_policy(spec, f"{path}.template.spec.restartPolicy")
+
+
+def _managed(spec: Tree, mode: str, path: str) -> Iterator[Cause]:
+    """Who looks after the job, and what counts as success."""
+    manager = spec.get("managedBy")
+    if manager is not None:
+        host, _, rest = manager.partition("/")
+        if not host or not rest:
+            text = 'must be a domain-prefixed path (such as "acme.io/foo")'
+            yield invalid(f"{path}.managedBy", manager, text)
+        else:
+            yield from field_checks.dns_subdomain(host, f"{path}.managedBy")
+    if "successPolicy" in spec and mode != "Indexed":
+        shown = internal_form("batch/v1.SuccessPolicy", spec["successPolicy"])
+        yield invalid(f"{path}.successPolicy", shown, "requires indexed completion mode")
+
+
+def _indexed(spec: Tree, path: str) -> Iterator[Cause]:
+    completions, failed = spec.get("completions"), spec.get("maxFailedIndexes")
+    if completions is None:
+        yield required(f"{path}.completions", "when completion mode is Indexed")
+    if spec.get("parallelism", 0) > 100_000:
+        text = "must be less than or equal to 100000 when completion mode is Indexed"
+        yield invalid(f"{path}.parallelism", spec["parallelism"], text)
+    if completions is not None and failed is not None and failed > completions:
+        text = "must be less than or equal to completions"
+        yield invalid(f"{path}.maxFailedIndexes", failed, text)
+    if failed is not None and failed > 100_000:
+        yield invalid(f"{path}.maxFailedIndexes", failed, "must be less than or equal to 100000")
+
+
+def _failure_rules(rules: list[Tree], spec: Tree, path: str) -> Iterator[Cause]:
+    if len(rules) > 20:
+        yield too_many(path, len(rules), 20)
+    actions = ["Count", "FailIndex", "FailJob", "Ignore"]
+    for at, rule in enumerate(rules):
+        here = f"{path}[{at}]"
+        if not rule["action"]:
+            yield required(
+                f"{here}.action", "valid values: " + ", ".join(f'"{a}"' for a in actions)
+            )
+        elif rule["action"] not in actions:
+            yield not_supported(f"{here}.action", rule["action"], actions)
+        elif rule["action"] == "FailIndex" and "backoffLimitPerIndex" not in spec:
+            yield invalid(
+                f"{here}.action", "FailIndex", "requires the backoffLimitPerIndex to be set"
+            )
+
+
+def _replacement(spec: Tree, path: str) -> Iterator[Cause]:
+    policy = spec.get("podReplacementPolicy")
+    if policy is None:
+        return
+    allowed = ["Failed"] if "podFailurePolicy" in spec else ["Failed", "TerminatingOrFailed"]
+    if policy not in allowed:
+        yield not_supported(path, policy, allowed)
+
+
+def _job_restart_policy(spec: Tree, path: str) -> Iterator[Cause]:
+    policy = spec["template"]["spec"]["restartPolicy"]
+    if policy == "Always":
+        yield required(path, 'valid values: "OnFailure", "Never"')
+    elif policy not in _RESTART_POLICIES:
+        yield not_supported(path, policy, _RESTART_POLICIES)
+    elif "podFailurePolicy" in spec and policy != "Never":
+        text = 'only "Never" is supported when podFailurePolicy is specified'
+        yield invalid(path, policy, text)
+
+
+def _job_update(job: Tree, was_job: Tree) -> Iterator[Cause]:
+    new, old = job["spec"], was_job["spec"]
+    indexed = new.get("completionMode") == "Indexed"
+    completions, was = new.get("completions"), old.get("completions")
+    if completions != was:
+        together = completions == new.get("parallelism")
+        if not indexed or completions is None or was is None or not together:
+            yield invalid("spec.completions", completions, field_checks.IMMUTABLE)
+    yield from field_checks.immutable(new.get("selector"), old.get("selector"), "spec.selector")
+    yield from _template_update(job, was_job)
+    for name in _FIXED:
+        yield from field_checks.immutable(new.get(name), old.get(name), f"spec.{name}")
+
+
+def _template_update(new: Tree, old: Tree) -> Iterator[Cause]:
+    """While a job is suspended, where its pods go and what they need may change."""
+    template, before = new["spec"]["template"], copy.deepcopy(old["spec"]["template"])
+    status = old["status"]
+    idle = "startTime" not in status or is_condition_true(status, "Suspended")
+    if old["spec"].get("suspend") and idle and not status.get("active"):
+        _restore_mutable_scheduling(template, before)
+        _restore_mutable_resources(template["spec"], before["spec"])
+        if template["spec"] != before["spec"]:
+            shown = internal_form("core/v1.PodSpec", template["spec"])
+            yield invalid("spec.template.spec", shown, field_checks.IMMUTABLE)
+    elif template != before:
+        shown = internal_form("core/v1.PodTemplateSpec", template)
+        yield invalid("spec.template", shown, field_checks.IMMUTABLE)
+
+
+def _restore_mutable_scheduling(template: Tree, before: Tree) -> None:
+    for name in ("labels", "annotations"):
+        restore_field(before["metadata"], template["metadata"], name)
+    for name in ("nodeSelector", "tolerations", "schedulingGates"):
+        restore_field(before["spec"], template["spec"], name)
+    affinity = dict(before["spec"].get("affinity", {}))
+    restore_field(affinity, template["spec"].get("affinity", {}), "nodeAffinity")
+    if affinity or "affinity" in template["spec"]:
+        before["spec"]["affinity"] = affinity
+    else:
+        before["spec"].pop("affinity", None)
+
+
+def _restore_mutable_resources(spec: Tree, before: Tree) -> None:
+    for kind in ("containers", "initContainers"):
+        ours, theirs = spec.get(kind) or [], before.get(kind) or []
+        if len(ours) == len(theirs):
+            for one, other in zip(ours, theirs, strict=True):
+                if one["name"] == other["name"]:
+                    other["resources"] = one["resources"]
+
+
+class CronJobStrategy(PodTemplateStrategy):
+    """Cron jobs."""
+
+    def __init__(self) -> None:
+        super().__init__(_cron_job, status={}, counted=("spec",))
+
+    def warnings(self, obj: Tree, old: Tree | None, call: ApiCall) -> Iterable[str]:
+        return ()
+
+
+def _cron_job(obj: Tree) -> Iterator[Cause]:
+    spec = obj["spec"]
+    name = obj["metadata"].get("name", "")
+    if len(name) > 52:
+        yield invalid("metadata.name", name, "must be no more than 52 characters")
+    schedule = spec["schedule"]
+    if not schedule:
+        yield required("spec.schedule")
+    else:
+        wrong = _cron_problem(schedule)
+        if wrong:
+            yield invalid("spec.schedule", schedule, wrong)
+        if "TZ" in schedule:
+            text = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+            yield invalid("spec.schedule", schedule, text)
+    if "startingDeadlineSeconds" in spec:
+        seconds = spec["startingDeadlineSeconds"]
+        yield from field_checks.not_negative(seconds, "spec.startingDeadlineSeconds")
+    if spec["concurrencyPolicy"] not in ("Allow", "Forbid", "Replace"):
+        policies = ["Allow", "Forbid", "Replace"]
+        yield not_supported("spec.concurrencyPolicy", spec["concurrencyPolicy"], policies)
+    yield from _job_template(spec["jobTemplate"]["spec"])
+    for limit in ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"):
+        if limit in spec:
+            yield from field_checks.not_negative(spec[limit], f"spec.{limit}")
+
+
+def _job_template(spec: Tree) -> Iterator[Cause]:
+    path = "spec.jobTemplate.spec"
+    yield from _job_spec(spec, path)
+    if "selector" in spec:
+        text = "`selector` will be auto-generated"
+        yield invalid(f"{path}.selector", spec["selector"], text)
+    if spec.get("manualSelector"):
+        yield not_supported(f"{path}.manualSelector", True, [])
+
+
+def _cron_problem(schedule: str) -> str:
+    """What is wrong with a schedule; "" for nothing."""
+    if schedule.startswith("@"):
+        return ""
+    parts = schedule.split()
+    if parts and parts[0].startswith(("TZ=", "CRON_TZ=")):
+        parts = parts[1:]
+    if len(parts) != 5:
+        return f"expected exactly 5 fields, found {len(parts)}: [{' '.join(parts)}]"
+    for part, (low, high) in zip(parts, _CRON_RANGES, strict=True):
+        for one in part.split(","):
+            problem = _cron_part(one, low, high)
+            if problem:
+                return problem
+    return ""
+
+
+def _cron_part(one: str, low: int, high: int) -> str:
+    form = _CRON_PART.fullmatch(one)
+    if form is None:
+        return f'failed to parse int from {one}: strconv.Atoi: parsing "{one}": invalid syntax'
+    for word in form[1].split("-"):
+        if word in ("*", "?") or _CRON_NAMES.fullmatch(word):
+            continue
+        try:
+            number = atoi(word)
+        except NumError as error:
+            return f"failed to parse int from {word}: {error}"
+        if number < low:
+            return f"beginning of range ({word}) below minimum ({low}): {one}"
+        if number > high:
+            return f"end of range ({word}) above maximum ({high}): {one}"
+    return ""
+
+
+def successful_field(job: Tree) -> str:
+    """The selectable field `status.successful`."""
+    return str(job["status"].get("succeeded", 0))
+
+
+CRON_JOB = CronJobStrategy()

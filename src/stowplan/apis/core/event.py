@@ -1,0 +1,186 @@
+"""Events: one stored form, two views (core/v1 and events.k8s.io/v1).
+
+Source: kubernetes v1.36, pkg/registry/core/event, pkg/apis/core/validation/events.go,
+pkg/apis/events/v1/conversion.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from stowplan.apis.kind import core_tables
+from stowplan.apis.kind.strategy import selectable_field
+from stowplan.apis.machinery.errors import Cause, invalid, required
+from stowplan.apis.machinery.resource import ApiCall, ResourceStrategy
+from stowplan.apis.validation import field_checks
+
+Tree = dict[str, Any]
+
+_TO_CORE = {
+    "regarding": "involvedObject",
+    "note": "message",
+    "deprecatedSource": "source",
+    "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp",
+    "deprecatedCount": "count",
+    "reportingController": "reportingComponent",
+}
+_TO_VIEW = {core: view for view, core in _TO_CORE.items()}
+# Fields that one of the two forms writes even when they are empty.
+_CORE_ALWAYS = {"reportingComponent": "", "reportingInstance": "", "eventTime": None}
+_OFTEN_EMPTY = ("reportingController", "reportingInstance")
+_ABOUT = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
+# In the original's order.
+_FIXED = (
+    "involvedObject",
+    "reason",
+    "message",
+    "source",
+    "firstTimestamp",
+    "lastTimestamp",
+    "count",
+    "type",
+    "eventTime",
+    "action",
+    "related",
+    "reportingComponent",
+    "reportingInstance",
+)
+
+
+class EventsV1Twin:
+    """events.k8s.io/v1 beside the stored form of core/v1 (`resource.ResourceAlias`)."""
+
+    path = "events"
+
+    def shown(self, tree: Tree) -> Tree:
+        """The view of a stored event."""
+        made: Tree = {}
+        for name, value in tree.items():
+            made[_TO_VIEW.get(name, name)] = value
+        for name in _OFTEN_EMPTY:
+            if not made.get(name):
+                made.pop(name, None)
+        if "series" in made:
+            made["series"] = {"count": 0, "lastObservedTime": None} | made["series"]
+        made["kind"], made["apiVersion"] = "Event", "events.k8s.io/v1"
+        return made
+
+    def kept(self, tree: Tree) -> Tree:
+        """The stored form of an event of this view."""
+        made: Tree = {}
+        for name, value in tree.items():
+            made[_TO_CORE.get(name, name)] = value
+        for name, empty in _CORE_ALWAYS.items():
+            made.setdefault(name, empty)
+        return made
+
+
+class EventStrategy(ResourceStrategy):
+    """Both views; the stricter rules of the newer one hold for what comes through it."""
+
+    create_on_update = True
+    collects_garbage = False
+
+    def validate(self, obj: Tree, call: ApiCall) -> Iterable[Cause]:
+        newer = bool(call.resource.group)
+        yield from _event(obj, newer)
+        if newer:
+            yield from _series(obj)
+            yield from _only_new_fields(obj)
+
+    def validate_update(self, new: Tree, old: Tree, call: ApiCall) -> Iterable[Cause]:
+        newer = bool(call.resource.group)
+        yield from _event(new, newer)
+        if newer:
+            if new.get("series") != old.get("series"):
+                yield from _series(new)
+            for name in _FIXED:
+                path = "reportingController" if name == "reportingComponent" else name
+                yield from field_checks.immutable(new.get(name), old.get(name), path)
+
+
+def _event(obj: Tree, newer: bool) -> Iterator[Cause]:
+    """The rules of both views; they hang on whether the event has the newer view's time."""
+    about = obj["involvedObject"].get("namespace", "")
+    own = obj["metadata"].get("namespace", "")
+    timed = bool(obj.get("eventTime"))
+    if timed:
+        wrong = not about and own not in ("default", "kube-system")
+    else:
+        wrong = about != own if about else own not in ("", "default")
+    if wrong:
+        yield invalid("involvedObject.namespace", about, "does not match event.namespace")
+    if timed:
+        yield from _reported(obj, "reportingController" if newer else "reportingComponent")
+
+
+def _reported(obj: Tree, controller_path: str) -> Iterator[Cause]:
+    controller = obj.get("reportingComponent", "")
+    if not controller:
+        yield required(controller_path)
+    yield from field_checks.qualified_name(controller, controller_path)
+    for name in ("reportingInstance", "action", "reason"):
+        value = obj.get(name, "")
+        if not value:
+            yield required(name)
+        elif len(value) > 128:
+            yield invalid(name, "", "can have at most 128 characters")
+    if len(obj.get("message", "")) > 1024:
+        yield invalid("message", "", "can have at most 1024 characters")
+
+
+def _series(obj: Tree) -> Iterator[Cause]:
+    series = obj.get("series")
+    if series is None:
+        return
+    if series.get("count", 0) < 2:
+        yield invalid("series.count", "", "should be at least 2")
+    if not series.get("lastObservedTime"):
+        yield required("series.lastObservedTime")
+
+
+def _only_new_fields(obj: Tree) -> Iterator[Cause]:
+    if not obj.get("eventTime"):
+        yield required("eventTime")
+    if obj.get("type") not in ("Normal", "Warning"):
+        yield invalid("type", "", f"has invalid value: {obj.get('type', '')}")
+    for name in ("firstTimestamp", "lastTimestamp", "count", "source"):
+        if obj.get(name):
+            yield invalid(name, "", "needs to be unset")
+
+
+class EventsV1Table:
+    """The table of the newer view, which is that of the stored form."""
+
+    columns = core_tables.EVENTS.columns
+
+    def cells(self, obj: Tree, now: float) -> list[Any]:
+        """The cells of an event of the newer view."""
+        return core_tables.EVENTS.cells(EventsV1Twin().kept(obj), now)
+
+    def conditions(self, obj: Tree) -> list[Tree]:
+        """None."""
+        return []
+
+
+def core_v1_fields() -> dict[str, Callable[[Tree], str]]:
+    """Selectable fields of the core view."""
+    made = {f"involvedObject.{name}": selectable_field(f"involvedObject.{name}") for name in _ABOUT}
+    made |= {name: selectable_field(name) for name in ("reason", "reportingComponent", "type")}
+    made["source"] = _source
+    return made
+
+
+def events_v1_fields() -> dict[str, Callable[[Tree], str]]:
+    """Selectable fields of the newer view, read from the stored form."""
+    made = {f"regarding.{name}": selectable_field(f"involvedObject.{name}") for name in _ABOUT}
+    made |= {name: selectable_field(name) for name in ("reason", "type")}
+    made["reportingController"] = selectable_field("reportingComponent")
+    return made
+
+
+def _source(obj: Tree) -> str:
+    component: str = obj["source"].get("component", "")
+    return component or str(obj.get("reportingComponent", ""))

@@ -1,0 +1,350 @@
+"""Pods: what a write may change, how they are deleted, what tables show.
+
+Source: kubernetes v1.36, pkg/registry/core/pod/strategy.go, pkg/apis/core/validation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeVar
+
+from stowplan.apis.core import pod_scheduling
+from stowplan.apis.core.pod_deletion_cost import deletion_cost
+from stowplan.apis.core.pod_spec import pod_annotations, pod_spec, trimmed_images
+from stowplan.apis.core.pod_status import status_update
+from stowplan.apis.core.pod_warnings import pod_warnings
+from stowplan.apis.kind.strategy import restore_field, update_generation
+from stowplan.apis.machinery import timestamps
+from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, required
+from stowplan.apis.machinery.names import label_problems
+from stowplan.apis.machinery.resource import ApiCall, DeleteOptions, ResourceStrategy
+from stowplan.apis.machinery.stored_form import encode
+from stowplan.apis.schema import canonical_quantity
+from stowplan.apis.schema.internal_form import internal_diff
+from stowplan.apis.validation import field_checks
+
+Tree = dict[str, Any]
+T = TypeVar("T")
+
+_CACHED_MAX, _CACHED_BYTES_MAX = 2_000, 16 << 10
+_UPDATABLE = (
+    "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"
+    "`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+_GATED = {
+    "type": "PodScheduled",
+    "status": "False",
+    "lastProbeTime": None,
+    "reason": "SchedulingGated",
+    "message": "Scheduling is blocked due to non-empty scheduling gates",
+}
+_SUPPORTED_BY_QOS = ("cpu", "memory")
+
+
+class PodStrategy(ResourceStrategy):
+    """Pods themselves."""
+
+    returns_deleted = True
+
+    def prepare_create(self, obj: Tree, call: ApiCall) -> None:
+        obj["metadata"]["generation"] = 1
+        obj["status"] = {"phase": "Pending", "qosClass": _cached_qos_class(obj["spec"])}
+        if obj["spec"].get("schedulingGates"):
+            since = {"lastTransitionTime": timestamps.format_time(call.now)}
+            obj["status"]["conditions"] = [{**_GATED, **since}]
+        _apply_match_label_keys(obj["spec"], obj["metadata"].get("labels", {}))
+        _clamp_grace_period(obj["spec"])
+
+    def prepare_update(self, new: Tree, old: Tree, call: ApiCall) -> None:
+        restore_field(new, old, "status")
+        _clamp_grace_period(new["spec"])
+        update_generation(new, old, ("spec",))
+
+    def validate(self, obj: Tree, call: ApiCall) -> Iterable[Cause]:
+        spec = obj["spec"]
+        yield from pod_annotations(obj["metadata"], "metadata.annotations")
+        yield from _spec(obj)
+        if spec.get("ephemeralContainers"):
+            yield forbidden_field("spec.ephemeralContainers", "cannot be set on create")
+        if spec.get("nodeName") and spec.get("schedulingGates"):
+            text = "cannot be set until all schedulingGates have been cleared"
+            yield forbidden_field("spec.nodeName", text)
+
+    def validate_update(self, new: Tree, old: Tree, call: ApiCall) -> Iterable[Cause]:
+        # What was stored before it was checked may stay.
+        if deletion_cost(old["metadata"].get("annotations", {})) is not None:
+            yield from pod_annotations(new["metadata"], "metadata.annotations")
+        yield from _spec(new)
+        yield from _update(new["spec"], old["spec"])
+
+    def warnings(self, obj: Tree, old: Tree | None, call: ApiCall) -> Iterable[str]:
+        if old is not None:
+            return
+        problems = label_problems(obj["metadata"].get("name", ""))
+        if problems:
+            yield (
+                "metadata.name: this is used in the Pod's hostname, which can result in surprising "
+                f"behavior; a DNS label is recommended: [{' '.join(problems)}]"
+            )
+        if obj["metadata"].get("annotations"):
+            yield from pod_warnings(obj["spec"], obj["metadata"])
+        else:
+            yield from _SPECS_WITHOUT_WARNINGS.seen(
+                obj["spec"], pod_warnings(obj["spec"], obj["metadata"])
+            )
+
+    def grace(self, obj: Tree, delete_options: DeleteOptions, call: ApiCall) -> int | None:
+        seconds = delete_options.grace_s
+        if seconds is None:
+            seconds = obj["spec"].get("terminationGracePeriodSeconds") or 0
+        ended = obj["status"].get("phase") in ("Failed", "Succeeded")
+        if ended or not obj["spec"].get("nodeName"):
+            return 0
+        return 1 if seconds < 0 else seconds
+
+
+class PodStatusStrategy(ResourceStrategy):
+    """`pods/status`: what kubelets and schedulers report."""
+
+    def prepare_update(self, new: Tree, old: Tree, call: ApiCall) -> None:
+        new["spec"] = old["spec"]
+        for name in ("deletionTimestamp", "ownerReferences", "generation"):
+            restore_field(new["metadata"], old["metadata"], name)
+        status, before = new["status"], old["status"]
+        if "qosClass" not in status:
+            restore_field(status, before, "qosClass")
+        if "observedGeneration" not in status:
+            restore_field(status, before, "observedGeneration")
+        _keep_generations(status, before)
+
+    def validate_update(self, new: Tree, old: Tree, call: ApiCall) -> Iterable[Cause]:
+        return status_update(new, old)
+
+
+def _keep_generations(status: Tree, before: Tree) -> None:
+    """A condition without a generation keeps the one that its predecessor had."""
+    known: dict[str, list[int]] = {}
+    for one in before.get("conditions", ()):
+        known.setdefault(one["type"], []).append(one.get("observedGeneration", 0))
+    for one in status.get("conditions", ()):
+        generations = known.get(one["type"])
+        generation = generations.pop(0) if generations else 0
+        if generation and not one.get("observedGeneration"):
+            one["observedGeneration"] = generation
+
+
+class _ValidSpecCache:
+    """Specs that were looked at and found good: pods of a template come by the thousand."""
+
+    def __init__(self) -> None:
+        self._good: set[bytes] = set()
+
+    def seen(self, spec: Tree, faults: Iterator[T]) -> Iterator[T]:
+        """The faults, which nothing but `spec` decides; not looked for again where none were."""
+        key = encode(spec)
+        if len(key) > _CACHED_BYTES_MAX:
+            yield from faults
+            return
+        if key in self._good:
+            return
+        good = True
+        for fault in faults:
+            good = False
+            yield fault
+        if good:
+            if len(self._good) >= _CACHED_MAX:
+                self._good.clear()
+            self._good.add(key)
+
+
+_VALID_SPECS, _SPECS_WITHOUT_WARNINGS = _ValidSpecCache(), _ValidSpecCache()
+
+
+def _spec(obj: Tree) -> Iterator[Cause]:
+    # With volumes and claims the pod's name and annotations have a say too.
+    spec = obj["spec"]
+    if "volumes" in spec or "resourceClaims" in spec:
+        return _spec_causes(obj)
+    return _VALID_SPECS.seen(spec, _spec_causes(obj))
+
+
+def _spec_causes(obj: Tree) -> Iterator[Cause]:
+    spec = obj["spec"]
+    yield from pod_spec(spec, obj["metadata"], "spec", is_pod=True)
+    yield from trimmed_images(spec, "spec")
+
+
+def _update(new: Tree, old: Tree) -> Iterator[Cause]:
+    for kind in ("containers", "initContainers"):
+        wrong, stop = _container_update(new.get(kind) or [], old.get(kind) or [], f"spec.{kind}")
+        yield from wrong
+        if stop:
+            return
+    wrong, stop = _deadline(new, old)
+    yield from wrong
+    if stop:
+        return
+    yield from pod_scheduling.only_added_tolerations(
+        new.get("tolerations", []), old.get("tolerations", []), "spec.tolerations"
+    )
+    yield from pod_scheduling.only_removed_scheduling_gates(
+        new.get("schedulingGates", []), old.get("schedulingGates", []), "spec.schedulingGates"
+    )
+    if new == old:
+        return
+    munged = _with_allowed_changes_undone(new, old)
+    if old.get("schedulingGates"):
+        yield from _gated(munged, old)
+    if munged != old:
+        told = internal_diff("core/v1.PodSpec", old, munged)
+        text = f"pod updates may not change fields other than {_UPDATABLE}\n{told}"
+        yield forbidden_field("spec", text)
+
+
+def _container_update(new: list[Tree], old: list[Tree], path: str) -> tuple[list[Cause], bool]:
+    if len(new) != len(old):
+        return [forbidden_field(path, "pod updates may not add or remove containers")], True
+    found: list[Cause] = []
+    for at, one in enumerate(new):
+        image, here = one.get("image", ""), f"{path}[{at}].image"
+        if not image:
+            found.append(required(here))
+        if image != image.strip():
+            found.append(invalid(here, image, "must not have leading or trailing whitespace"))
+    return found, False
+
+
+def _deadline(new: Tree, old: Tree) -> tuple[list[Cause], bool]:
+    path = "spec.activeDeadlineSeconds"
+    given, before = new.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds")
+    if given is None:
+        if before is None:
+            return [], False
+        text = "must not update from a positive integer to nil value"
+        return [invalid(path, None, text)], False
+    if not 0 <= given <= field_checks.INT32_MAX:
+        return [invalid(path, given, field_checks.inclusive(0, field_checks.INT32_MAX))], True
+    if before is not None and before < given:
+        return [invalid(path, given, "must be less than or equal to previous value")], True
+    return [], False
+
+
+def _with_allowed_changes_undone(new: Tree, old: Tree) -> Tree:
+    munged = dict(new)
+    for kind in ("containers", "initContainers"):
+        if new.get(kind):
+            munged[kind] = [
+                {**one, "image": before.get("image", "")}
+                for one, before in zip(new[kind], old[kind], strict=True)
+            ]
+    for name in ("activeDeadlineSeconds", "schedulingGates", "tolerations"):
+        restore_field(munged, old, name)
+    grace = "terminationGracePeriodSeconds"
+    if old.get(grace, 0) < 0 and munged.get(grace) == 1:
+        restore_field(munged, old, grace)
+    return munged
+
+
+def _gated(munged: Tree, old: Tree) -> Iterator[Cause]:
+    """A gated pod may still be narrowed; what may change is undone in `munged`."""
+    if munged.get("nodeSelector") != old.get("nodeSelector"):
+        yield from pod_scheduling.narrowed_node_selector(
+            munged.get("nodeSelector", {}), old.get("nodeSelector", {}), "spec.nodeSelector"
+        )
+        restore_field(munged, old, "nodeSelector")
+    before = old.get("affinity", {}).get("nodeAffinity")
+    after = munged.get("affinity", {}).get("nodeAffinity")
+    if before == after:
+        return
+    yield from pod_scheduling.narrowed_node_affinity(after, before, "spec.affinity.nodeAffinity")
+    affinity = dict(munged.get("affinity", {}))
+    affinity.pop("nodeAffinity", None)
+    if before is not None:
+        affinity["nodeAffinity"] = before
+    if affinity or "affinity" in old:
+        munged["affinity"] = affinity
+    else:
+        munged.pop("affinity", None)
+
+
+def _clamp_grace_period(spec: Tree) -> None:
+    """A negative grace period is read as a second, in pods though not in templates."""
+    if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
+        spec["terminationGracePeriodSeconds"] = 1
+
+
+def _apply_match_label_keys(spec: Tree, labels: dict[str, str]) -> None:
+    """matchLabelKeys become terms of the selectors they stand beside."""
+    terms: list[Tree] = []
+    affinity = spec.get("affinity", {})
+    for kind in ("podAffinity", "podAntiAffinity"):
+        given = affinity.get(kind, {})
+        weighted = given.get("preferredDuringSchedulingIgnoredDuringExecution", ())
+        terms += [one["podAffinityTerm"] for one in weighted]
+        terms += given.get("requiredDuringSchedulingIgnoredDuringExecution", ())
+    terms += spec.get("topologySpreadConstraints", ())
+    for term in terms:
+        selector = term.get("labelSelector")
+        if selector is None:
+            continue
+        for name, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")):
+            for key in term.get(name, ()):
+                if key in labels:
+                    selector.setdefault("matchExpressions", []).append(
+                        {"key": key, "operator": operator, "values": [labels[key]]}
+                    )
+
+
+_QOS_CACHE: dict[bytes, str] = {}
+
+
+def _cached_qos_class(spec: Tree) -> str:
+    """`qos_class`, which nothing but the spec decides, of a spec that may have come before."""
+    key = encode(spec)
+    if len(key) > _CACHED_BYTES_MAX:
+        return qos_class(spec)
+    found = _QOS_CACHE.get(key)
+    if found is None:
+        if len(_QOS_CACHE) >= _CACHED_MAX:
+            _QOS_CACHE.clear()
+        found = _QOS_CACHE[key] = qos_class(spec)
+    return found
+
+
+def qos_class(spec: Tree) -> str:
+    """Guaranteed, Burstable or BestEffort, by the requests and limits of the containers.
+
+    Source: kubernetes v1.36, pkg/apis/core/helper/qos.
+    """
+    if spec.get("resources", {}).get("requests") or spec.get("resources", {}).get("limits"):
+        parts = [spec["resources"]]
+    else:
+        both = (*(spec["containers"] or ()), *spec.get("initContainers", ()))
+        parts = [one["resources"] for one in both]
+    requests: dict[str, Any] = {}
+    limits: dict[str, Any] = {}
+    guaranteed = True
+    for part in parts:
+        _add(requests, part.get("requests", {}))
+        found = _add(limits, part.get("limits", {}))
+        guaranteed = guaranteed and found == set(_SUPPORTED_BY_QOS)
+    if not requests and not limits:
+        return "BestEffort"
+    if guaranteed and set(requests) == set(limits):
+        same = all(not (requests[n] > limits[n] or limits[n] > requests[n]) for n in limits)
+        if same:
+            return "Guaranteed"
+    return "Burstable"
+
+
+def _add(total: dict[str, Any], amounts: dict[str, str]) -> set[str]:
+    """Add what counts; the names of what was added."""
+    found: set[str] = set()
+    for name, text in amounts.items():
+        if name in _SUPPORTED_BY_QOS:
+            amount = canonical_quantity.amount(text)
+            if amount.unscaled > 0:
+                found.add(name)
+                total[name] = total[name] + amount if name in total else amount
+    return found

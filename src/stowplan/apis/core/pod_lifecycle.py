@@ -1,0 +1,129 @@
+"""How a hollow pod behaves, from its annotations.
+
+| annotation | meaning | without it |
+|---|---|---|
+| `stowplan.dev/start-seconds` | from binding to the first container | the fleet's habit |
+| `stowplan.dev/init-seconds` | how long each init container runs | 0 |
+| `stowplan.dev/ready-seconds` | from running to ready | 0 |
+| `stowplan.dev/run-seconds` | how long the containers run; `forever` | for ever if they are always restarted, else the fleet's habit |
+| `stowplan.dev/exit-code` | how they end; a list `1,1,0` is for one run after the other, the last for all further | 0 |
+| `stowplan.dev/stop-seconds` | how long they take to end when told to; never longer than the grace | 0 |
+
+On a node, `stowplan.dev/kubelet: off` silences its kubelet: no heartbeats, nothing starts or ends.
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Tree = dict[str, Any]
+
+START_SECONDS = "stowplan.dev/start-seconds"
+INIT_SECONDS = "stowplan.dev/init-seconds"
+READY_SECONDS = "stowplan.dev/ready-seconds"
+RUN_SECONDS = "stowplan.dev/run-seconds"
+EXIT_CODE = "stowplan.dev/exit-code"
+STOP_SECONDS = "stowplan.dev/stop-seconds"
+KUBELET = "stowplan.dev/kubelet"
+FOREVER = math.inf
+_EXIT_CODE_MAX = 255
+_DIGITS_MAX = 3
+_DURATIONS = (START_SECONDS, INIT_SECONDS, READY_SECONDS, RUN_SECONDS, STOP_SECONDS)
+_PREFIX = "stowplan.dev/"
+_PRINTED_MAX = 40
+
+
+@dataclass(frozen=True, slots=True)
+class PodLifecycleDefaults:
+    """What pods do that say nothing. start_s: until they run. run_s: pods that are to end."""
+
+    start_s: float = 1.0
+    run_s: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class PodLifecycle:
+    """What one pod will do; all in seconds, exit_codes by run."""
+
+    start_s: float
+    init_s: float
+    ready_s: float
+    run_s: float
+    stop_s: float
+    exit_codes: tuple[int, ...]
+
+    def exit_code(self, run: int) -> int:
+        """How the run of this number (from 0) ends."""
+        return self.exit_codes[min(run, len(self.exit_codes) - 1)]
+
+
+def pod_lifecycle(pod: Tree, habits: PodLifecycleDefaults) -> PodLifecycle:
+    """The plan of a pod; an annotation that cannot be read counts as absent."""
+    notes: Mapping[str, str] = pod["metadata"].get("annotations") or {}
+    always = pod["spec"].get("restartPolicy", "Always") == "Always"
+    return PodLifecycle(
+        start_s=_duration_or(notes.get(START_SECONDS), habits.start_s),
+        init_s=_duration_or(notes.get(INIT_SECONDS), 0.0),
+        ready_s=_duration_or(notes.get(READY_SECONDS), 0.0),
+        run_s=_duration_or(notes.get(RUN_SECONDS), FOREVER if always else habits.run_s),
+        stop_s=_duration_or(notes.get(STOP_SECONDS), 0.0),
+        exit_codes=_exit_codes_or_zero(notes.get(EXIT_CODE)),
+    )
+
+
+def annotation_problems(notes: Mapping[str, str]) -> Iterator[str]:
+    """What the annotations of a pod say that cannot be read, and therefore counts as absent."""
+    for name, text in notes.items():
+        shown = text if len(text) <= _PRINTED_MAX else f"{text[:_PRINTED_MAX]}..."
+        if name in _DURATIONS and _parse_duration(text) is None:
+            yield f'{name}: got "{shown}", wanted seconds from 0 on, or "forever"'
+        elif name == EXIT_CODE and _parse_exit_codes(text) is None:
+            yield f'{name}: got "{shown}", wanted numbers from 0 to {_EXIT_CODE_MAX}, like "1,1,0"'
+        elif name.startswith(_PREFIX) and name.endswith("-seconds") and name not in _DURATIONS:
+            yield f"{name}: no such annotation; there are {', '.join(_DURATIONS)}"
+
+
+def node_annotation_problems(notes: Mapping[str, str]) -> Iterator[str]:
+    """As `problems`, of a node."""
+    text = notes.get(KUBELET, "on")
+    if text not in ("on", "off"):
+        yield f'{KUBELET}: got "{text[:_PRINTED_MAX]}", wanted "off" (or "on"); it counts as "on"'
+
+
+def is_kubelet_off(node: Tree) -> bool:
+    """True for a node whose kubelet is off."""
+    return bool((node["metadata"].get("annotations") or {}).get(KUBELET) == "off")
+
+
+def _duration_or(text: str | None, otherwise: float) -> float:
+    found = None if text is None else _parse_duration(text)
+    return otherwise if found is None else found
+
+
+def _parse_duration(text: str) -> float | None:
+    """A length in seconds; None if the text is none."""
+    if text == "forever":
+        return FOREVER
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0.0 <= value < FOREVER else None
+
+
+def _exit_codes_or_zero(text: str | None) -> tuple[int, ...]:
+    return (None if text is None else _parse_exit_codes(text)) or (0,)
+
+
+def _parse_exit_codes(text: str) -> tuple[int, ...] | None:
+    """Exit codes; None if the text is no list of such."""
+    parts = [part.strip() for part in text.split(",")]
+    # Longer ones are not even looked at: a number of thousands of digits is refused by Python.
+    if not all(part.isdecimal() and len(part) <= _DIGITS_MAX for part in parts):
+        return None
+    if any(int(part) > _EXIT_CODE_MAX for part in parts):
+        return None
+    return tuple(int(part) for part in parts)

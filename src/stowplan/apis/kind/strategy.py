@@ -1,0 +1,152 @@
+"""Strategies that many kinds share: status apart from spec, generation, immutable metadata.
+
+Source: kubernetes v1.36, pkg/registry: the strategies of the kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from stowplan.apis.machinery.errors import Cause
+from stowplan.apis.machinery.names import (
+    label_1035_problems,
+    label_problems,
+    path_segment_problems,
+    subdomain_problems,
+)
+from stowplan.apis.machinery.resource import ApiCall, ResourceStrategy, Tree
+
+Check = Callable[[Tree], Iterable[Cause]]
+UpdateCheck = Callable[[Tree, Tree], Iterable[Cause]]
+ObjectNameCheck = Callable[[str, bool], list[str]]
+
+LABEL_NAME: ObjectNameCheck = label_problems
+LABEL_1035_NAME: ObjectNameCheck = label_1035_problems
+SUBDOMAIN_NAME: ObjectNameCheck = subdomain_problems
+PATH_SEGMENT_NAME: ObjectNameCheck = path_segment_problems
+
+
+class BuiltinStrategy(ResourceStrategy):
+    """A kind that is what its client says: checks, and perhaps a generation and a status.
+
+    status: what a new object's status is, None for kinds without one. counted: the top-level
+    fields whose change raises metadata.generation; empty where it is not kept. first: the
+    generation of a new object; 0: it has none until something changes.
+    """
+
+    def __init__(
+        self,
+        check: Check | None = None,
+        update_check: UpdateCheck | None = None,
+        *,
+        status: Tree | None = None,
+        counted: tuple[str, ...] = (),
+        first: int = 1,
+        names: ObjectNameCheck = SUBDOMAIN_NAME,
+        create_on_update: bool = False,
+        unconditional: bool = True,
+        returns_deleted: bool = False,
+        storage_path: str = "",
+    ) -> None:
+        self._check = check
+        self._update_check = update_check
+        self._status = status
+        self._counted = counted
+        self._first = first
+        self._names = names
+        self.create_on_update = create_on_update
+        self.unconditional_update = unconditional
+        self.returns_deleted = returns_deleted
+        self.storage_path = storage_path
+
+    def name_problems(self, name: str, prefix: bool) -> list[str]:
+        return self._names(name, prefix)
+
+    def prepare_create(self, obj: Tree, call: ApiCall) -> None:
+        if self._status is not None:
+            obj["status"] = dict(self._status)
+        if self._counted and self._first:
+            obj["metadata"]["generation"] = self._first
+
+    def prepare_update(self, new: Tree, old: Tree, call: ApiCall) -> None:
+        if self._status is not None:
+            restore_field(new, old, "status")
+        if self._counted:
+            update_generation(new, old, self._counted)
+
+    def validate(self, obj: Tree, call: ApiCall) -> Iterable[Cause]:
+        return self._check(obj) if self._check is not None else ()
+
+    def validate_update(self, new: Tree, old: Tree, call: ApiCall) -> Iterable[Cause]:
+        if self._update_check is not None:
+            return self._update_check(new, old)
+        return self.validate(new, call)
+
+
+METADATA_RESET_FIELDS = ("labels", "annotations", "finalizers", "ownerReferences")
+"""What the status of some kinds leaves alone in metadata."""
+
+
+class StatusStrategy(ResourceStrategy):
+    """The status subresource: only the status may change, and labels where the original lets them.
+
+    kept: top-level fields put back. meta: fields of metadata put back.
+    """
+
+    def __init__(
+        self,
+        check: UpdateCheck | None = None,
+        *,
+        kept: tuple[str, ...] = ("spec",),
+        meta: tuple[str, ...] = (),
+    ) -> None:
+        self._check = check
+        self._kept = kept
+        self._meta = meta
+
+    def prepare_update(self, new: Tree, old: Tree, call: ApiCall) -> None:
+        for name in self._kept:
+            restore_field(new, old, name)
+        for name in self._meta:
+            restore_field(new["metadata"], old["metadata"], name)
+        restore_field(new["metadata"], old["metadata"], "generation")
+
+    def validate_update(self, new: Tree, old: Tree, call: ApiCall) -> Iterable[Cause]:
+        return self._check(new, old) if self._check is not None else ()
+
+
+def restore_field(new: Tree, old: Tree, name: str) -> None:
+    """Put a field back to what it was."""
+    if name in old:
+        new[name] = old[name]
+    else:
+        new.pop(name, None)
+
+
+def update_generation(new: Tree, old: Tree, names: tuple[str, ...]) -> None:
+    """Raise the generation where one of the fields changed; clients cannot set it."""
+    generation = old["metadata"].get("generation", 0)
+    if any(new.get(name) != old.get(name) for name in names):
+        generation += 1
+    if generation:
+        new["metadata"]["generation"] = generation
+    else:
+        new["metadata"].pop("generation", None)
+
+
+def selectable_field(path: str) -> Callable[[Tree], str]:
+    """A selectable field of text; "" where it is missing."""
+    steps = path.split(".")
+
+    def read(obj: Tree) -> str:
+        value: Any = obj
+        for step in steps:
+            value = value.get(step)
+            if value is None:
+                return ""
+        if value is True or value is False:
+            return "true" if value else "false"
+        return str(value)
+
+    return read

@@ -1,0 +1,2 @@
+"""What all API kinds share: resources and strategies, metadata, names, selectors, errors,
+timestamps, stored form."""

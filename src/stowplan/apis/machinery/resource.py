@@ -1,0 +1,408 @@
+"""What the API server knows of a kind of object: where it is served and the rules it follows.
+
+The general pipeline (`rest`) works on plain trees as JSON decodes them and asks three things of a
+kind: its `ResourceSchema` (shape: decode, defaults, merge keys), its `ResourceStrategy` (rules:
+what a create or an update may set, what is valid, how it is deleted) and its `Table` (what `kubectl
+get` prints).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from stowplan.apis.machinery.errors import Cause
+from stowplan.apis.machinery.http_messages import User
+from stowplan.apis.machinery.names import subdomain_problems
+
+if TYPE_CHECKING:
+    from stowplan.apiserver.server import ApiServer
+
+Tree = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ApiCall:
+    """One operation on its way through the pipeline; hooks receive it as `call`.
+
+    server: the in-process methods (`get`, `list`, `create`, ...) for hooks that look at or write
+    other objects. verb: as in `access.Attributes`. subresource: "" for the object itself.
+    dry_run: nothing will be stored. field_validation: "Strict", "Warn" or "Ignore". warnings: texts
+    for Warning headers; hooks may append.
+    """
+
+    server: ApiServer
+    user: User
+    verb: str
+    resource: Resource
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    now: float = 0.0
+    dry_run: bool = False
+    field_validation: str = "Warn"
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """The server's generator."""
+        return self.server.rng
+
+
+@dataclass(frozen=True, slots=True)
+class MergeStrategy:
+    """How strategic merge patch treats one field of a type.
+
+    strategies: as `patchStrategy` says, "merge", "replace", "retainKeys"; empty means the default
+    (maps merge, lists are replaced). key: `patchMergeKey` of a list of objects; "" for a list of
+    plain values, which merge as sets. shape: of the field's value, or of the items of a list, or of
+    the values of a map; None where nothing is known (then default merging below).
+    """
+
+    strategies: tuple[str, ...] = ()
+    key: str = ""
+    shape: MergeShape | None = None
+
+
+class MergeShape(Protocol):
+    """A type, as strategic merge patch walks it."""
+
+    def merging(self, name: str) -> MergeStrategy | None:
+        """How the field of this JSON name merges; None for a field that the type does not have."""
+        ...
+
+
+class ResourceSchema(Protocol):
+    """The shape of a kind. Built-in kinds have tables, custom kinds a structural schema."""
+
+    @property
+    def shape(self) -> MergeShape | None:
+        """For strategic merge; None: the kind does not offer it (custom objects: 415)."""
+        ...
+
+    def decode(self, tree: Tree, duplicates: Sequence[str], mode: str) -> tuple[Tree, list[str]]:
+        """A fresh canonical tree (known fields only, quantities and times in canonical form, empty
+        values left out as Go leaves them out) and the strict texts, in order, each as recorded
+        (`unknown field "spec.nope"`): those of unknown fields and the `duplicates`, which are the
+        texts of keys that the body had twice (`schema.parse` finds them).
+
+        tree: what the body said, kind and apiVersion already checked by the pipeline. mode:
+        "Strict", "Warn", "Ignore"; the pipeline turns the texts into a refusal or warnings, with
+        "Ignore" they need not be collected. Raises `errors.DecodeError`, in any mode, with the bare
+        text for a wrong type or value; the pipeline puts `Pod in version "v1" cannot be handled as
+        a Pod: ` or its like before it.
+        """
+        ...
+
+    def blank(self) -> Tree:
+        """The object with nothing set and no defaults, as Go writes it; bookmarks show it."""
+        ...
+
+    def default(self, tree: Tree) -> None:
+        """Set the defaults of the version in place; done after every decode of a write. A schema
+        may as well set them in `decode`."""
+
+
+class AdmissionPlugin(Protocol):
+    """A plugin that may change or refuse a write, run in order between decode and validation."""
+
+    def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
+        """Change `obj` in place or raise ApiError. Called for create, update, patch, delete,
+        deletecollection (once for each object) and for acting subresources. old: what is stored,
+        None for a create. obj: None for a delete."""
+
+    def validate(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
+        """Refuse by ApiError, after strategies have prepared and validated `obj`."""
+
+
+class ChangeObserver(Protocol):
+    """Told of every change, in order, once, before the call that made it returns to its client.
+
+    It may write through the in-process methods; those changes come afterwards. Also told, as ADDED,
+    of everything found in the records that a server starts from.
+    """
+
+    def changed(self, server: ApiServer, change: StoreChange, now: float) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoreChange:
+    """One write. type: ADDED, MODIFIED, DELETED. key: resource path/namespace/name.
+
+    value: canonical bytes after it (DELETED: the last state with the version of the deletion).
+    previous: bytes before it; None when ADDED.
+    """
+
+    version: int
+    type: str
+    resource: Resource
+    key: str
+    value: bytes
+    previous: bytes | None
+
+
+@dataclass(slots=True)
+class DeleteOptions:
+    """DeleteOptions as the pipeline carries them. grace_s: None when the client said nothing.
+
+    propagation: "", "Orphan", "Background", "Foreground". uid, version: preconditions, "" if none.
+    """
+
+    grace_s: int | None = None
+    propagation: str = ""
+    uid: str = ""
+    version: str = ""
+
+
+class ResourceStrategy:
+    """The rules of a kind; the defaults here are those of a plain kind without status.
+
+    Every hook gets plain trees and the `ApiCall`. `new` and `obj` are fresh and may be changed;
+    `old` must not be.
+    """
+
+    create_on_update: bool = False
+    """A PUT to a name that does not exist creates it (leases, events, endpoints)."""
+    unconditional_update: bool = True
+    """A PUT without resourceVersion is taken; otherwise 422 metadata.resourceVersion."""
+    orphans_by_default: bool = False
+    """DeleteOptions without a policy add the `orphan` finalizer (jobs, replication controllers)."""
+    deletion_warning: str = ""
+    """What is said to whoever deletes without a policy."""
+    returns_deleted: bool = False
+    """A deletion answers with the object (pods, volumes, classes); otherwise with a Status."""
+    collects_garbage: bool = True
+    """False: propagation policies are ignored (events)."""
+
+    lingers: bool = False
+    """The first deletion only marks the object, by `begin_delete`, and later ones do nothing while
+    it is `held` (namespaces, definitions of custom kinds)."""
+    storage_path: str = ""
+    """Where the original keeps the kind in its store, if not under the plural (nodes: minions); a
+    refused uid shows it."""
+
+    def name_problems(self, name: str, prefix: bool) -> list[str]:
+        """What is wrong with a name; prefix: it is a generateName, a trailing dash may stand.
+        The default: a DNS subdomain; override with `names.label_problems` and the like."""
+        return subdomain_problems(name, prefix)
+
+    def prepare_create(self, obj: Tree, call: ApiCall) -> None:
+        """Drop or set what the client may not choose (status), set generation: 1 where kept."""
+
+    def prepare_update(self, new: Tree, old: Tree, call: ApiCall) -> None:
+        """Put back what this verb or subresource may not change; raise generation when spec did."""
+
+    def validate(self, obj: Tree, call: ApiCall) -> Iterable[Cause]:
+        """What is wrong with an object to be created; metadata is validated by the pipeline."""
+        return ()
+
+    def validate_update(self, new: Tree, old: Tree, call: ApiCall) -> Iterable[Cause]:
+        """What is wrong with an update; metadata is validated by the pipeline."""
+        return ()
+
+    def warnings(self, obj: Tree, old: Tree | None, call: ApiCall) -> Iterable[str]:
+        """Texts for Warning headers, after validation."""
+        return ()
+
+    def canonicalize(self, obj: Tree) -> None:
+        """The last change before an object is stored."""
+
+    def grace(self, obj: Tree, delete_options: DeleteOptions, call: ApiCall) -> int | None:
+        """Seconds of grace for a deletion; None: the kind is deleted at once. (Pods.)"""
+        return None
+
+    def begin_delete(self, obj: Tree, call: ApiCall) -> None:
+        """Change an object of a lingering kind that is marked as deleted (phase: Terminating)."""
+
+    def held(self, obj: Tree) -> bool:
+        """True while something besides metadata.finalizers keeps a deleted object of a lingering
+        kind (namespaces: spec.finalizers)."""
+        return False
+
+
+class SubresourceView(Protocol):
+    """A subresource that shows part of its object as another kind (scale)."""
+
+    def read(self, obj: Tree, call: ApiCall) -> Tree:
+        """The view, with kind, apiVersion and the metadata of `obj`."""
+        ...
+
+    def write(self, obj: Tree, body: Tree, call: ApiCall) -> Tree:
+        """`obj` changed (a fresh tree) as `body`, a view, says. Raises ApiError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SubresourceResult:
+    """What an acting subresource answers: HTTP code and the object in the body."""
+
+    code: int
+    body: Tree
+
+
+PostAction = Callable[[ApiCall, Tree], SubresourceResult]
+"""Creates that store nothing of their own: binding, eviction, access reviews. (call, body)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subresource:
+    """What stands below an object's path. Exactly one of strategy, view, act is set.
+
+    strategy: the object itself is read and written, by these rules (status, finalize). view: shown
+    as another kind. act: POST does something. group, version, kind, schema: of the body where it is
+    not the object itself. verbs: get, update, patch, create, delete in the order discovery prints.
+    """
+
+    name: str
+    verbs: tuple[str, ...]
+    strategy: ResourceStrategy | None = None
+    view: SubresourceView | None = None
+    act: PostAction | None = None
+    group: str = ""
+    version: str = ""
+    kind: str = ""
+    schema: ResourceSchema | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumn:
+    """A column of a table. priority: 0 shown always, 1 only in the wide form."""
+
+    name: str
+    type: str
+    description: str
+    format: str = ""
+    priority: int = 0
+
+
+class Table(Protocol):
+    """The table form of a kind."""
+
+    columns: tuple[TableColumn, ...]
+
+    def cells(self, obj: Tree, now: float) -> list[Any]:
+        """The cells of an object, in the order of `columns`."""
+        ...
+
+    def conditions(self, obj: Tree) -> list[Tree]:
+        """`conditions` of the row; usually empty (pods that ended have Completed)."""
+        ...
+
+
+class ResourceAlias(Protocol):
+    """Another view of objects that are stored as another resource keeps them (events.k8s.io beside
+    core events). Reads show stored trees through it, writes keep what the client sent through it;
+    everything between (strategy, selectors, storage) sees the stored form."""
+
+    path: str
+    """`Resource.path` of the resource that stores them."""
+
+    def shown(self, tree: Tree) -> Tree:
+        """A stored tree as this view has it; kind and apiVersion are the view's."""
+        ...
+
+    def kept(self, tree: Tree) -> Tree:
+        """A tree of this view, decoded, as it is stored."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Resource:
+    """One kind of object as it is served. Compared by identity; one instance for one path.
+
+    group: "" is the core group. verbs: as discovery prints them. stored_as: the version in whose
+    form objects are kept, if this one is served beside it. act: set for kinds that are only POSTed
+    and never stored (access reviews). fields: selectable fields besides metadata.name and
+    metadata.namespace. ttl_s: objects vanish so long after their last write (events), None: never.
+    custom: from a CustomResourceDefinition; list items then keep kind and apiVersion. twin: set for
+    a view of what another resource stores. deprecation: a warning that every request for it gets.
+    reread: set for custom kinds; stored bytes as they read under the present schema.
+    """
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+    schema: ResourceSchema
+    strategy: ResourceStrategy
+    verbs: tuple[str, ...] = (
+        "create",
+        "delete",
+        "deletecollection",
+        "get",
+        "list",
+        "patch",
+        "update",
+        "watch",
+    )
+    singular: str = ""
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    list_kind: str = ""
+    subresources: Mapping[str, Subresource] = field(default_factory=dict)
+    table: Table | None = None
+    fields: Mapping[str, Callable[[Tree], str]] = field(default_factory=dict)
+    act: PostAction | None = None
+    ttl_s: float | None = None
+    custom: bool = False
+    alias: ResourceAlias | None = None
+    deprecation: str = ""
+    stored_as: str = ""
+    reread: Callable[[bytes], bytes] | None = None
+
+    @cached_property
+    def api_version(self) -> str:
+        """`v1`, `apps/v1`."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @cached_property
+    def path(self) -> str:
+        """`pods`, `apps/deployments`: what keys of stored objects begin with."""
+        if self.alias is not None:
+            return self.alias.path
+        return f"{self.group}/{self.plural}" if self.group else self.plural
+
+    @property
+    def kind_group(self) -> str:
+        """The group that refusals of invalid objects name with the kind: the stored form's."""
+        return "" if self.alias is not None and not self.custom else self.group
+
+    def key(self, namespace: str, name: str) -> str:
+        """The key of a stored object; namespace "" for what is not namespaced."""
+        return f"{self.path}/{namespace}/{name}"
+
+
+class ResourceRegistry(Protocol):
+    """All resources that are served now. Built by `registry` (the built-in kinds); custom kinds
+    come and go at run time."""
+
+    def find(self, group: str, version: str, plural: str) -> Resource | None:
+        """The resource of a path, or None."""
+        ...
+
+    def by_kind(self, group: str, version: str, kind: str) -> Resource | None:
+        """The resource that stores objects of a kind, or None."""
+        ...
+
+    def by_path(self, path: str) -> Resource | None:
+        """The resource whose keys begin with `path` (`Resource.path`), or None."""
+        ...
+
+    def all(self) -> Iterable[Resource]:
+        """Every resource, in the order of discovery."""
+        ...
+
+    def has_group(self, group: str, version: str) -> bool:
+        """True if anything of this group and version is served."""
+        ...
+
+    def add(self, resource: Resource) -> None:
+        """Serve one more (a custom kind), in place of one of the same path."""
+
+    def remove(self, resource: Resource) -> None:
+        """Serve it no more."""

@@ -1,0 +1,93 @@
+"""The stored form of an object: JSON bytes whose first keys stand in a fixed order.
+
+kind, apiVersion and metadata come first, and resourceVersion within the scalars that begin the
+metadata. So the head can be cut off or exchanged, and the version replaced, without decoding: a
+quote inside a JSON text is escaped, hence the first `"metadata":` and `"resourceVersion":"` of the
+bytes are the keys themselves.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from stowplan.apis.machinery.resource import Resource, Tree
+
+METADATA_KEY_ORDER = (
+    "name",
+    "generateName",
+    "namespace",
+    "selfLink",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+)
+_encoder = msgspec.json.Encoder()
+_decoder: msgspec.json.Decoder[Tree] = msgspec.json.Decoder(dict[str, Any])
+_VERSION = b'"resourceVersion":"'
+_META = b'"metadata":'
+
+encode = _encoder.encode
+decode = _decoder.decode
+
+
+def encode_stored(resource: Resource, obj: Tree, version: int) -> bytes:
+    """The stored bytes of `obj` at `version`; `obj` gets kind, apiVersion and that version too."""
+    meta = obj["metadata"]
+    meta["resourceVersion"] = str(version)
+    ordered = {key: meta[key] for key in METADATA_KEY_ORDER if key in meta}
+    if len(ordered) < len(meta):
+        ordered |= meta
+    obj["kind"], obj["apiVersion"], obj["metadata"] = resource.kind, resource.api_version, ordered
+    return encode({"kind": "", "apiVersion": "", "metadata": ordered, **obj})
+
+
+def with_version(value: bytes, version: int) -> bytes:
+    """The same object at another version."""
+    start = value.index(_VERSION) + len(_VERSION)
+    return b"%b%d%b" % (value[:start], version, value[value.index(b'"', start) :])
+
+
+def version_of_stored(value: bytes) -> int:
+    """The resourceVersion of stored bytes."""
+    start = value.index(_VERSION) + len(_VERSION)
+    return int(value[start : value.index(b'"', start)])
+
+
+def encoded_head(resource: Resource) -> bytes:
+    """How objects of the resource begin, up to their metadata."""
+    return b'{"kind":"%b","apiVersion":"%b",' % (
+        resource.kind.encode(),
+        resource.api_version.encode(),
+    )
+
+
+def under_current_schema(resource: Resource, value: bytes) -> bytes:
+    """Stored bytes as they are read now: of a custom kind the schema may have changed since."""
+    return value if resource.reread is None else resource.reread(value)
+
+
+def as_served(resource: Resource, value: bytes) -> bytes:
+    """Stored bytes as this resource serves them: it may be another version than stored."""
+    value = under_current_schema(resource, value)
+    if resource.alias is not None:
+        return encode(resource.alias.shown(decode(value)))
+    start = encoded_head(resource)
+    return value if value.startswith(start) else start + value[value.index(_META) :]
+
+
+def as_list_item(resource: Resource, value: bytes) -> bytes:
+    """Stored bytes as an item of a list: built-in kinds leave out kind and apiVersion there."""
+    if resource.custom:
+        return as_served(resource, value)
+    if resource.alias is not None:
+        value = as_served(resource, value)
+    return b"{" + value[value.index(_META) :]

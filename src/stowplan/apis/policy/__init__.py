@@ -1,0 +1,1 @@
+"""Kinds of policy/v1: validation, strategies."""

@@ -1,0 +1,1 @@
+"""PriorityClass, Lease and RuntimeClass: validation, strategies."""

@@ -1,0 +1,114 @@
+"""The shapes of built-in kinds: decoding, defaults, merge keys, OpenAPI from one set of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from stowplan.apis.machinery.errors import BodyDecodeError
+from stowplan.apis.machinery.resource import MergeShape
+from stowplan.apis.schema import defaults
+from stowplan.apis.schema.json_parser import InvalidJson, parse_json
+from stowplan.apis.schema.scalar_decoders import TypeMismatch
+from stowplan.apis.schema.struct_types import StructType, UnknownFields
+from stowplan.apis.schema.type_notation import TypeTables, openapi_name
+from stowplan.apis.schema.types import core, devices, meta, pods, small_groups, volumes, workloads
+
+Tree = dict[str, Any]
+
+__all__ = [
+    "InvalidJson",
+    "KindSchema",
+    "StructType",
+    "kind_schema",
+    "openapi_name",
+    "parse_json",
+    "type_tables",
+]
+
+
+def _read_type_tables() -> TypeTables:
+    made = TypeTables()
+    made.read("meta/v1", meta.META)
+    for text in (core.CORE, pods.PODS, volumes.VOLUMES, small_groups.CORE_TOPOLOGY):
+        made.read("core/v1", text)
+    made.read("apps/v1", workloads.APPS)
+    made.read("batch/v1", workloads.BATCH)
+    made.read("policy/v1", workloads.POLICY)
+    made.read("autoscaling/v1", workloads.AUTOSCALING)
+    made.read("storage/v1", small_groups.STORAGE)
+    made.read("scheduling/v1", small_groups.SCHEDULING)
+    made.read("coordination/v1", small_groups.COORDINATION)
+    made.read("events/v1", small_groups.EVENTS)
+    made.read("node/v1", small_groups.NODE)
+    made.read("rbac/v1", small_groups.RBAC)
+    made.read("authorization/v1", small_groups.AUTHORIZATION)
+    made.read("authentication/v1", small_groups.AUTHENTICATION)
+    made.read("apiextensions/v1", small_groups.APIEXTENSIONS)
+    made.read("resource/v1", devices.RESOURCE)
+    defaults.install_defaults(made)
+    return made
+
+
+type_tables = _read_type_tables()
+
+
+class KindSchema:
+    """The shape of one built-in kind (`resource.ResourceSchema`)."""
+
+    def __init__(self, full_name: str, group: str) -> None:
+        self.full_name = full_name
+        self.kind = full_name.rpartition(".")[2]
+        self.version = full_name.partition("/")[2].partition(".")[0]
+        self.group = group
+        self._struct: StructType | None = None
+
+    @property
+    def struct(self) -> StructType:
+        """The type itself."""
+        if self._struct is None:
+            self._struct = type_tables.struct(self.full_name)
+        return self._struct
+
+    @property
+    def shape(self) -> MergeShape | None:
+        """The type, as strategic merge walks it."""
+        return self.struct
+
+    def decode(self, tree: Tree, duplicates: Sequence[str], mode: str) -> tuple[Tree, list[str]]:
+        """See `resource.ResourceSchema`; the defaults of the version are set as well."""
+        sink = UnknownFields(duplicates)
+        try:
+            made = self.struct.decode(tree, None, sink)
+        except TypeMismatch as error:
+            raise BodyDecodeError(str(error)) from None
+        return made, list(sink.texts) if mode != "Ignore" else []
+
+    def blank(self) -> Tree:
+        """The object with nothing set and no defaults, as Go writes it."""
+        return _blank(self.struct)
+
+    def default(self, tree: Tree) -> None:
+        """Nothing is left to do: decoding has set the defaults."""
+
+
+def _blank(struct: StructType) -> Tree:
+    made: Tree = {}
+    for one in struct.fields.values():
+        value = one.value
+        inner = value.shape is not None and not (value.is_list or value.is_map or one.pointer)
+        if inner and not value.plain and value.shape is not None and one.always:
+            made[one.name] = _blank(value.shape)
+        elif one.name == "replicas":
+            # A plain number inside the original, though its clients may leave it out.
+            made[one.name] = 0
+        elif one.always:
+            made[one.name] = None if one.pointer else value.zero()
+    return made
+
+
+@cache
+def kind_schema(full_name: str, group: str = "") -> KindSchema:
+    """The one schema of `apps/v1.Deployment`; group: as in apiVersion (`storage.k8s.io`)."""
+    return KindSchema(full_name, group)

@@ -1,0 +1,188 @@
+"""Decoders of single values: each turns what JSON gave into its canonical form or raises.
+
+A decoder is called `decode(value, at, sink)`. `at` is where the value stands, a chain
+`(outer chain, step, owner)`: the step is a field's name, an index or `(key,)` of a map; the owner
+is the Go name of the type that has the field, or "". `sink` collects unknown fields.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+from collections.abc import Callable
+from typing import Any
+
+from stowplan.apis.schema import canonical_quantity, canonical_time
+
+FieldLocation = tuple[Any, Any, str] | None
+Decoder = Callable[[Any, FieldLocation, Any], Any]
+
+
+class TypeMismatch(ValueError):
+    """A value that the type cannot hold; its text is what Go answers."""
+
+
+def format_path(at: FieldLocation) -> str:
+    """`spec.containers[0].image`, for texts about unknown fields."""
+    steps: list[str] = []
+    while at is not None:
+        outer, step, _ = at
+        if isinstance(step, int):
+            steps.append(f"[{step}]")
+        else:
+            steps.append("." + (step if isinstance(step, str) else step[0]))
+        at = outer
+    return "".join(reversed(steps)).lstrip(".")
+
+
+def type_mismatch(value: Any, at: FieldLocation, go_type: str) -> TypeMismatch:
+    """The error of a value of the wrong JSON type."""
+    owner, names = "", []
+    while at is not None:
+        outer, step, of = at
+        if isinstance(step, str):
+            names.append(step)
+            owner = owner or of
+        at = outer
+    where = f"Go struct field {owner}.{'.'.join(reversed(names))}" if owner else "Go value"
+    return TypeMismatch(
+        f"json: cannot unmarshal {_kind(value, go_type)} into {where} of type {go_type}"
+    )
+
+
+def _kind(value: Any, go_type: str) -> str:
+    if value is True or value is False:
+        return "bool"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, list):
+        return "array"
+    if isinstance(value, dict):
+        return "object"
+    # Go shows the literal only where it wanted a number and this one did not fit.
+    return f"number {value}" if go_type.startswith(("int", "uint", "float")) else "number"
+
+
+def string_decoder(go_type: str) -> Decoder:
+    """A string, or a named type of strings."""
+
+    def decode(value: Any, at: FieldLocation, sink: Any) -> Any:
+        if type(value) is str:
+            return value
+        raise type_mismatch(value, at, go_type)
+
+    return decode
+
+
+def decode_bool(value: Any, at: FieldLocation, sink: Any) -> Any:
+    """A bool."""
+    if value is True or value is False:
+        return value
+    raise type_mismatch(value, at, "bool")
+
+
+def integer_decoder(bits: int) -> Decoder:
+    """An int32 or int64."""
+    high = 2 ** (bits - 1)
+    go_type = f"int{bits}"
+
+    def decode(value: Any, at: FieldLocation, sink: Any) -> Any:
+        if type(value) is int and -high <= value < high:
+            return value
+        raise type_mismatch(value, at, go_type)
+
+    return decode
+
+
+def decode_float64(value: Any, at: FieldLocation, sink: Any) -> Any:
+    """A float64; whole ones come back as integers, as Go prints them."""
+    if type(value) is int:
+        return value
+    if type(value) is float:
+        return math.trunc(value) if value.is_integer() and abs(value) < 1e21 else value
+    raise type_mismatch(value, at, "float64")
+
+
+def decode_any(value: Any, at: FieldLocation, sink: Any) -> Any:
+    """Free JSON, kept as it came."""
+    return value
+
+
+def _quantity(value: Any, rounded: bool) -> str:
+    if type(value) is str or type(value) is int or type(value) is float:
+        try:
+            return canonical_quantity.canonical_quantity(value, rounded)
+        except canonical_quantity.InvalidQuantity as error:
+            raise TypeMismatch(str(error)) from None
+    raise TypeMismatch(canonical_quantity.ERR_FORMAT_WRONG)
+
+
+def decode_quantity(value: Any, at: FieldLocation, sink: Any) -> Any:
+    """A quantity."""
+    return _quantity(value, False)
+
+
+def decode_rounded_quantity(value: Any, at: FieldLocation, sink: Any) -> Any:
+    """A quantity in a list of resources: rounded up to thousandths."""
+    return _quantity(value, True)
+
+
+def decode_time(value: Any, at: FieldLocation, sink: Any) -> Any:
+    """A time to the second."""
+    if type(value) is not str:
+        raise TypeMismatch(
+            f"json: cannot unmarshal {_kind(value, '')} into Go value of type string"
+        )
+    try:
+        return canonical_time.canonical_time(value)
+    except canonical_time.InvalidTime as error:
+        raise TypeMismatch(str(error)) from None
+
+
+def decode_micro_time(value: Any, at: FieldLocation, sink: Any) -> Any:
+    """A time to the microsecond."""
+    if type(value) is not str:
+        raise TypeMismatch(
+            f"json: cannot unmarshal {_kind(value, '')} into Go value of type string"
+        )
+    try:
+        return canonical_time.canonical_micro_time(value)
+    except canonical_time.InvalidTime as error:
+        raise TypeMismatch(str(error)) from None
+
+
+def decode_int_or_string(value: Any, at: FieldLocation, sink: Any) -> Any:
+    """A whole number or a text."""
+    if type(value) is str:
+        return value
+    if type(value) is int and -(2**31) <= value < 2**31:
+        return value
+    raise TypeMismatch(
+        f"json: cannot unmarshal {_kind(value, 'int32')} into Go value of type int32"
+    )
+
+
+def decode_bytes(value: Any, at: FieldLocation, sink: Any) -> Any:
+    """Bytes, written in base64."""
+    if type(value) is not str:
+        raise type_mismatch(value, at, "[]uint8")
+    kept = value.replace("\n", "").replace("\r", "")
+    try:
+        return base64.b64encode(base64.b64decode(kept, validate=True)).decode("ascii")
+    except (binascii.Error, ValueError):
+        raise TypeMismatch(
+            f"illegal base64 data at input byte {_invalid_base64_index(kept)}"
+        ) from None
+
+
+_BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
+
+
+def _invalid_base64_index(text: str) -> int:
+    """The index that Go's decoder names in a text that is not base64."""
+    for at, character in enumerate(text):
+        if character not in _BASE64:
+            return at
+    # Too few digits in the last group of four: Go names the beginning of what is missing.
+    return len(text)

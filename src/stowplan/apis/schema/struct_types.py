@@ -1,0 +1,211 @@
+"""Types as the tables describe them, compiled into decoders.
+
+A `StructType` knows its fields; decoding walks what the client sent, so its cost follows the size
+of the object and not of the type. Decoding does what a round trip through Go's types does: unknown
+fields go, empty values that Go leaves out go, those that it always writes are put in, and the
+defaults of the version are set (the plain ones from the table, the others by `hooks`).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from stowplan.apis.machinery.resource import MergeStrategy
+from stowplan.apis.schema.scalar_decoders import Decoder, FieldLocation, format_path, type_mismatch
+
+Tree = dict[str, Any]
+DefaultingHook = Callable[[Tree], None]
+
+_STRICT_MAX = 100
+CACHED_VALUES_MAX = 1000
+CACHED_BYTES_MAX = 16 << 10
+
+
+class UnknownFields:
+    """Collects texts about unknown fields; each is told once."""
+
+    __slots__ = ("texts",)
+
+    def __init__(self, texts: Sequence[str] = ()) -> None:
+        self.texts = dict.fromkeys(texts)
+
+    def unknown(self, at: FieldLocation) -> None:
+        """Note a field that its type does not have."""
+        if len(self.texts) < _STRICT_MAX:
+            self.texts[f'unknown field "{format_path(at)}"'] = None
+
+
+@dataclass(slots=True)
+class ValueType:
+    """What a field, an item of a list or a value of a map can hold.
+
+    go: the type's name in Go's errors. zero: what Go writes for one that was not given. plain:
+    False for structs, which are written even when empty. shape: of the struct within, through
+    lists and maps; None for scalars. is_list, is_map: what stands between. openapi: the schema of
+    one value.
+    """
+
+    decode: Decoder
+    go: str
+    zero: Callable[[], Any]
+    plain: bool = True
+    shape: StructType | None = None
+    is_list: bool = False
+    is_map: bool = False
+    item: ValueType | None = None
+    openapi: Tree = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class StructField:
+    """One field of a struct.
+
+    pointer: zero values given by the client are kept. always: written even if not given.
+    required: clients are told so. default:
+    set if not given (or zero, where that is the same). strategies, key: of strategic merge.
+    """
+
+    name: str
+    value: ValueType
+    pointer: bool = False
+    always: bool = False
+    required: bool = False
+    default: Any = None
+    strategies: tuple[str, ...] = ()
+    key: str = ""
+    about: str = ""
+
+
+class StructType:
+    """A type with named fields."""
+
+    def __init__(self, package: str, name: str) -> None:
+        self.package = package
+        self.name = name
+        self.go = f"{package.rpartition('/')[2]}.{name}"
+        self.fields: dict[str, StructField] = {}
+        self.about = ""
+        self.hook: DefaultingHook | None = None
+        self._plan: dict[str, tuple[Decoder, bool, Callable[[], Any]]] = {}
+        self._fills: tuple[tuple[str, Callable[[], Any]], ...] = ()
+
+    def compile(self) -> None:
+        """Make the plan that `decode` follows, once the fields are known."""
+        self._plan = {
+            one.name: (one.value.decode, one.pointer or not one.value.plain, one.value.zero)
+            for one in self.fields.values()
+        }
+        fills: list[tuple[str, Callable[[], Any]]] = []
+        for one in self.fields.values():
+            if one.default is not None:
+                fills.append((one.name, _copier(one.default)))
+            elif one.always:
+                fills.append((one.name, (lambda: None) if one.pointer else one.value.zero))
+        self._fills = tuple(fills)
+
+    def decode(self, value: Any, at: FieldLocation, sink: Any) -> Any:
+        """A fresh canonical tree of `value`; raises WrongType."""
+        if type(value) is not dict:
+            raise type_mismatch(value, at, self.go)
+        out: Tree = {}
+        plan = self._plan
+        name = self.name
+        for key, given in value.items():
+            step = plan.get(key)
+            if step is None:
+                sink.unknown((at, key, name))
+            elif given is not None:
+                made = step[0](given, (at, key, name), sink)
+                if made or step[1]:
+                    out[key] = made
+        for key, make in self._fills:
+            if key not in out:
+                out[key] = make()
+        if self.hook is not None:
+            self.hook(out)
+        return out
+
+    def zero(self) -> Tree:
+        """What Go writes for a struct that was not given."""
+        made: Tree = self.decode({}, None, UnknownFields())
+        return made
+
+    def merging(self, name: str) -> MergeStrategy | None:
+        """How the field of this JSON name merges (`resource.Shape`)."""
+        one = self.fields.get(name)
+        if one is None:
+            return None
+        return MergeStrategy(one.strategies, one.key, one.value.shape)
+
+
+class CachedStructType(StructType):
+    """A type whose values come by the thousand alike: pods of a template have one spec.
+
+    What a value was decoded to is kept beside its text, if nothing was to be said about it. Texts
+    with a null are left out: in YAML there are numbers (not a number) that are written as such.
+    """
+
+    def __init__(self, package: str, name: str) -> None:
+        super().__init__(package, name)
+        self._known: dict[bytes, bytes] = {}
+
+    def decode(self, value: Any, at: FieldLocation, sink: Any) -> Any:
+        """As of every type."""
+        try:
+            text = msgspec.json.encode(value)
+        except (TypeError, ValueError, OverflowError, RecursionError):
+            return super().decode(value, at, sink)
+        known = self._known.get(text)
+        if known is not None:
+            return msgspec.json.decode(known)
+        made = super().decode(value, at, sink)
+        if not sink.texts and len(text) <= CACHED_BYTES_MAX and b"null" not in text:
+            if len(self._known) >= CACHED_VALUES_MAX:
+                self._known.clear()
+            self._known[text] = msgspec.json.encode(made)
+        return made
+
+
+def _copier(default: Any) -> Callable[[], Any]:
+    if isinstance(default, (dict, list)):
+        return lambda: copy.deepcopy(default)
+    return lambda: default
+
+
+def list_type(item: ValueType, go: str = "") -> ValueType:
+    """A list."""
+    go = go or f"[]{item.go}"
+    item_decode, item_zero = item.decode, item.zero
+
+    def decode(value: Any, at: FieldLocation, sink: Any) -> Any:
+        if type(value) is not list:
+            raise type_mismatch(value, at, go)
+        return [
+            item_decode(one, (at, index, ""), sink) if one is not None else item_zero()
+            for index, one in enumerate(value)
+        ]
+
+    schema = {"type": "array", "items": item.openapi}
+    return ValueType(decode, go, lambda: None, True, item.shape, True, False, item, schema)
+
+
+def map_type(item: ValueType, go: str = "") -> ValueType:
+    """A map from text."""
+    go = go or f"map[string]{item.go}"
+    item_decode, item_zero = item.decode, item.zero
+
+    def decode(value: Any, at: FieldLocation, sink: Any) -> Any:
+        if type(value) is not dict:
+            raise type_mismatch(value, at, go)
+        return {
+            key: item_decode(one, (at, (key,), ""), sink) if one is not None else item_zero()
+            for key, one in value.items()
+        }
+
+    schema = {"type": "object", "additionalProperties": item.openapi}
+    return ValueType(decode, go, lambda: None, True, item.shape, False, True, item, schema)

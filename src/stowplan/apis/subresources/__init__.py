@@ -1,0 +1,1 @@
+"""Subresources of kinds: binding, scale, finalize."""

@@ -1,0 +1,327 @@
+"""Checks that many kinds share; each yields what is wrong, in the original's order and words.
+
+Source: kubernetes v1.36, pkg/apis/core/validation; apimachinery v0.36, util/validation and
+meta/v1/validation.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, not_supported, required
+from stowplan.apis.machinery.names import (
+    label_problems,
+    label_value_problems,
+    path_segment_problems,
+    qualified_name_problems,
+    subdomain_problems,
+)
+from stowplan.apis.machinery.text_cache import cache_short_texts
+
+Tree = dict[str, Any]
+
+IMMUTABLE = "field is immutable"
+NOT_NEGATIVE = "must be greater than or equal to 0"
+POSITIVE = "must be greater than zero"
+FILE_MODE = "must be a number between 0 and 0777 (octal), both inclusive"
+INT32_MAX = 2**31 - 1
+
+_PORT_NAME = re.compile(r"[-a-z0-9]+")
+_LETTER = re.compile(r"[a-z]")
+_ENV = re.compile(r"[ -<>-~]+")
+_CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+")
+_HEADER = re.compile(r"[-A-Za-z0-9]+")
+_CACHE = 1 << 12
+
+
+def label_name(key: str, path: str) -> Iterator[Cause]:
+    """A key of a label."""
+    for text in _qualified(key):
+        yield invalid(path, key, text)
+
+
+qualified_name = label_name
+
+
+@cache_short_texts(_CACHE)
+def _qualified(key: str) -> tuple[str, ...]:
+    return tuple(qualified_name_problems(key))
+
+
+def label_values(values: Iterable[str], path: str) -> Iterator[Cause]:
+    """The values of a selector's term."""
+    for at, value in enumerate(values):
+        for text in label_value_problems(value):
+            yield invalid(f"{path}[{at}]", value, text)
+
+
+def labels(given: Mapping[str, str], path: str) -> Iterator[Cause]:
+    """Labels, or a node selector: keys and values at one path."""
+    for key, value in given.items():
+        for text in _qualified(key):
+            yield invalid(path, key, text)
+        for text in label_value_problems(value):
+            yield invalid(path, value, text)
+
+
+def dns_label(value: str, path: str) -> Iterator[Cause]:
+    """A DNS label."""
+    for text in label_problems(value):
+        yield invalid(path, value, text)
+
+
+def dns_subdomain(value: str, path: str) -> Iterator[Cause]:
+    """A DNS subdomain."""
+    for text in subdomain_problems(value):
+        yield invalid(path, value, text)
+
+
+def path_segment(value: str, path: str) -> Iterator[Cause]:
+    """A name that stands in a URL."""
+    for text in path_segment_problems(value):
+        yield invalid(path, value, text)
+
+
+def supported_value(
+    value: str, wanted: Sequence[str], path: str, needed: bool = True
+) -> Iterator[Cause]:
+    """One of some words; `wanted` in the order to print. needed: "" is a missing value."""
+    if value in wanted:
+        return
+    yield required(path) if needed and not value else not_supported(path, value, wanted)
+
+
+def not_negative(value: int, path: str) -> Iterator[Cause]:
+    """Zero or more."""
+    if value < 0:
+        yield invalid(path, value, NOT_NEGATIVE)
+
+
+def positive(value: int, path: str) -> Iterator[Cause]:
+    """More than zero."""
+    if value <= 0:
+        yield invalid(path, value, POSITIVE)
+
+
+def inclusive(low: int, high: int) -> str:
+    """`must be between A and B, inclusive`."""
+    return f"must be between {low} and {high}, inclusive"
+
+
+def port_number(value: int, path: str) -> Iterator[Cause]:
+    """A port."""
+    if not 1 <= value <= 65535:
+        yield invalid(path, value, inclusive(1, 65535))
+
+
+def port_name(value: str, path: str) -> Iterator[Cause]:
+    """The name of a port."""
+    if len(value) > 15:
+        yield invalid(path, value, "must be no more than 15 characters")
+    if not _PORT_NAME.fullmatch(value):
+        yield invalid(
+            path, value, "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)"
+        )
+    if not _LETTER.search(value):
+        yield invalid(path, value, "must contain at least one letter (a-z)")
+    if "--" in value:
+        yield invalid(path, value, "must not contain consecutive hyphens")
+    if value and (value[0] == "-" or value[-1] == "-"):
+        yield invalid(path, value, "must not begin or end with a hyphen")
+
+
+def port_number_or_name(value: int | str, path: str) -> Iterator[Cause]:
+    """A port by number or by name."""
+    if isinstance(value, int):
+        yield from port_number(value, path)
+    else:
+        yield from port_name(value, path)
+
+
+def env_name(value: str, path: str) -> Iterator[Cause]:
+    """The name of an environment variable: anything printable but an equals sign."""
+    if not _ENV.fullmatch(value):
+        yield invalid(
+            path,
+            value,
+            "a valid environment variable name must consist only of printable ASCII characters "
+            "other than '='",
+        )
+
+
+def config_key(value: str, path: str) -> Iterator[Cause]:
+    """A key of a config map or secret."""
+    if len(value) > 253:
+        yield invalid(path, value, "must be no more than 253 characters")
+    if not _CONFIG_KEY.fullmatch(value):
+        yield invalid(
+            path,
+            value,
+            "a valid config key must consist of alphanumeric characters, '-', '_' or '.' "
+            "(e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is "
+            "'[-._a-zA-Z0-9]+')",
+        )
+    if value == "." or value == "..":
+        yield invalid(path, value, f"must not be '{value}'")
+    elif value.startswith(".."):
+        yield invalid(path, value, "must not start with '..'")
+
+
+def header_name(value: str, path: str) -> Iterator[Cause]:
+    """The name of an HTTP header."""
+    if not _HEADER.fullmatch(value):
+        yield invalid(
+            path,
+            value,
+            "a valid HTTP header must consist of alphanumeric characters or '-' "
+            "(e.g. 'X-Header-Name', regex used for validation is '[-A-Za-z0-9]+')",
+        )
+
+
+def path_without_backsteps(value: str, path: str) -> Iterator[Cause]:
+    """A path that does not climb."""
+    if ".." in value.split("/"):
+        yield invalid(path, value, "must not contain '..'")
+
+
+def local_descending_path(value: str, path: str) -> Iterator[Cause]:
+    """A relative path that does not climb."""
+    if value.startswith("/"):
+        yield invalid(path, value, "must be a relative path")
+    yield from path_without_backsteps(value, path)
+
+
+def local_non_reserved_path(value: str, path: str) -> Iterator[Cause]:
+    """A relative path whose first step does not begin with two dots."""
+    yield from local_descending_path(value, path)
+    if value.startswith("..") and not value.startswith("../"):
+        yield invalid(path, value, "must not start with '..'")
+
+
+def file_mode(value: int | None, path: str) -> Iterator[Cause]:
+    """Bits of access."""
+    if value is not None and not 0 <= value <= 0o777:
+        yield invalid(path, value, FILE_MODE)
+
+
+def user_id(value: int | None, path: str) -> Iterator[Cause]:
+    """A user or group."""
+    if value is not None and not 0 <= value <= INT32_MAX:
+        yield invalid(path, value, inclusive(0, INT32_MAX))
+
+
+def address(value: str, path: str) -> Iterator[Cause]:
+    """An IP address."""
+    try:
+        ipaddress.ip_address(value)
+    except ValueError:
+        yield invalid(path, value, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")
+
+
+def network(value: str, path: str) -> Iterator[Cause]:
+    """A CIDR."""
+    try:
+        if "/" not in value:
+            raise ValueError
+        ipaddress.ip_network(value, strict=False)
+    except ValueError:
+        yield invalid(
+            path, value, "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+        )
+
+
+def selector(given: Tree | None, path: str) -> Iterator[Cause]:
+    """A label selector."""
+    if given is None:
+        return
+    yield from labels(given.get("matchLabels", {}), f"{path}.matchLabels")
+    for at, term in enumerate(given.get("matchExpressions", ())):
+        yield from selector_term(term, f"{path}.matchExpressions[{at}]")
+
+
+def selector_term(term: Tree, path: str) -> Iterator[Cause]:
+    """One expression of a label selector."""
+    values = term.get("values", ())
+    match term["operator"]:
+        case "In" | "NotIn":
+            if not values:
+                yield required(
+                    f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'"
+                )
+        case "Exists" | "DoesNotExist":
+            if values:
+                yield forbidden_field(
+                    f"{path}.values",
+                    "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+                )
+        case other:
+            yield invalid(f"{path}.operator", other, "not a valid selector operator")
+    yield from label_name(term["key"], f"{path}.key")
+    yield from label_values(values, f"{path}.values")
+
+
+def is_empty_selector(given: Tree | None) -> bool:
+    """True for a selector without any condition (it selects everything)."""
+    return not (given or {}).get("matchLabels") and not (given or {}).get("matchExpressions")
+
+
+def matches(given: Tree | None, found: Mapping[str, str]) -> bool:
+    """True where a selector's conditions all hold; None selects nothing."""
+    if given is None:
+        return False
+    if any(found.get(key) != value for key, value in given.get("matchLabels", {}).items()):
+        return False
+    return all(_holds(term, found) for term in given.get("matchExpressions", ()))
+
+
+def _holds(term: Tree, found: Mapping[str, str]) -> bool:
+    value = found.get(term["key"])
+    match term["operator"]:
+        case "In":
+            return value is not None and value in term.get("values", ())
+        case "NotIn":
+            return value is None or value not in term.get("values", ())
+        case "Exists":
+            return value is not None
+    return value is None
+
+
+def immutable(new: Any, old: Any, path: str, shown: Any = None) -> Iterator[Cause]:
+    """A field that stays as it was created. shown: what the text prints for `new`."""
+    if new != old:
+        yield invalid(path, new if shown is None else shown, IMMUTABLE)
+
+
+def formatted_selector(given: Tree | None) -> str:
+    """A selector in one line, as scale shows it: `a=b,c in (d,e),f,!g`, sorted by key."""
+    given = given or {}
+    terms = [(key, f"{key}={value}") for key, value in given.get("matchLabels", {}).items()]
+    for term in given.get("matchExpressions", ()):
+        key, operator = term["key"], term["operator"]
+        values = ",".join(sorted(term.get("values", ())))
+        text = {
+            "In": f"{key} in ({values})",
+            "NotIn": f"{key} notin ({values})",
+            "Exists": key,
+            "DoesNotExist": f"!{key}",
+        }[operator]
+        terms.append((key, text))
+    return ",".join(text for _, text in sorted(terms, key=lambda pair: pair[0]))
+
+
+def quoted(value: str) -> str:
+    """A text in double quotes."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def get(tree: Any, *steps: str) -> Any:
+    """The value below some steps; None where one of them is missing."""
+    for step in steps:
+        if tree is None:
+            return None
+        tree = tree.get(step)
+    return tree

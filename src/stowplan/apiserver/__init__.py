@@ -1,0 +1,1 @@
+"""The embedded API server as pure state: requests in, responses and watch streams out."""

@@ -1,0 +1,37 @@
+"""Admission: what the server changes in, or refuses of, a write before it is validated.
+
+The plugins stand in the original's order. Not here: service accounts, quota and limit ranges, the
+not-ready taint of new nodes.
+
+Source: kube-apiserver v1.36, pkg/kubeapiserver/options/plugins.go.
+"""
+
+from __future__ import annotations
+
+from stowplan.apis.machinery.resource import AdmissionPlugin
+from stowplan.apiserver.admission.default_tolerations import DefaultTolerationSeconds
+from stowplan.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
+from stowplan.apiserver.admission.pod_topology_labels import PodTopologyLabels
+from stowplan.apiserver.admission.priority import PriorityAdmission
+from stowplan.apiserver.admission.runtime_class import RuntimeClassAdmission
+from stowplan.apiserver.admission.volume_claims import (
+    DefaultStorageClassAdmission,
+    PersistentVolumeClaimResize,
+    StorageObjectInUseProtection,
+)
+
+__all__ = ["default_admission"]
+
+
+def default_admission() -> tuple[AdmissionPlugin, ...]:
+    """The plugins of a server with default settings, in order."""
+    return (
+        NamespaceLifecycle(),
+        PriorityAdmission(),
+        DefaultTolerationSeconds(),
+        DefaultStorageClassAdmission(),
+        StorageObjectInUseProtection(),
+        PersistentVolumeClaimResize(),
+        RuntimeClassAdmission(),
+        PodTopologyLabels(),
+    )

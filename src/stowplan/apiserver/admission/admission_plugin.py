@@ -1,0 +1,46 @@
+"""What admission plugins share: a base that does nothing, lookups, and the text of a refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from stowplan.apis.machinery.errors import ApiError, forbidden
+from stowplan.apis.machinery.resource import ApiCall
+
+Tree = dict[str, Any]
+
+
+class AdmissionPluginBase:
+    """An admission plugin that lets everything pass as it is."""
+
+    def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
+        """Change nothing."""
+
+    def validate(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
+        """Refuse nothing."""
+
+
+def targets(call: ApiCall, path: str) -> bool:
+    """True for an operation on the objects of this resource path themselves."""
+    return not call.subresource and call.resource.path == path
+
+
+def admission_forbidden(call: ApiCall, obj: Tree | None, why: str) -> ApiError:
+    """403 that names the object, or its generateName while it has no name."""
+    meta = (obj or {}).get("metadata") or {}
+    name = meta.get("name") or meta.get("generateName") or call.name
+    return forbidden(call.resource.group, call.resource.plural, name, why)
+
+
+def stored_object(call: ApiCall, path: str, namespace: str, name: str) -> Tree | None:
+    """An object of another kind, if it is served and there. Not to be changed."""
+    resource = call.server.registry.by_path(path)
+    return None if resource is None else call.server.peek(resource, namespace, name)
+
+
+def stored_objects(call: ApiCall, path: str) -> Iterator[Tree]:
+    """All objects of another kind. Not to be changed."""
+    resource = call.server.registry.by_path(path)
+    if resource is not None:
+        yield from call.server.peek_all(resource)

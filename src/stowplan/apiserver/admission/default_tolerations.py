@@ -1,0 +1,44 @@
+"""DefaultTolerationSeconds: a pod may stay five minutes on a node that stopped answering.
+
+Source: kube-apiserver v1.36, plugin/pkg/admission/defaulttolerationseconds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stowplan.apis.machinery.resource import ApiCall
+from stowplan.apiserver.admission.admission_plugin import AdmissionPluginBase, targets
+
+Tree = dict[str, Any]
+
+_KEYS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_SECONDS = 300
+
+
+class DefaultTolerationSeconds(AdmissionPluginBase):
+    """Adds the tolerations that a pod does not have in some form already."""
+
+    def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
+        """Add up to two tolerations to a pod that is created or updated."""
+        if obj is None or not targets(call, "pods"):
+            return
+        spec = obj.setdefault("spec", {})
+        told = list(spec.get("tolerations") or ())
+        wanted = [key for key in _KEYS if not any(_tolerates_key(each, key) for each in told)]
+        if wanted:
+            spec["tolerations"] = [*told, *(_toleration(key) for key in wanted)]
+
+
+def _tolerates_key(toleration: Tree, key: str) -> bool:
+    no_execute = toleration.get("effect", "") in ("", "NoExecute")
+    return no_execute and toleration.get("key", "") in ("", key)
+
+
+def _toleration(key: str) -> Tree:
+    return {
+        "key": key,
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": _SECONDS,
+    }

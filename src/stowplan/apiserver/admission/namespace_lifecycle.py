@@ -1,0 +1,53 @@
+"""NamespaceLifecycle: nothing new in a namespace that is absent or on its way out.
+
+Source: apiserver v1.36, pkg/admission/plugin/namespace/lifecycle.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stowplan.apis.machinery.errors import forbidden, not_found
+from stowplan.apis.machinery.resource import ApiCall
+from stowplan.apiserver.admission.admission_plugin import (
+    AdmissionPluginBase,
+    admission_forbidden,
+    stored_object,
+)
+
+Tree = dict[str, Any]
+
+PROTECTED_NAMESPACES = frozenset({"default", "kube-system", "kube-public"})
+
+
+class NamespaceLifecycle(AdmissionPluginBase):
+    """Guards namespaces that must stay, and content of those that go."""
+
+    def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
+        """Refuse a deletion of an immortal namespace and content without a living namespace."""
+        if call.resource.path == "namespaces":
+            if obj is None and call.name in PROTECTED_NAMESPACES:
+                raise forbidden("", "namespaces", call.name, "this namespace may not be deleted")
+            return
+        if not call.namespace or obj is None or _is_access_review(call):
+            return
+        namespace = stored_object(call, "namespaces", "", call.namespace)
+        if namespace is None:
+            raise not_found("", "namespaces", call.namespace)
+        phase = (namespace.get("status") or {}).get("phase")
+        if old is None and phase == "Terminating":
+            name = call.namespace
+            why = f"unable to create new content in namespace {name} because it is being terminated"
+            error = admission_forbidden(call, obj, why)
+            cause = {
+                "reason": "NamespaceTerminating",
+                "message": f"namespace {name} is being terminated",
+                "field": "metadata.namespace",
+            }
+            error.details = {**(error.details or {}), "causes": [cause]}
+            raise error
+
+
+def _is_access_review(call: ApiCall) -> bool:
+    """Whether somebody may do something is answered for any namespace."""
+    return call.resource.path == "authorization.k8s.io/localsubjectaccessreviews"

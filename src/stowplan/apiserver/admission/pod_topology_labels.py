@@ -1,0 +1,44 @@
+"""PodTopologyLabels: a bound pod carries the zone and region of its node.
+
+Source: kube-apiserver v1.36, plugin/pkg/admission/podtopologylabels.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stowplan.apis.machinery.resource import ApiCall
+from stowplan.apiserver.admission.admission_plugin import AdmissionPluginBase, stored_object
+
+Tree = dict[str, Any]
+
+COPIED_LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
+
+
+class PodTopologyLabels(AdmissionPluginBase):
+    """Puts the labels on bindings, which hand them to their pods, and on pods born bound.
+
+    Not on what is posted to the old `bindings`, which the original leaves out too.
+    """
+
+    def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
+        """Copy what the node has of the two labels, over what was there."""
+        if obj is None or old is not None:
+            return
+        node = _node_of(call, obj)
+        found = stored_object(call, "nodes", "", node) if node else None
+        labels = ((found or {}).get("metadata") or {}).get("labels") or {}
+        copied = {name: labels[name] for name in COPIED_LABELS if name in labels}
+        if copied:
+            meta = obj.setdefault("metadata", {})
+            meta["labels"] = {**(meta.get("labels") or {}), **copied}
+
+
+def _node_of(call: ApiCall, obj: Tree) -> str:
+    path = call.resource.path
+    if path == "pods" and call.subresource == "binding":
+        target = obj.get("target") or {}
+        return str(target.get("name", "")) if target.get("kind") == "Node" else ""
+    if path == "pods" and not call.subresource:
+        return str((obj.get("spec") or {}).get("nodeName") or "")
+    return ""

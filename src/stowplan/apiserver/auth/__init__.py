@@ -1,0 +1,1 @@
+"""Authentication, impersonation, RBAC, request limits and access reviews."""

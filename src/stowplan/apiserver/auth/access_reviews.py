@@ -1,0 +1,226 @@
+"""Reviews: a client asks the server what it, or somebody else, may do, and who it is.
+
+They are posted and answered, never stored. `REVIEW_ACTIONS` has what answers each kind.
+
+Source: kube-apiserver v1.36, pkg/registry/authorization, pkg/registry/authentication and
+pkg/apis/authorization/validation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from stowplan.apis.machinery.errors import ApiError, Cause, bad_request, invalid
+from stowplan.apis.machinery.http_messages import User
+from stowplan.apis.machinery.resource import ApiCall, PostAction, SubresourceResult, Tree
+from stowplan.apis.machinery.timestamps import format_time
+from stowplan.apiserver.auth.access import AlwaysAllow, Attributes
+from stowplan.apiserver.auth.rbac import MASTERS_GROUP, RbacAuthorizer, RbacDecision
+from stowplan.apiserver.auth.static_tokens import AUTHENTICATED, StaticTokens
+from stowplan.apiserver.auth.token_rbac import TokenRbacAccess
+
+AUDIENCE = "https://kubernetes.default.svc"
+
+ONE_OF_ATTRIBUTES = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+BOTH_ATTRIBUTES = "cannot be specified in combination with resourceAttributes"
+NO_SUBJECT = "at least one of user or group must be specified"
+
+
+class ReviewAuthorizer:
+    """Rights as reviews ask for them, from whatever access the server has."""
+
+    def __init__(self, call: ApiCall) -> None:
+        access = call.server.options.access
+        self.tokens = access.tokens if isinstance(access, TokenRbacAccess) else StaticTokens()
+        self._rbac = access.rbac if isinstance(access, TokenRbacAccess) else None
+
+    def verdict(self, user: User, wanted: Attributes) -> RbacDecision:
+        """May `user` do it? Everybody may everything where no rights are kept."""
+        return self._rbac.verdict(user, wanted) if self._rbac else RbacDecision(allowed=True)
+
+    def rbac(self) -> RbacAuthorizer:
+        """The stored rules; the administrator's alone where no rights are kept."""
+        if self._rbac is not None:
+            return self._rbac
+        rbac = RbacAuthorizer()
+        every: Tree = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+        paths: Tree = {"verbs": ["*"], "nonResourceURLs": ["*"]}
+        rbac.put("ClusterRole", "", "cluster-admin", {"rules": [every, paths]})
+        subjects = [{"kind": "Group", "name": group} for group in AlwaysAllow.ADMIN.groups]
+        role = {"kind": "ClusterRole", "name": "cluster-admin"}
+        rbac.put("ClusterRoleBinding", "", MASTERS_GROUP, {"roleRef": role, "subjects": subjects})
+        return rbac
+
+
+def self_subject_access_review(call: ApiCall, body: Tree) -> SubresourceResult:
+    """May I do this?"""
+    spec = body.get("spec") or {}
+    _raise_invalid(_spec_causes(spec))
+    return _reviewed(call, body, spec, call.user)
+
+
+def subject_access_review(call: ApiCall, body: Tree) -> SubresourceResult:
+    """May this user do that?"""
+    spec = body.get("spec") or {}
+    causes = _spec_causes(spec) + _subject_causes(spec)
+    _raise_invalid(causes + _metadata_causes(body, {}))
+    return _reviewed(call, body, spec, _reviewed_user(spec))
+
+
+def local_subject_access_review(call: ApiCall, body: Tree) -> SubresourceResult:
+    """May this user do that in this namespace?"""
+    spec = body.get("spec") or {}
+    namespace = (body.get("metadata") or {}).get("namespace", call.namespace)
+    resource = spec.get("resourceAttributes")
+    causes = _spec_causes(spec) + _subject_causes(spec)
+    if resource is not None and resource.get("namespace", "") != namespace:
+        path = "spec.resourceAttributes.namespace"
+        causes.append(invalid(path, resource.get("namespace", ""), "must match metadata.namespace"))
+    if spec.get("nonResourceAttributes") is not None:
+        text = "disallowed on this kind of request"
+        path = "spec.nonResourceAttributes"
+        causes.append(invalid(path, _go_attributes(spec["nonResourceAttributes"]), text))
+    _raise_invalid(causes + _metadata_causes(body, {"namespace": namespace}))
+    if namespace != call.namespace:
+        raise bad_request(
+            f"spec.resourceAttributes.namespace must match namespace: {call.namespace}"
+        )
+    return _reviewed(call, body, spec, _reviewed_user(spec))
+
+
+def self_subject_rules_review(call: ApiCall, body: Tree) -> SubresourceResult:
+    """What may I do in this namespace?"""
+    namespace = (body.get("spec") or {}).get("namespace", "")
+    if not namespace:
+        raise bad_request("no namespace on request")
+    resources: list[Tree] = []
+    paths: list[Tree] = []
+    missing: list[str] = []
+    for _, rule in ReviewAuthorizer(call).rbac().grants(call.user, namespace, missing):
+        if rule.resources:
+            told: Tree = {"verbs": list(rule.verbs), "apiGroups": list(rule.groups)}
+            told["resources"] = list(rule.resources)
+            if rule.names:
+                told["resourceNames"] = list(rule.names)
+            resources.append(told)
+        if rule.urls:
+            paths.append({"verbs": list(rule.verbs), "nonResourceURLs": list(rule.urls)})
+    status: Tree = {"resourceRules": resources, "nonResourceRules": paths, "incomplete": False}
+    if missing:
+        status["evaluationError"] = ", ".join(missing)
+    return SubresourceResult(201, {**_review_head(body), "spec": {}, "status": status})
+
+
+def self_subject_review(call: ApiCall, body: Tree) -> SubresourceResult:
+    """Who am I?"""
+    head = _review_head(body) | {"metadata": {"creationTimestamp": format_time(call.now)}}
+    return SubresourceResult(201, {**head, "status": {"userInfo": _user_tree(call.user)}})
+
+
+def token_review(call: ApiCall, body: Tree) -> SubresourceResult:
+    """Whose token is this?"""
+    spec = dict(body.get("spec") or {})
+    token = spec.get("token") or ""
+    if not token:
+        raise bad_request("token is required for TokenReview in authentication")
+    wanted = spec.get("audiences") or [AUDIENCE]
+    audiences = [each for each in wanted if each == AUDIENCE]
+    user = ReviewAuthorizer(call).tokens.owner(token) if audiences else None
+    status: Tree = {"user": {}}
+    if user is not None:
+        status = {"authenticated": True, "user": _user_tree(user), "audiences": audiences}
+    return SubresourceResult(201, {**_review_head(body), "spec": spec, "status": status})
+
+
+REVIEW_ACTIONS: Mapping[str, PostAction] = {
+    "SelfSubjectAccessReview": self_subject_access_review,
+    "SubjectAccessReview": subject_access_review,
+    "LocalSubjectAccessReview": local_subject_access_review,
+    "SelfSubjectRulesReview": self_subject_rules_review,
+    "SelfSubjectReview": self_subject_review,
+    "TokenReview": token_review,
+}
+"""By kind, what answers a review."""
+
+
+def _reviewed(call: ApiCall, body: Tree, spec: Tree, user: User) -> SubresourceResult:
+    verdict = ReviewAuthorizer(call).verdict(user, _reviewed_attributes(spec))
+    status: Tree = {"allowed": verdict.allowed}
+    if verdict.reason:
+        status["reason"] = verdict.reason
+    return SubresourceResult(201, {**_review_head(body), "spec": spec, "status": status})
+
+
+def _review_head(body: Tree) -> Tree:
+    return {
+        "kind": body.get("kind", ""),
+        "apiVersion": body.get("apiVersion", ""),
+        "metadata": body.get("metadata") or {},
+    }
+
+
+def _reviewed_attributes(spec: Tree) -> Attributes:
+    resource, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes") or {}
+    if resource is None:
+        return Attributes(other.get("verb", ""), path=other.get("path", "") or "/")
+    keys = ("verb", "group", "version", "resource", "subresource", "namespace", "name")
+    return Attributes(**{key: resource.get(key, "") for key in keys})
+
+
+def _reviewed_user(spec: Tree) -> User:
+    """The user that a review names; groups are taken as they are written."""
+    extra = {key: tuple(values or ()) for key, values in (spec.get("extra") or {}).items()}
+    groups = tuple(spec.get("groups") or ())
+    return User(spec.get("user", ""), spec.get("uid", ""), groups, extra)
+
+
+def _user_tree(user: User) -> Tree:
+    told: Tree = {"username": user.name}
+    if user.uid:
+        told["uid"] = user.uid
+    told["groups"] = list(user.groups or (AUTHENTICATED,))
+    if user.extra:
+        told["extra"] = {key: list(values) for key, values in user.extra.items()}
+    return told
+
+
+def _spec_causes(spec: Tree) -> list[Cause]:
+    resource, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if resource is not None and other is not None:
+        return [invalid("spec.nonResourceAttributes", _go_attributes(other), BOTH_ATTRIBUTES)]
+    if resource is None and other is None:
+        return [invalid("spec.resourceAttributes", None, ONE_OF_ATTRIBUTES)]
+    return []
+
+
+def _subject_causes(spec: Tree) -> list[Cause]:
+    if spec.get("user") or spec.get("groups"):
+        return []
+    return [invalid("spec.user", "", NO_SUBJECT)]
+
+
+def _metadata_causes(body: Tree, allowed: Tree) -> list[Cause]:
+    metadata = {key: value for key, value in (body.get("metadata") or {}).items() if value}
+    metadata.pop("managedFields", None)
+    if metadata in ({}, allowed):
+        return []
+    text = "must be empty except for namespace" if allowed else "must be empty"
+    return [invalid("metadata", metadata, text)]
+
+
+def _go_attributes(attributes: Tree) -> Any:
+    """Attributes as causes print them: a struct with all of its fields, under their Go names."""
+    return {"Path": attributes.get("path", ""), "Verb": attributes.get("verb", "")}
+
+
+def _raise_invalid(causes: list[Cause]) -> None:
+    """Raise ApiError 422 if anything is wrong; the original leaves the kind empty."""
+    if not causes:
+        return
+    group = "authorization.k8s.io"
+    texts = [f"{cause.field}: {cause.message}" for cause in causes]
+    told = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    listed = [{"reason": c.reason, "message": c.message, "field": c.field} for c in causes]
+    details: Tree = {"group": group, "causes": listed}
+    raise ApiError(422, "Invalid", f'.{group} "" is invalid: {told}', details)

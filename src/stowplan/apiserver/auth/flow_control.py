@@ -1,0 +1,77 @@
+"""How often each client may ask: a bucket of tokens per user, refilled at a steady rate.
+
+Source: the answer is that of kube-apiserver v1.36, server/filters/maxinflight.go.
+Differs: there requests wait in queues by priority and are refused when a queue is full; here a
+client is refused as soon as it has used up its allowance, whatever the others do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+
+import msgspec
+
+from stowplan.apis.machinery.errors import ApiError
+from stowplan.apis.machinery.http_messages import User
+from stowplan.apiserver.auth.rbac import MASTERS_GROUP
+
+TOO_MANY_REQUESTS = "Too many requests, please try again later."
+_CLIENTS_MAX = 10_000
+
+
+class RequestLimits(msgspec.Struct, frozen=True):
+    """What one client may do. rate_per_s: requests in the long run. burst: at once.
+
+    Members of `system:masters` are not limited, as in the original's `exempt` level.
+    """
+
+    rate_per_s: float = 5_000.0
+    burst: int = 10_000
+
+    def problems(self) -> list[str]:
+        """What no bucket can be made of."""
+        texts = []
+        if not self.rate_per_s > 0:
+            texts.append(f"rate_per_s: got {self.rate_per_s}, wanted more than 0")
+        if self.burst < 1:
+            texts.append(f"burst: got {self.burst}, wanted at least 1")
+        return texts
+
+
+class RequestRateLimiter:
+    """The buckets of all clients; a client is a user name and the address that it comes from.
+
+    Those seen least recently are forgotten beyond a bound, which only fills their bucket again.
+    """
+
+    def __init__(self, limits: RequestLimits | None = None) -> None:
+        self.limits = limits or RequestLimits()
+        self._buckets: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
+
+    def admit(self, user: User, peer: str, now: float) -> None:
+        """Count a request. Raises ApiError 429 that says when to come back."""
+        if MASTERS_GROUP in user.groups:
+            return
+        key = (user.name, peer.rpartition(":")[0] or peer)
+        left, since = self._buckets.pop(key, (float(self.limits.burst), now))
+        left += max(0.0, now - since) * self.limits.rate_per_s
+        left = min(float(self.limits.burst), left)
+        admitted = left >= 1.0
+        self._buckets[key] = (left - 1.0 if admitted else left, now)
+        if len(self._buckets) > _CLIENTS_MAX:
+            self._buckets.popitem(last=False)
+        if not admitted:
+            wait_s = math.ceil((1.0 - left) / self.limits.rate_per_s)
+            raise throttled(max(1, wait_s))
+
+
+def throttled(retry_after_s: int) -> ApiError:
+    """429 with Retry-After."""
+    return ApiError(
+        429,
+        "TooManyRequests",
+        TOO_MANY_REQUESTS,
+        {"retryAfterSeconds": retry_after_s},
+        (("Retry-After", str(retry_after_s)),),
+    )

@@ -1,0 +1,196 @@
+"""Impersonation: a client that asks as somebody else, if its rights let it.
+
+The modes of constrained impersonation are tried first (as a node, as a service account, as any
+other user; each asks for the right to do this very request while impersonating), then the old verb
+`impersonate`. The first refusal met is the one told.
+
+Source: kube-apiserver v1.36, endpoints/filters/impersonation.
+Differs: the mode `associated-node` is not there; it needs tokens that the server itself gives out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+from urllib.parse import unquote
+
+import msgspec
+
+from stowplan.apis.machinery.errors import ApiError
+from stowplan.apis.machinery.http_messages import User
+from stowplan.apiserver.auth.access import Attributes
+from stowplan.apiserver.auth.rbac import (
+    MASTERS_GROUP,
+    SERVICE_ACCOUNT,
+    RbacAuthorizer,
+    forbidden_by_rbac,
+)
+from stowplan.apiserver.auth.static_tokens import ANONYMOUS, AUTHENTICATED, UNAUTHENTICATED
+
+USER_HEADER = "impersonate-user"
+UID_HEADER = "impersonate-uid"
+GROUP_HEADER = "impersonate-group"
+EXTRA_HEADER_PREFIX = "impersonate-extra-"
+SEPARATOR = "\n"
+"""Between the values of a header that came several times; no header value can contain it."""
+
+_NODE = re.compile(r"system:node:([a-z0-9]([-a-z0-9.]*[a-z0-9])?)")
+_API = "authentication.k8s.io"
+
+
+def impersonated_user(headers: Mapping[str, str]) -> User | None:
+    """Whom the headers name, as they say it; None if nobody. Raises ApiError 400 without a name."""
+    name, uid = headers.get(USER_HEADER, ""), headers.get(UID_HEADER, "")
+    groups = tuple(headers[GROUP_HEADER].split(SEPARATOR)) if GROUP_HEADER in headers else ()
+    extra = {
+        unquote(header.removeprefix(EXTRA_HEADER_PREFIX)): tuple(value.split(SEPARATOR))
+        for header, value in headers.items()
+        if header.startswith(EXTRA_HEADER_PREFIX)
+    }
+    if not name and (uid or groups or extra):
+        raise ApiError(
+            400,
+            "BadRequest",
+            f"requested {_go_user_text(uid, groups, extra)} without impersonating a user name",
+            headers=(("X-Content-Type-Options", "nosniff"),),
+        )
+    return User(name, uid, groups, extra) if name else None
+
+
+def _go_user_text(uid: str, groups: tuple[str, ...], extra: Mapping[str, tuple[str, ...]]) -> str:
+    """The user as the original prints it: a value of the language that it is written in."""
+
+    def listed(values: tuple[str, ...]) -> str:
+        return "[]string{" + ", ".join(json.dumps(v, ensure_ascii=False) for v in values) + "}"
+
+    told_groups = listed(groups) if groups else "[]string(nil)"
+    told_extra = "map[string][]string(nil)"
+    if extra:
+        pairs = ", ".join(f"{json.dumps(key)}:{listed(extra[key])}" for key in sorted(extra))
+        told_extra = f"map[string][]string{{{pairs}}}"
+    return (
+        f'&user.DefaultInfo{{Name:"", UID:{json.dumps(uid)}, Groups:{told_groups}, '
+        f"Extra:{told_extra}}}"
+    )
+
+
+class ImpersonationMode(NamedTuple):
+    """A way to impersonate. name: "" for the old one."""
+
+    name: str
+
+    @property
+    def verb(self) -> str:
+        """What it takes to impersonate in this way."""
+        return f"impersonate:{self.name}" if self.name else "impersonate"
+
+    def applies_to(self, wanted: User) -> bool:
+        """True if this way is meant for such a user."""
+        only_name = not (wanted.uid or wanted.groups or wanted.extra)
+        is_node = _NODE.fullmatch(wanted.name) is not None
+        is_account = _service_account(wanted.name) is not None
+        if self.name == "arbitrary-node":
+            return only_name and is_node
+        if self.name == "serviceaccount":
+            return only_name and is_account
+        return not self.name or not (is_node or is_account)
+
+    def checks(self, wanted: User, request: Attributes) -> Iterator[Attributes]:
+        """All rights that it takes, in the order in which they are asked for."""
+        if self.name:
+            yield msgspec.structs.replace(
+                request, verb=f"impersonate-on:{self.name}:{request.verb}"
+            )
+        group = _API if self.name else ""
+        yield self._name_check(wanted.name, group)
+        if wanted.uid:
+            yield Attributes(self.verb, group=_API, resource="uids", name=wanted.uid)
+        for each in wanted.groups:
+            yield Attributes(self.verb, group=group, resource="groups", name=each)
+        for key, values in wanted.extra.items():
+            for value in values:
+                yield Attributes(
+                    self.verb, group=_API, resource="userextras", subresource=key, name=value
+                )
+
+    def _name_check(self, name: str, group: str) -> Attributes:
+        node = _NODE.fullmatch(name)
+        if self.name and node:
+            return Attributes(self.verb, group=group, resource="nodes", name=node.group(1))
+        if account := _service_account(name):
+            namespace, name = account
+            return Attributes(
+                self.verb, group=group, resource="serviceaccounts", namespace=namespace, name=name
+            )
+        return Attributes(self.verb, group=group, resource="users", name=name)
+
+
+_MODES = (
+    ImpersonationMode("arbitrary-node"),
+    ImpersonationMode("serviceaccount"),
+    ImpersonationMode("user-info"),
+    ImpersonationMode(""),
+)
+
+
+def _service_account(name: str) -> tuple[str, str] | None:
+    """Namespace and name of a service account's user name."""
+    if not name.startswith(SERVICE_ACCOUNT):
+        return None
+    namespace, _, name = name.removeprefix(SERVICE_ACCOUNT).partition(":")
+    return (namespace, name) if namespace and name and ":" not in name else None
+
+
+def impersonate(asking: User, wanted: User, request: Attributes, rbac: RbacAuthorizer) -> User:
+    """Who `asking` is from here on. Raises ApiError 403 with the first refusal met.
+
+    request: what is to be done in the name of `wanted`.
+    """
+    first: ApiError | None = None
+    for mode in _MODES:
+        if not mode.applies_to(wanted):
+            continue
+        refused = _mode_refusal(mode, asking, wanted, request, rbac)
+        if refused is None:
+            return _with_implied_groups(mode, wanted)
+        first = first or refused
+    # The last mode suits everybody, so there was a refusal.
+    assert first is not None
+    raise first
+
+
+def _mode_refusal(
+    mode: ImpersonationMode, asking: User, wanted: User, request: Attributes, rbac: RbacAuthorizer
+) -> ApiError | None:
+    for check in mode.checks(wanted, request):
+        if mode.name and check.resource == "groups" and check.verb == mode.verb:
+            if not check.name:
+                why = "impersonating the empty string group is not allowed"
+                return forbidden_by_rbac(asking, msgspec.structs.replace(check, name=""), why)
+            if MASTERS_GROUP in wanted.groups:
+                why = "impersonating the system:masters group is not allowed"
+                return forbidden_by_rbac(
+                    asking, msgspec.structs.replace(check, name=MASTERS_GROUP), why
+                )
+        verdict = rbac.verdict(asking, check)
+        if not verdict.allowed:
+            return forbidden_by_rbac(asking, check, verdict.reason)
+    return None
+
+
+def _with_implied_groups(mode: ImpersonationMode, wanted: User) -> User:
+    """The user with the groups that come with the name."""
+    groups = wanted.groups
+    account = _service_account(wanted.name)
+    if mode.name == "arbitrary-node":
+        groups = ("system:nodes",)
+    elif account and not groups:
+        groups = ("system:serviceaccounts", f"system:serviceaccounts:{account[0]}")
+    needed = AUTHENTICATED
+    if wanted.name == ANONYMOUS.name or UNAUTHENTICATED in groups:
+        needed = UNAUTHENTICATED
+    if needed not in groups:
+        groups = (*groups, needed)
+    return User(wanted.name, wanted.uid, groups, wanted.extra)

@@ -1,0 +1,288 @@
+"""Role-based access control: may this user do that, by the roles and bindings that are stored.
+
+The stored objects are followed by delta (`put`), decisions are remembered until the next change.
+Rules add up and nothing is ever forbidden by a rule, so the first that allows decides.
+
+Source: kube-apiserver v1.36, plugin/auth/authorizer/rbac and pkg/registry/rbac/validation.
+Differs: a ClusterRole with an aggregationRule has the rules of the roles that it selects at once;
+there a controller copies them into its `rules`, some time later.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from stowplan.apis.machinery.errors import ApiError, qualified_resource
+from stowplan.apis.machinery.http_messages import User
+from stowplan.apiserver.auth.access import Attributes
+from stowplan.objects.selectors import LabelSelector, SelectorError, label_selector_matches
+
+Tree = dict[str, Any]
+
+GROUP = "rbac.authorization.k8s.io"
+MASTERS_GROUP = "system:masters"
+SERVICE_ACCOUNT = "system:serviceaccount:"
+_CACHED_DECISIONS_MAX = 10_000
+_CACHED_KEY_CHARS_MAX = 512
+"""Characters of a question that is remembered: paths and names are what a client sends."""
+
+
+class PolicyRule(msgspec.Struct, frozen=True):
+    """One rule of a role. names: empty, every name. urls: set for paths that are no resources."""
+
+    verbs: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    urls: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, tree: Mapping[str, Any]) -> PolicyRule:
+        """The rule as the API spells it."""
+        keys = ("verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs")
+        return cls(*(tuple(tree.get(key) or ()) for key in keys))
+
+    def allows(self, wanted: Attributes) -> bool:
+        """True if this rule covers the whole of `wanted`."""
+        if not _matches_value(self.verbs, wanted.verb):
+            return False
+        if wanted.path:
+            return any(_covers_path(url, wanted.path) for url in self.urls)
+        return (
+            _matches_value(self.groups, wanted.group)
+            and self._covers_resource(wanted.resource, wanted.subresource)
+            and (not self.names or wanted.name in self.names)
+        )
+
+    def _covers_resource(self, resource: str, subresource: str) -> bool:
+        whole = f"{resource}/{subresource}" if subresource else resource
+        if "*" in self.resources or whole in self.resources:
+            return True
+        return bool(subresource) and f"*/{subresource}" in self.resources
+
+
+def _matches_value(values: tuple[str, ...], value: str) -> bool:
+    return "*" in values or value in values
+
+
+def _covers_path(url: str, path: str) -> bool:
+    if url in ("*", path):
+        return True
+    return url.endswith("*") and path.startswith(url.rstrip("*"))
+
+
+class RbacSubject(NamedTuple):
+    """Whom a binding names: kind is User, Group or ServiceAccount."""
+
+    kind: str
+    name: str
+    namespace: str
+
+    def is_one_of(self, user: User, namespace: str) -> bool:
+        """True if `user` is meant. namespace: of the binding, "" for one of the cluster."""
+        if self.kind == "User":
+            return user.name == self.name
+        if self.kind == "Group":
+            return self.name in user.groups
+        if self.kind == "ServiceAccount":
+            home = self.namespace or namespace
+            return bool(home) and user.name == f"{SERVICE_ACCOUNT}{home}:{self.name}"
+        return False
+
+    def describe(self, namespace: str) -> str:
+        """As reasons name it."""
+        if self.kind == "ServiceAccount":
+            return f'{self.kind} "{self.name}/{self.namespace or namespace}"'
+        return f'{self.kind} "{self.name}"'
+
+
+class RbacBinding(NamedTuple):
+    """A RoleBinding, or a ClusterRoleBinding whose namespace is ""."""
+
+    name: str
+    namespace: str
+    role_kind: str
+    role: str
+    subjects: tuple[RbacSubject, ...]
+
+    def source(self, subject: RbacSubject) -> str:
+        """As reasons name it."""
+        kind, name = "ClusterRoleBinding", self.name
+        if self.namespace:
+            kind, name = "RoleBinding", f"{self.name}/{self.namespace}"
+        to = subject.describe(self.namespace)
+        return f'{kind} "{name}" of {self.role_kind} "{self.role}" to {to}'
+
+
+class RbacRole(NamedTuple):
+    """A Role or ClusterRole. selectors: of the roles whose rules it has, None: it has its own."""
+
+    rules: tuple[PolicyRule, ...]
+    labels: Mapping[str, str]
+    selectors: tuple[LabelSelector, ...] | None
+
+
+class RbacDecision(NamedTuple):
+    """An answer. reason: why it is allowed, or what was wrong with the roles looked at."""
+
+    allowed: bool
+    reason: str = ""
+
+
+class RuleGrant(NamedTuple):
+    """A rule that a user has, and through what."""
+
+    source: str
+    rule: PolicyRule
+
+
+class RbacAuthorizer:
+    """The stored roles and bindings, and what they allow."""
+
+    def __init__(self) -> None:
+        self._roles: dict[tuple[str, str], RbacRole] = {}
+        self._bindings: dict[str, dict[str, RbacBinding]] = {}
+        self._remembered: OrderedDict[tuple[str, tuple[str, ...], Attributes], RbacDecision]
+        self._remembered = OrderedDict()
+
+    def put(self, kind: str, namespace: str, name: str, obj: Tree | None) -> None:
+        """Take in an object of the group; None: it was deleted. Other kinds are not looked at."""
+        if kind in ("Role", "ClusterRole"):
+            # First without: a role that cannot be read gives no rights, not those of before.
+            self._remembered.clear()
+            self._roles.pop((namespace, name), None)
+            if obj is not None:
+                self._roles[(namespace, name)] = _role(obj)
+        elif kind in ("RoleBinding", "ClusterRoleBinding"):
+            self._remembered.clear()
+            bindings = self._bindings.setdefault(namespace, {})
+            bindings.pop(name, None)
+            if obj is not None:
+                bindings[name] = _binding(namespace, name, obj)
+
+    def verdict(self, user: User, wanted: Attributes) -> RbacDecision:
+        """May `user` do what is wanted? `system:masters` may do anything."""
+        if MASTERS_GROUP in user.groups:
+            return RbacDecision(allowed=True)
+        key = (user.name, user.groups, wanted)
+        known = self._remembered.get(key)
+        if known is not None:
+            self._remembered.move_to_end(key)
+            return known
+        known = self._decide(user, wanted)
+        if _cache_key_length(user, wanted) <= _CACHED_KEY_CHARS_MAX:
+            self._remembered[key] = known
+            if len(self._remembered) > _CACHED_DECISIONS_MAX:
+                self._remembered.popitem(last=False)
+        return known
+
+    def _decide(self, user: User, wanted: Attributes) -> RbacDecision:
+        missing: list[str] = []
+        for grant in self.grants(user, wanted.namespace, missing):
+            if grant.rule.allows(wanted):
+                return RbacDecision(allowed=True, reason=f"RBAC: allowed by {grant.source}")
+        if not missing:
+            return RbacDecision(allowed=False)
+        texts = list(dict.fromkeys(missing))
+        told = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+        return RbacDecision(allowed=False, reason=f"RBAC: {told}")
+
+    def grants(self, user: User, namespace: str, missing: list[str]) -> Iterator[RuleGrant]:
+        """The rules that `user` has in a namespace ("": in the cluster), in order of the bindings.
+
+        missing: gets the text about each role that a binding names and nobody has stored.
+        """
+        for home in ("", namespace) if namespace else ("",):
+            bindings = self._bindings.get(home, {})
+            for name in sorted(bindings):
+                binding = bindings[name]
+                subject = next((s for s in binding.subjects if s.is_one_of(user, home)), None)
+                if subject is None:
+                    continue
+                source = binding.source(subject)
+                for rule in self._rules(binding, missing):
+                    yield RuleGrant(source, rule)
+
+    def rules_of(self, kind: str, name: str, namespace: str) -> list[PolicyRule] | None:
+        """All rules of a role; None if there is none of that kind and name."""
+        role = self._roles.get((namespace if kind == "Role" else "", name))
+        return None if role is None else list(self._whole(name, role, seen=set()))
+
+    def _rules(self, binding: RbacBinding, missing: list[str]) -> Iterator[PolicyRule]:
+        home = binding.namespace if binding.role_kind == "Role" else ""
+        role = self._roles.get((home, binding.role))
+        if role is None:
+            missing.append(f'{binding.role_kind.lower()}.{GROUP} "{binding.role}" not found')
+            return
+        yield from self._whole(binding.role, role, seen=set())
+
+    def _whole(self, name: str, role: RbacRole, seen: set[str]) -> Iterator[PolicyRule]:
+        """The rules of a role, those of the roles that it aggregates included. Circles end."""
+        if role.selectors is None:
+            yield from role.rules
+            return
+        seen.add(name)
+        for (namespace, other), chosen in sorted(self._roles.items(), key=lambda item: item[0]):
+            if namespace or other in seen:
+                continue
+            if any(_selects(each, chosen.labels) for each in role.selectors):
+                seen.add(other)
+                yield from self._whole(other, chosen, seen)
+
+
+def _cache_key_length(user: User, wanted: Attributes) -> int:
+    """Characters that a client has chosen in a question."""
+    texts = (*msgspec.structs.astuple(wanted), user.name, *user.groups)
+    return sum(map(len, texts))
+
+
+def _selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
+    try:
+        return label_selector_matches(selector, labels)
+    except SelectorError:
+        # A selector that is stored in spite of its fault selects nothing: fewer rights, not more.
+        return False
+
+
+def _role(obj: Tree) -> RbacRole:
+    selectors = None
+    if aggregation := obj.get("aggregationRule"):
+        listed = aggregation.get("clusterRoleSelectors") or ()
+        selectors = msgspec.convert(listed, tuple[LabelSelector, ...])
+    rules = tuple(PolicyRule.of(rule) for rule in obj.get("rules") or ())
+    return RbacRole(rules, obj.get("metadata", {}).get("labels") or {}, selectors)
+
+
+def _binding(namespace: str, name: str, obj: Tree) -> RbacBinding:
+    role = obj.get("roleRef") or {}
+    subjects = tuple(
+        RbacSubject(each.get("kind", ""), each.get("name", ""), each.get("namespace", ""))
+        for each in obj.get("subjects") or ()
+    )
+    return RbacBinding(name, namespace, role.get("kind", ""), role.get("name", ""), subjects)
+
+
+def forbidden_by_rbac(user: User, wanted: Attributes, reason: str = "") -> ApiError:
+    """403 in the words of the original."""
+    tail = f": {reason}" if reason else ""
+    who = f"User {json.dumps(user.name, ensure_ascii=False)} cannot {wanted.verb}"
+    headers = (("X-Content-Type-Options", "nosniff"),)
+    if wanted.path:
+        text = f'forbidden: {who} path "{wanted.path}"{tail}'
+        return ApiError(403, "Forbidden", text, {}, headers)
+    whole = wanted.resource + (f"/{wanted.subresource}" if wanted.subresource else "")
+    where = f'in the namespace "{wanted.namespace}"' if wanted.namespace else "at the cluster scope"
+    subject = qualified_resource(wanted.group, wanted.resource)
+    details: Tree = {"kind": wanted.resource}
+    if wanted.group:
+        details["group"] = wanted.group
+    if wanted.name:
+        details["name"] = wanted.name
+        subject += f' "{wanted.name}"'
+    text = f'{subject} is forbidden: {who} resource "{whole}" in API group "{wanted.group}" {where}'
+    return ApiError(403, "Forbidden", text + tail, details, headers)

@@ -1,0 +1,77 @@
+"""Who asks: static bearer tokens, and nobody in particular.
+
+Every token is compared each time and in constant time, and no text of this module contains one.
+
+Source: kube-apiserver v1.36, authentication/request/bearertoken and authentication/request/union.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterable, Mapping
+
+from stowplan.apis.machinery.errors import ApiError
+from stowplan.apis.machinery.http_messages import User
+
+AUTHENTICATED = "system:authenticated"
+UNAUTHENTICATED = "system:unauthenticated"
+ANONYMOUS = User("system:anonymous", groups=(UNAUTHENTICATED,))
+
+
+def unauthorized() -> ApiError:
+    """401: the token is wrong, or there is none and anonymous requests are off."""
+    return ApiError(401, "Unauthorized", "Unauthorized")
+
+
+def bearer_token(headers: Mapping[str, str]) -> str:
+    """The token of the Authorization header; "" if there is none, whatever else it says."""
+    parts = headers.get("authorization", "").strip().split(" ", 2)
+    if len(parts) < 2 or parts[0].lower() != "bearer":
+        return ""
+    return parts[1]
+
+
+class StaticTokens:
+    """The static tokens and whose they are.
+
+    users: token and user, whose groups get `system:authenticated` added. anonymous: whether
+    requests without a token are taken as those of `system:anonymous`.
+    """
+
+    def __init__(self, users: Iterable[tuple[str, User]] = (), *, anonymous: bool = True) -> None:
+        self.anonymous = anonymous
+        self._known = [(_bytes(token), _authenticated(user)) for token, user in users]
+
+    def owner(self, token: str) -> User | None:
+        """Whose token it is; None if it is nobody's."""
+        given = _bytes(token)
+        found = None
+        for known, user in self._known:
+            # No early end: how long this takes must not tell which token came near.
+            if hmac.compare_digest(known, given):
+                found = user
+        return found
+
+    def authenticate(self, headers: Mapping[str, str]) -> User:
+        """Who asks, impersonation not looked at. Raises ApiError 401.
+
+        A header that is no bearer token (basic authentication, nonsense) counts as none.
+        """
+        token = bearer_token(headers)
+        if token:
+            user = self.owner(token)
+            if user is not None:
+                return user
+        elif self.anonymous:
+            return ANONYMOUS
+        raise unauthorized()
+
+
+def _bytes(token: str) -> bytes:
+    return token.encode("utf-8", "surrogateescape")
+
+
+def _authenticated(user: User) -> User:
+    if AUTHENTICATED in user.groups:
+        return user
+    return User(user.name, user.uid, (*user.groups, AUTHENTICATED), user.extra)

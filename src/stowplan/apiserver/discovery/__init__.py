@@ -1,0 +1,1 @@
+"""Paths that are no resources: discovery, OpenAPI, version, health, metrics."""

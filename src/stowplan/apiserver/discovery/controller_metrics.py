@@ -1,0 +1,51 @@
+"""`/metrics`: what controllers failed at, for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, User
+from stowplan.apiserver.http.plain_pages import UNCACHED, decoded_path
+
+if TYPE_CHECKING:
+    from stowplan.apiserver.server import ApiServer
+
+PATH = "/metrics"
+_FORM = ("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+
+
+class ControllerMetricsPage:
+    """`options.NonResourcePages`, to be asked before `HealthPages`, which answers 404 for all
+    others."""
+
+    def answer(
+        self, request: HttpRequest, user: User, server: ApiServer, now: float
+    ) -> HttpResponse | None:
+        """The page; None for another path."""
+        if decoded_path(request) != PATH:
+            return None
+        faults = server.faults
+        lines = [
+            *_metric_family(
+                "stowplan_controller_faults_total",
+                "counter",
+                "Exceptions of controllers and observers; each is one object's failure.",
+                faults.counts,
+            ),
+            *_metric_family(
+                "stowplan_controller_failing_objects",
+                "gauge",
+                "Objects whose last look failed, a refusal of the API server included.",
+                faults.failing(),
+            ),
+        ]
+        return HttpResponse(200, (_FORM, UNCACHED), "".join(f"{line}\n" for line in lines).encode())
+
+
+def _metric_family(name: str, kind: str, about: str, values: Mapping[str, int]) -> list[str]:
+    """A family with one series a component."""
+    samples = [
+        f'{name}{{component="{component}"}} {count}' for component, count in sorted(values.items())
+    ]
+    return [f"# HELP {name} {about}", f"# TYPE {name} {kind}", *samples]

@@ -1,0 +1,16 @@
+"""The pages of a server besides its resources, together."""
+
+from __future__ import annotations
+
+from stowplan.apiserver.discovery.api_groups import DiscoveryPages
+from stowplan.apiserver.discovery.health import HealthPages
+from stowplan.apiserver.discovery.openapi_v2 import OpenApiV2Page
+from stowplan.apiserver.discovery.openapi_v3 import OpenApiV3Pages
+from stowplan.apiserver.options import NonResourcePages
+
+DEFAULT_ADDRESS = "127.0.0.1:6443"
+
+
+def default_pages(address: str = DEFAULT_ADDRESS) -> tuple[NonResourcePages, ...]:
+    """Discovery, OpenAPI, version and health. address: where the server says it can be reached."""
+    return (DiscoveryPages(address), OpenApiV3Pages(), OpenApiV2Page(), HealthPages(address))

@@ -1,0 +1,1 @@
+"""Requests and responses: query options, body decoding, content negotiation, tables, warnings."""

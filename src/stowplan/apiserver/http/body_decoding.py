@@ -1,0 +1,350 @@
+"""Bodies of requests: text to a checked, canonical tree of the kind that the path is for.
+
+Source: apiserver v0.36, endpoints/handlers (create, update, delete, rest); texts as recorded.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stowplan.apis.machinery.errors import (
+    ApiError,
+    BodyDecodeError,
+    Tree,
+    bad_request,
+    invalid,
+    invalid_object,
+    not_supported,
+)
+from stowplan.apis.machinery.go_format import json_type_name, not_an_object_text
+from stowplan.apis.machinery.resource import (
+    DeleteOptions,
+    Resource,
+    ResourceRegistry,
+    ResourceSchema,
+)
+from stowplan.apis.machinery.stored_form import encode
+from stowplan.apis.schema.json_parser import InvalidJson, parse_json
+from stowplan.apiserver.http.negotiation import (
+    JSON,
+    PROTOBUF,
+    PROTOBUF_MAGIC,
+    YAML,
+    protobuf_unsupported,
+)
+from stowplan.apiserver.http.protobuf_body import ProtobufDecodeError as UnreadableProtobuf
+from stowplan.apiserver.http.protobuf_body import decode_protobuf as read_protobuf
+from stowplan.apiserver.http.request_options import META_GROUP, QueryParameters, dry_run_causes
+from stowplan.apiserver.http.tables import internal_group
+from stowplan.apiserver.http.yaml_body import YamlBodyError, read_yaml, warning_lines
+
+SUMMARY_MAX = 30
+SCHEME_SOURCE = "pkg/api/legacyscheme/scheme.go:30"
+META_SCHEME_SOURCE = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"
+OLD_KIND_VERSIONS = {("Eviction", "policy/v1beta1")}
+"""Bodies of versions that are served no more and still taken."""
+META_KINDS = frozenset(
+    (
+        "CreateOptions",
+        "DeleteOptions",
+        "GetOptions",
+        "List",
+        "ListOptions",
+        "PatchOptions",
+        "Status",
+        "UpdateOptions",
+        "WatchEvent",
+    )
+)
+"""Kinds that every group of the original has besides its own."""
+KINDS_NOT_SERVED: dict[str, tuple[str, ...]] = {
+    "v1": (
+        "Binding",
+        "ComponentStatus",
+        "NodeProxyOptions",
+        "PodAttachOptions",
+        "PodExecOptions",
+        "PodLogOptions",
+        "PodPortForwardOptions",
+        "PodProxyOptions",
+        "PodStatusResult",
+        "RangeAllocation",
+        "SerializedReference",
+        "ServiceProxyOptions",
+    ),
+    "admissionregistration.k8s.io/v1": (
+        "MutatingWebhookConfiguration",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+        "ValidatingWebhookConfiguration",
+    ),
+    "apiregistration.k8s.io/v1": ("APIService",),
+    "autoscaling/v1": ("HorizontalPodAutoscaler", "Scale"),
+    "autoscaling/v2": ("HorizontalPodAutoscaler",),
+    "certificates.k8s.io/v1": ("CertificateSigningRequest",),
+    "discovery.k8s.io/v1": ("EndpointSlice",),
+    "flowcontrol.apiserver.k8s.io/v1": ("FlowSchema", "PriorityLevelConfiguration"),
+    "networking.k8s.io/v1": ("Ingress", "IngressClass", "NetworkPolicy"),
+    "policy/v1": ("Eviction",),
+}
+"""Kinds of the original that are not stored here: a body of one is wrong, but not unknown."""
+PROPAGATION_POLICIES = ("Foreground", "Background", "Orphan")
+
+
+def body_too_large(bytes_max: int) -> ApiError:
+    """413 of a body over the limit."""
+    text = f"Request entity too large: limit is {bytes_max}"
+    return ApiError(413, "RequestEntityTooLarge", text)
+
+
+def _body_summary(raw: bytes) -> str:
+    """The beginning of a body as its refusal shows it."""
+    if not raw:
+        return "<empty>"
+    cut = raw[:SUMMARY_MAX]
+    text = cut.decode("utf-8", errors="replace") if raw[:1] == b"{" else cut.hex()
+    return f"{text} ..." if len(raw) > SUMMARY_MAX else text
+
+
+def decode_tree(raw: bytes, media: str) -> tuple[Tree, list[str]]:
+    """The tree of a body and the texts of its repeated keys.
+
+    Raises Unreadable, ApiError 413, 415.
+    """
+    if media == PROTOBUF:
+        if raw.startswith(PROTOBUF_MAGIC):
+            raise protobuf_unsupported()
+        prefix = "[107 56 115 0]"
+        text = f"provided data does not appear to be a protobuf message, expected prefix {prefix}"
+        raise YamlBodyError(text)
+    if media == YAML and raw[:1] not in (b"{", b"["):
+        tree, repeated = read_yaml(raw)
+    else:
+        try:
+            tree, repeated = parse_json(raw)
+        except InvalidJson as error:
+            raise YamlBodyError(f"couldn't get version/kind; json parse error: {error}") from None
+    if tree is None:
+        tree = {}
+    if not isinstance(tree, dict):
+        raise YamlBodyError(not_an_object_text(tree))
+    for key in ("apiVersion", "kind"):
+        value = tree.get(key)
+        if value is None:
+            tree.pop(key, None)
+        elif not isinstance(value, str):
+            why = f"json: cannot unmarshal {json_type_name(value)} into Go struct field"
+            why = f"{why} .{key} of type string"
+            raise YamlBodyError(f"couldn't get version/kind; json parse error: {why}")
+    return tree, repeated
+
+
+def body_as_json(raw: bytes, media: str) -> tuple[bytes, str]:
+    """A body and its type; a binary one of a kind that is known (`protobuf`) as JSON."""
+    if media == PROTOBUF:
+        try:
+            return encode(read_protobuf(raw)), JSON
+        except UnreadableProtobuf:
+            # What is wrong with it is said where every binary body is refused.
+            return raw, media
+    return raw, media
+
+
+def decode_object(
+    raw: bytes, media: str, resource: Resource, registry: ResourceRegistry, mode: str
+) -> tuple[Tree, list[str]]:
+    """The object of a create or update and the texts to warn with. Raises ApiError 400, 415."""
+    return decode_kind(raw, media, resource, resource.schema, registry, mode)
+
+
+def decode_kind(
+    raw: bytes,
+    media: str,
+    wanted: Resource,
+    schema: ResourceSchema,
+    registry: ResourceRegistry,
+    mode: str,
+    kind: str = "",
+    api_version: str = "",
+) -> tuple[Tree, list[str]]:
+    """As `decode_object`, for a body of another kind than the path's own (`kind`,
+    `api_version`)."""
+    kind = kind or wanted.kind
+    raw, media = body_as_json(raw, media)
+    try:
+        tree, repeated = decode_tree(raw, media)
+    except YamlBodyError as error:
+        text = f"the object provided is unrecognized (must be of type {kind}): {error}"
+        raise bad_request(f"{text} ({_body_summary(raw)})") from None
+    api_version = api_version or wanted.api_version
+    _check_kind(tree, wanted, registry, kind, api_version)
+    named = tree.get("kind") or kind
+    version = (tree.get("apiVersion") or api_version).rpartition("/")[2]
+    prefix = f'{named} in version "{version}" cannot be handled as a {kind}: '
+    try:
+        decoded, strict = schema.decode(tree, repeated, mode)
+    except BodyDecodeError as error:
+        raise bad_request(prefix + str(error)) from None
+    if strict and mode == "Strict":
+        raise bad_request(f"{prefix}strict decoding error: {', '.join(strict)}")
+    strict = [line for text in strict for line in warning_lines(text)]
+    decoded["kind"], decoded["apiVersion"] = kind, api_version
+    schema.default(decoded)
+    return decoded, strict if mode == "Warn" else []
+
+
+def _check_kind(
+    tree: Tree, wanted: Resource, registry: ResourceRegistry, kind: str, api_version: str
+) -> None:
+    """Raises ApiError 400 when the body says to be of another kind or version."""
+    got_kind, got_version = tree.get("kind", ""), tree.get("apiVersion", "")
+    if wanted.custom and kind == wanted.kind:
+        _check_custom(tree, kind, api_version)
+        return
+    text = kind_mismatch(tree, wanted, registry, kind, api_version)
+    got_kind, got_version = got_kind or kind, got_version or api_version
+    if text:
+        version = got_version.rpartition("/")[2]
+        raise bad_request(
+            f'{got_kind} in version "{version}" cannot be handled as a {kind}: {text}'
+        )
+    if got_version != api_version and (got_kind, got_version) not in OLD_KIND_VERSIONS:
+        raise _other_version(got_version, api_version)
+
+
+def kind_mismatch(
+    tree: Tree, wanted: Resource, registry: ResourceRegistry, kind: str = "", api_version: str = ""
+) -> str:
+    """Why a tree is not of the kind of the path, by its kind and apiVersion; "" if it is."""
+    kind, api_version = kind or wanted.kind, api_version or wanted.api_version
+    got_kind = tree.get("kind") or kind
+    got_version = tree.get("apiVersion") or api_version
+    if not isinstance(got_kind, str) or not isinstance(got_version, str):
+        # The decoder has the words for that.
+        return ""
+    if (got_kind, got_version) == (kind, api_version) or (
+        got_kind,
+        got_version,
+    ) in OLD_KIND_VERSIONS:
+        return ""
+    group, _, version = got_version.rpartition("/")
+    single = got_kind.removesuffix("List")
+    known = registry.by_kind(group, version, single)
+    served = known is not None and not known.custom
+    if not served and not _is_known(got_kind, single, got_version, registry):
+        text = f'no kind "{got_kind}" is registered for version "{got_version}" in scheme'
+        return f'{text} "{SCHEME_SOURCE}"'
+    if got_kind == kind:
+        return ""
+    ours = f"{internal_group(api_version.rpartition('/')[0])}.{kind}"
+    return f"converting ({version}.{got_kind}) to ({ours}): unknown conversion"
+
+
+def _is_known(kind: str, single: str, api_version: str, registry: ResourceRegistry) -> bool:
+    """True for a kind that the original has, though it is not served here."""
+    group, _, version = api_version.rpartition("/")
+    if kind in META_KINDS:
+        return registry.has_group(group, version) or api_version in KINDS_NOT_SERVED
+    return single in KINDS_NOT_SERVED.get(api_version, ())
+
+
+def _other_version(got: str, wanted: str) -> ApiError:
+    text = f"the API version in the data ({got}) does not match the expected API version ({wanted})"
+    return bad_request(text)
+
+
+def _check_custom(tree: Tree, kind: str, api_version: str) -> None:
+    got_kind, got_version = tree.get("kind", ""), tree.get("apiVersion", "")
+    if not got_kind:
+        shown = f"Object 'Kind' is missing in '{_json(tree)}'"
+        text = f"the object provided is unrecognized (must be of type {kind}): {shown}"
+        raise bad_request(text)
+    if got_version != api_version:
+        raise _other_version(got_version, api_version)
+    if got_kind != kind:
+        name = (tree.get("metadata") or {}).get("name", "")
+        cause = invalid("kind", got_kind, f"must be {kind}")
+        raise invalid_object(api_version.rpartition("/")[0], got_kind, name, [cause])
+
+
+def _json(tree: Tree) -> str:
+    return encode(tree).decode()
+
+
+def decode_delete_options(
+    raw: bytes, media: str, query: QueryParameters
+) -> tuple[DeleteOptions, bool, bool | None]:
+    """DeleteOptions of a body, or of the query where there is none; dryRun; orphanDependents.
+
+    Raises ApiError 400, 415, 422.
+    """
+    if raw:
+        tree = _deletion_tree(raw, media)
+    else:
+        tree = {
+            "gracePeriodSeconds": query.number("gracePeriodSeconds"),
+            "propagationPolicy": query.text("propagationPolicy") or None,
+            "orphanDependents": query.flag("orphanDependents"),
+            "dryRun": query.all("dryRun"),
+        }
+    orphan = tree.get("orphanDependents")
+    policy = tree.get("propagationPolicy")
+    causes = []
+    if orphan is not None and policy is not None:
+        text = "orphanDependents and deletionPropagation cannot be both set"
+        causes.append(invalid("propagationPolicy", policy, text))
+    if policy is not None and policy not in PROPAGATION_POLICIES:
+        causes.append(not_supported("propagationPolicy", policy, (*PROPAGATION_POLICIES, "nil")))
+    dry_run = tree.get("dryRun") or []
+    causes += dry_run_causes(dry_run)
+    if causes:
+        raise invalid_object(META_GROUP, "DeleteOptions", "", causes)
+    conditions = tree.get("preconditions") or {}
+    asked = DeleteOptions(
+        tree.get("gracePeriodSeconds"),
+        policy or {None: "", True: "Orphan", False: "Background"}[orphan],
+        conditions.get("uid") or "",
+        conditions.get("resourceVersion") or "",
+    )
+    return asked, bool(dry_run), orphan
+
+
+_DELETION_TYPES: dict[str, tuple[type, str]] = {
+    "gracePeriodSeconds": (int, "DeleteOptions.gracePeriodSeconds of type int64"),
+    "propagationPolicy": (str, "DeleteOptions.propagationPolicy of type v1.DeletionPropagation"),
+    "orphanDependents": (bool, "DeleteOptions.orphanDependents of type bool"),
+    "dryRun": (list, "DeleteOptions.dryRun of type []string"),
+    "preconditions": (dict, "DeleteOptions.preconditions of type v1.Preconditions"),
+}
+
+
+def _deletion_tree(raw: bytes, media: str) -> Tree:
+    raw, media = body_as_json(raw, media)
+    try:
+        tree, _ = decode_tree(raw, media)
+    except YamlBodyError as error:
+        raise bad_request(str(error)) from None
+    kind = tree.get("kind") or "DeleteOptions"
+    if kind != "DeleteOptions":
+        version = tree.get("apiVersion") or "meta.k8s.io/v1"
+        text = f'no kind "{kind}" is registered for version "{version}" in scheme'
+        raise bad_request(f'{text} "{META_SCHEME_SOURCE}"')
+    for key, (type_, place) in _DELETION_TYPES.items():
+        value = tree.get(key)
+        wrong = type_ is int and isinstance(value, bool)
+        if value is not None and (wrong or not isinstance(value, type_)):
+            text = f"json: cannot unmarshal {json_type_name(value)} into Go struct field {place}"
+            raise bad_request(text)
+    conditions: dict[str, Any] = tree.get("preconditions") or {}
+    for key, value in conditions.items():
+        if key in ("uid", "resourceVersion") and value is not None and not isinstance(value, str):
+            kind = "types.UID" if key == "uid" else "string"
+            place = f"Preconditions.preconditions.{key} of type {kind}"
+            text = f"json: cannot unmarshal {json_type_name(value)} into Go struct field {place}"
+            raise bad_request(text)
+    for value in tree.get("dryRun") or ():
+        if not isinstance(value, str):
+            place = "DeleteOptions.dryRun of type string"
+            text = f"json: cannot unmarshal {json_type_name(value)} into Go struct field {place}"
+            raise bad_request(text)
+    return tree

@@ -1,0 +1,203 @@
+"""Which form an answer takes: JSON or YAML, pretty or not, table or metadata only.
+
+Differs: protobuf is not spoken. A client that takes nothing else is told 406, one that sends it
+415, both with a text that names the setting to change. Refusals of other types list it all the
+same, as the original's do.
+Source: apiserver v0.36, endpoints/handlers/negotiation; go-restful's refusals as recorded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import yaml
+
+from stowplan.apis.machinery.errors import ApiError
+from stowplan.apis.machinery.http_messages import HttpRequest
+
+JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"
+OFFERED_MEDIA = (JSON, YAML)
+TRANSFORMED_KINDS = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
+BODY_MEDIA = (JSON, YAML, PROTOBUF)
+SUPPORTED_MEDIA_TEXT = ", ".join(BODY_MEDIA)
+STREAM_MEDIA_TEXT = (
+    "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+)
+PROTOBUF_MAGIC = b"k8s\x00"
+PROTOBUF_UNSUPPORTED_TEXT = (
+    "which this server does not speak; set the client's `contentType: application/json`"
+)
+
+
+class ResponseForm(msgspec.Struct, frozen=True):
+    """How to answer. kind: "" for the object itself, else one of TRANSFORMED; version: of it."""
+
+    media: str = JSON
+    pretty: bool = False
+    kind: str = ""
+    version: str = ""
+
+    @property
+    def api_version(self) -> str:
+        """`meta.k8s.io/v1`."""
+        return f"meta.k8s.io/{self.version}"
+
+
+PLAIN_JSON = ResponseForm()
+
+
+def not_acceptable(message: str) -> ApiError:
+    """406 with this text."""
+    return ApiError(406, "NotAcceptable", message)
+
+
+def path_not_acceptable(watchable: bool) -> ApiError:
+    """406 of a path that offers none of the types asked for."""
+    offers = f"{SUPPORTED_MEDIA_TEXT}, {STREAM_MEDIA_TEXT}" if watchable else SUPPORTED_MEDIA_TEXT
+    text = f"406: Not Acceptable\n\nAvailable representations: {offers}"
+    return ApiError(406, "NotAcceptable", text, {})
+
+
+def accept_clauses(header: str) -> list[tuple[str, dict[str, str]]]:
+    """Media types with their parameters, the most wanted first."""
+    found: list[tuple[float, int, str, dict[str, str]]] = []
+    for part in header.split(","):
+        media, *parameters = (piece.strip() for piece in part.split(";"))
+        cut = (parameter.partition("=") for parameter in parameters if parameter)
+        given = {name: value for name, _, value in cut}
+        quality = _quality(given.pop("q", "1"))
+        # What is more exact goes first among the equally wanted.
+        exact = 0 if media == "*/*" else 1 if media.endswith("/*") else 2
+        found.append((quality, exact, media, given))
+    found.sort(key=lambda clause: (-clause[0], -clause[1]))
+    return [(media, given) for _, _, media, given in found]
+
+
+def _quality(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 1.0
+
+
+def negotiate(request: HttpRequest, transforms: bool = True, watch: bool = False) -> ResponseForm:
+    """The form a client wants. Raises ApiError 406.
+
+    transforms: tables and metadata may be asked for. watch: the answer is a stream; the path was
+    routed already, so only the second of the two refusals can happen.
+    """
+    header = request.headers.get("accept", "")
+    pretty = _wants_pretty(request)
+    if not header or header == JSON:
+        return ResponseForm(pretty=pretty) if pretty else PLAIN_JSON
+    for media, given in accept_clauses(header):
+        for offer in OFFERED_MEDIA:
+            if media in (offer, "*/*", offer.split("/")[0] + "/*"):
+                form = _form(offer, given, transforms, pretty)
+                if form is not None:
+                    if watch and offer != JSON:
+                        raise not_acceptable(
+                            f"only the following media types are accepted: {STREAM_MEDIA_TEXT}"
+                        )
+                    return form
+    if any(media == PROTOBUF for media, _ in accept_clauses(header)):
+        raise not_acceptable(f"the request asks for protobuf, {PROTOBUF_UNSUPPORTED_TEXT}")
+    raise not_acceptable(f"only the following media types are accepted: {SUPPORTED_MEDIA_TEXT}")
+
+
+def check_routed(request: HttpRequest, watchable: bool) -> None:
+    """Raises ApiError 406 when no media type asked for is one that the path speaks at all."""
+    header = request.headers.get("accept", "")
+    if not header or header == JSON:
+        return
+    for part in header.split(","):
+        media = part.split(";", 1)[0].strip()
+        if media in BODY_MEDIA or media == "*/*":
+            return
+    raise path_not_acceptable(watchable)
+
+
+def _form(
+    media: str, given: Mapping[str, str], transforms: bool, pretty: bool
+) -> ResponseForm | None:
+    stream = given.get("stream", "")
+    if (stream and stream != "watch") or given.get("sv"):
+        return None
+    pretty = pretty or given.get("pretty") == "1"
+    if not {"as", "g", "v"} & set(given):
+        return ResponseForm(media, pretty)
+    kind, version = given.get("as", ""), given.get("v", "")
+    known = kind in TRANSFORMED_KINDS and given.get("g") == "meta.k8s.io"
+    if not transforms or not known or version not in ("v1", "v1beta1"):
+        return None
+    return ResponseForm(media, pretty, kind, version)
+
+
+def _wants_pretty(request: HttpRequest) -> bool:
+    for name, value in request.query:
+        if name == "pretty" and value:
+            return value in ("1", "t", "T", "TRUE", "true", "True")
+    agent = request.headers.get("user-agent", "")
+    return agent.startswith(("curl", "Wget", "Mozilla/5.0"))
+
+
+class _GoYamlDumper(yaml.SafeDumper):
+    """Quotes as Go's library does: double ones for a text that would be read as something else."""
+
+
+def _represent_text(dumper: Any, text: str) -> Any:
+    plain = dumper.resolve(yaml.ScalarNode, text, (True, False)) == "tag:yaml.org,2002:str"
+    if "\n" in text and text == text.rstrip(" "):
+        return dumper.represent_scalar("tag:yaml.org,2002:str", text, "|")
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, None if plain else '"')
+
+
+_GoYamlDumper.add_representer(str, _represent_text)
+
+
+def encode_in_form(tree: Any, form: ResponseForm) -> bytes:
+    """A tree in the media type of the form."""
+    return in_form(msgspec.json.encode(tree), form)
+
+
+def in_form(value: bytes, form: ResponseForm) -> bytes:
+    """Canonical JSON bytes as the form has them."""
+    if form.media == YAML:
+        dumped: str = yaml.dump(
+            msgspec.json.decode(value),
+            Dumper=_GoYamlDumper,
+            default_flow_style=False,
+            allow_unicode=True,
+        )
+        return dumped.encode()
+    if form.pretty:
+        # msgspec's own indenting would be as good, but lists of none print otherwise.
+        text = json.dumps(msgspec.json.decode(value), indent=2, ensure_ascii=False)
+        return text.encode() + b"\n"
+    return value + b"\n"
+
+
+def body_media_type(request: HttpRequest) -> str:
+    """The media type of a body that is to be decoded. Raises ApiError 415."""
+    header = request.headers.get("content-type", "")
+    media = header.split(";", 1)[0].strip().lower()
+    if not media:
+        return JSON
+    if media not in BODY_MEDIA:
+        raise unsupported_media_type(BODY_MEDIA)
+    return media
+
+
+def unsupported_media_type(wanted: tuple[str, ...]) -> ApiError:
+    """415 that lists what is taken."""
+    text = "the body of the request was in an unknown format - accepted media types include: "
+    return ApiError(415, "UnsupportedMediaType", text + ", ".join(wanted))
+
+
+def protobuf_unsupported() -> ApiError:
+    """415 of a protobuf body."""
+    text = f"the body of the request is protobuf, {PROTOBUF_UNSUPPORTED_TEXT}"
+    return ApiError(415, "UnsupportedMediaType", text)

@@ -1,0 +1,52 @@
+"""What pages that are no resources have in common: plain answers and the missing page.
+
+Source: apiserver v0.36, server/mux/pathrecorder.go, as recorded.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import unquote
+
+from stowplan.apis.machinery.errors import method_not_allowed
+from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse
+from stowplan.apiserver.http.negotiation import (
+    ResponseForm,
+    check_routed,
+    encode_in_form,
+    negotiate,
+)
+
+Header = tuple[str, str]
+Tree = dict[str, object]
+
+TEXT: Header = ("Content-Type", "text/plain; charset=utf-8")
+NO_SNIFF: Header = ("X-Content-Type-Options", "nosniff")
+UNCACHED: Header = ("Cache-Control", "no-cache, private")
+PAGE_NOT_FOUND = HttpResponse(404, (TEXT, NO_SNIFF, UNCACHED), b"404 page not found\n")
+"""What a path has that nothing serves."""
+
+
+def decoded_path(request: HttpRequest) -> str:
+    """The path, decoded, without slashes at its end; `/` for the root."""
+    return unquote(request.path).rstrip("/") or "/"
+
+
+def tree_response(request: HttpRequest, tree: Tree) -> HttpResponse:
+    """A tree in the form that the client takes. Raises ApiError 405, 406."""
+    if request.method != "GET":
+        raise method_not_allowed()
+    check_routed(request, False)
+    form = negotiate(request, transforms=False)
+    return response_in_form(tree, form, UNCACHED)
+
+
+def response_in_form(tree: Tree, form: ResponseForm, *headers: Header) -> HttpResponse:
+    """A tree in a form."""
+    return HttpResponse(
+        200, (("Content-Type", form.media), *headers), encode_in_form(tree, form) + b"\n"
+    )
+
+
+def text_response(text: str, *headers: Header) -> HttpResponse:
+    """A text."""
+    return HttpResponse(200, (TEXT, *headers, UNCACHED), text.encode())

@@ -1,0 +1,256 @@
+"""Query parameters of requests, as typed options, with the original's refusals.
+
+Source: apimachinery v0.36, apis/meta/internalversion (defaults, validation), conversion of URL
+values; apiserver v0.36, endpoints/handlers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from stowplan.apis.machinery.errors import (
+    FORBIDDEN,
+    ApiError,
+    Cause,
+    bad_request,
+    forbidden_field,
+    invalid,
+    invalid_object,
+    not_supported,
+    too_long,
+)
+from stowplan.apis.machinery.field_selector import FieldRequirement, parse_field_selector
+from stowplan.apis.machinery.label_selector import (
+    LabelRequirement,
+    SelectorParseError,
+    parse_label_selector,
+)
+from stowplan.apis.machinery.object_selector import ObjectSelector
+from stowplan.apis.machinery.resource import Resource
+from stowplan.apis.machinery.strconv import NumError, parse_int, parse_uint
+
+META_GROUP = "meta.k8s.io"
+EXACT, NOT_OLDER = "Exact", "NotOlderThan"
+FIELD_MANAGER_LENGTH_MAX = 128
+
+
+class ListOptions(msgspec.Struct, frozen=True):
+    """What a GET of a collection asks for. initial: sendInitialEvents; None when left out."""
+
+    watch: bool = False
+    bookmarks: bool = False
+    version: str = ""
+    match: str = ""
+    timeout_s: int | None = None
+    limit: int = 0
+    token: str = ""
+    initial: bool | None = None
+    labels: tuple[LabelRequirement, ...] = ()
+    fields: tuple[FieldRequirement, ...] = ()
+
+
+class WriteOptions(msgspec.Struct, frozen=True):
+    """What the query of a create, update or patch says."""
+
+    dry_run: bool = False
+    field_manager: str = ""
+    field_validation: str = "Warn"
+
+
+_DEFAULT_WRITE_OPTIONS = WriteOptions()
+
+
+class QueryParameters:
+    """The parameters of a request; of one that came twice the first counts."""
+
+    __slots__ = ("_first", "_pairs")
+
+    def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
+        self._pairs = tuple(pairs)
+        self._first: dict[str, str] = {}
+        for name, value in self._pairs:
+            self._first.setdefault(name, value)
+
+    @property
+    def is_empty(self) -> bool:
+        """True if nothing was given."""
+        return not self._pairs
+
+    def text(self, name: str) -> str:
+        """The value, "" if it was not given."""
+        return self._first.get(name, "")
+
+    def all(self, name: str) -> list[str]:
+        """Every value that was given."""
+        return [value for key, value in self._pairs if key == name]
+
+    def flag(self, name: str) -> bool | None:
+        """Any value but false and 0 is true; None if it was not given."""
+        value = self._first.get(name)
+        return None if value is None else value.lower() not in ("false", "0")
+
+    def number(self, name: str) -> int | None:
+        """An int64; raises ApiError 400 for what is none. None if it was not given."""
+        value = self._first.get(name)
+        if value is None:
+            return None
+        try:
+            return parse_int(value)
+        except NumError as error:
+            raise bad_request(str(error)) from None
+
+
+def parse_resource_version(text: str) -> int:
+    """The version a query names, 0 for none; raises ApiError 500, as the original answers."""
+    try:
+        return parse_uint(text) if text else 0
+    except ValueError as error:
+        cause = invalid("resourceVersion", text, str(error))
+        raise ApiError(500, "", f"{cause.field}: {cause.message}") from None
+
+
+def list_options(query: QueryParameters) -> ListOptions:
+    """What a list or watch asks for. Raises ApiError 400 or 422."""
+    try:
+        labels = parse_label_selector(query.text("labelSelector"))
+        fields = parse_field_selector(query.text("fieldSelector"))
+    except SelectorParseError as error:
+        raise bad_request(str(error)) from None
+    timeout_s = query.number("timeoutSeconds")
+    limit = query.number("limit")
+    options = ListOptions(
+        watch=bool(query.flag("watch")),
+        bookmarks=bool(query.flag("allowWatchBookmarks")),
+        version=query.text("resourceVersion"),
+        match=query.text("resourceVersionMatch"),
+        timeout_s=timeout_s,
+        limit=limit or 0,
+        token=query.text("continue"),
+        initial=query.flag("sendInitialEvents"),
+        labels=labels,
+        fields=fields,
+    )
+    legacy = options.version in ("", "0")
+    if options.watch and legacy and options.initial is None and not options.match:
+        options = msgspec.structs.replace(options, initial=True, match=NOT_OLDER)
+    causes = _watch_causes(options) if options.watch else _list_causes(options)
+    if causes:
+        raise invalid_object(META_GROUP, "ListOptions", "", causes)
+    return options
+
+
+def _forbidden(text: str) -> Cause:
+    return forbidden_field("resourceVersionMatch", text)
+
+
+def _list_causes(requested: ListOptions) -> list[Cause]:
+    found = []
+    if requested.match:
+        if not requested.version:
+            found.append(
+                _forbidden("resourceVersionMatch is forbidden unless resourceVersion is provided")
+            )
+        if requested.token:
+            found.append(_forbidden("resourceVersionMatch is forbidden when continue is provided"))
+        if requested.match not in (EXACT, NOT_OLDER):
+            found.append(
+                not_supported("resourceVersionMatch", requested.match, (EXACT, NOT_OLDER, ""))
+            )
+        if requested.match == EXACT and requested.version == "0":
+            found.append(
+                _forbidden('resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
+            )
+    if requested.initial is not None:
+        text = "Forbidden: sendInitialEvents is forbidden for list"
+        found.append(Cause("sendInitialEvents", FORBIDDEN, text))
+    return found
+
+
+def _watch_causes(requested: ListOptions) -> list[Cause]:
+    found = []
+    if requested.initial is not None and requested.match != NOT_OLDER:
+        text = f"sendInitialEvents requires setting resourceVersionMatch to {NOT_OLDER}"
+        found.append(_forbidden(text))
+    if requested.match:
+        if requested.initial is None:
+            text = (
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+            )
+            found.append(_forbidden(text))
+        if requested.match != NOT_OLDER:
+            found.append(not_supported("resourceVersionMatch", requested.match, (NOT_OLDER,)))
+        if requested.token:
+            found.append(_forbidden("resourceVersionMatch is forbidden when continue is provided"))
+    return found
+
+
+def object_selector(resource: Resource, requested: ListOptions, name: str = "") -> ObjectSelector:
+    """What is selected; name: from the path of a watch of one object. Raises ApiError 400."""
+    terms = requested.fields
+    for term in terms:
+        _check_field(resource, term.field)
+    if name:
+        if terms and not any(
+            t.equal and (t.field, t.value) == ("metadata.name", name) for t in terms
+        ):
+            raise bad_request("fieldSelector metadata.name doesn't match requested name")
+        terms = terms or (FieldRequirement("metadata.name", name),)
+    return ObjectSelector(requested.labels, terms, resource)
+
+
+def _check_field(resource: Resource, field: str) -> None:
+    """Raises ApiError 400 for a field that lists of the resource are not selected by."""
+    if field == "metadata.name" or field in resource.fields:
+        return
+    registered = bool(resource.fields) or resource.custom
+    if field == "metadata.namespace" and (resource.namespaced or not registered):
+        return
+    if registered:
+        raise bad_request(f"field label not supported: {field}")
+    known = 'only "metadata.name", "metadata.namespace"'
+    raise bad_request(f'"{field}" is not a known field selector: {known}')
+
+
+def refuse_export(query: QueryParameters) -> None:
+    """Raises ApiError 400 for a parameter that no longer means anything."""
+    if query.flag("export"):
+        text = "the export parameter, deprecated since v1.14, is no longer supported"
+        raise bad_request(text)
+
+
+def write_options(query: QueryParameters, kind: str) -> WriteOptions:
+    """The options of a create, update or patch; kind: `CreateOptions`... Raises ApiError 422."""
+    if query.is_empty:
+        return _DEFAULT_WRITE_OPTIONS
+    manager = query.text("fieldManager")
+    dry_run = query.all("dryRun")
+    validation = query.text("fieldValidation")
+    causes = []
+    if kind == "PatchOptions" and query.flag("force") is not None:
+        causes.append(forbidden_field("force", "may not be specified for non-apply patch"))
+    if len(manager) > FIELD_MANAGER_LENGTH_MAX:
+        causes.append(too_long("fieldManager", FIELD_MANAGER_LENGTH_MAX))
+    causes += _unprintable_causes("fieldManager", manager)
+    causes += dry_run_causes(dry_run)
+    if validation not in ("", "Ignore", "Warn", "Strict"):
+        wanted = ("", "Ignore", "Strict", "Warn")
+        causes.append(not_supported("fieldValidation", validation, wanted))
+    if causes:
+        raise invalid_object(META_GROUP, kind, "", causes)
+    return WriteOptions(bool(dry_run), manager, validation or "Warn")
+
+
+def _unprintable_causes(field: str, text: str) -> Iterator[Cause]:
+    """What cannot be printed, by its place in bytes."""
+    for place, letter in enumerate(text):
+        if not letter.isprintable():
+            at = len(text[:place].encode())
+            told = f"invalid character U+{ord(letter):04X} (at position {at})"
+            yield invalid(field, text, told)
+
+
+def dry_run_causes(values: list[str]) -> list[Cause]:
+    """A cause if anything but All is asked for."""
+    return [] if set(values) <= {"All"} else [not_supported("dryRun", values, ("All",))]

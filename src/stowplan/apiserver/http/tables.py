@@ -1,0 +1,227 @@
+"""Tables and bare metadata: what lists, single objects and watches show when asked for them.
+
+Source: apiserver v0.36, endpoints/handlers/response.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from stowplan.apis.machinery import timestamps
+from stowplan.apis.machinery.errors import bad_request
+from stowplan.apis.machinery.resource import Resource, Table, TableColumn, Tree
+from stowplan.apiserver.http.negotiation import ResponseForm, not_acceptable
+
+NAME_TEXT = (
+    "Name must be unique within a namespace. Is required when creating resources, although some"
+    " resources may allow a client to request the generation of an appropriate name automatically."
+    " Name is primarily intended for creation idempotence and configuration definition. Cannot be"
+    " updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names"
+    "#names"
+)
+CREATED_TEXT = (
+    "CreationTimestamp is a timestamp representing the server time when this object was created."
+    " It is not guaranteed to be set in happens-before order across separate operations. Clients"
+    " may not set this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the"
+    " system. Read-only. Null for lists. More info: https://git.k8s.io/community/contributors/devel"
+    "/sig-architecture/api-conventions.md#metadata"
+)
+INCLUDE_OBJECT_POLICIES = ("Metadata", "Object", "None", "")
+TEMPLATE_GENERATION_ANNOTATION = "deprecated.daemonset.template.generation"
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+
+
+class PlainTable:
+    """The table of a kind that has none of its own: name and time of creation."""
+
+    columns: tuple[TableColumn, ...] = (
+        TableColumn("Name", "string", NAME_TEXT, "name"),
+        TableColumn("Created At", "date", CREATED_TEXT),
+    )
+
+    def cells(self, obj: Tree, now: float) -> list[Any]:
+        """Name and creationTimestamp."""
+        meta = obj["metadata"]
+        return [meta.get("name", ""), meta.get("creationTimestamp")]
+
+    def conditions(self, obj: Tree) -> list[Tree]:
+        """None."""
+        return []
+
+
+class ScaleTable:
+    """The table of what `scale` shows of an object."""
+
+    columns: tuple[TableColumn, ...] = (
+        TableColumn("Name", "string", NAME_TEXT, "name"),
+        TableColumn("Desired", "integer", "Replicas that the object is to have."),
+        TableColumn("Available", "integer", "Replicas that the object has."),
+        TableColumn("Age", "string", CREATED_TEXT),
+    )
+
+    def cells(self, obj: Tree, now: float) -> list[Any]:
+        """Name, replicas as wanted and as they are, age."""
+        meta = obj["metadata"]
+        wanted, found = obj["spec"].get("replicas", 0), obj["status"].get("replicas", 0)
+        return [
+            meta.get("name", ""),
+            wanted,
+            found,
+            timestamps.human_age(meta.get("creationTimestamp"), now),
+        ]
+
+    def conditions(self, obj: Tree) -> list[Tree]:
+        """None."""
+        return []
+
+
+PLAIN_TABLE: Table = PlainTable()
+_VIEWS: Mapping[str, Table] = {"Scale": ScaleTable()}
+"""Tables of kinds that are shown below the path of another kind."""
+
+
+def include_object_policy(query_value: str) -> str:
+    """What rows carry, checked. Raises ApiError 400."""
+    if query_value not in INCLUDE_OBJECT_POLICIES:
+        why = "must be 'Metadata', 'Object', 'None', or empty"
+        text = f'includeObject: Invalid value: "{query_value}": {why}'
+        raise bad_request(f"Unable to convert to Table as requested: {text}")
+    return query_value
+
+
+def column_definitions(table: Table) -> list[Tree]:
+    """`columnDefinitions`."""
+    return [
+        {
+            "name": column.name,
+            "type": column.type,
+            "format": column.format,
+            "description": column.description,
+            "priority": column.priority,
+        }
+        for column in table.columns
+    ]
+
+
+def metadata_only(obj: Tree, form_version: str) -> Tree:
+    """PartialObjectMetadata of an object."""
+    return {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": f"meta.k8s.io/{form_version}",
+        "metadata": _metadata_in_table(obj["metadata"]),
+    }
+
+
+def _metadata_in_table(meta: Tree) -> Tree:
+    """Metadata without what the original keeps in a field of its own (daemon sets)."""
+    annotations = meta.get("annotations")
+    if not annotations or TEMPLATE_GENERATION_ANNOTATION not in annotations:
+        return meta
+    rest = {
+        key: value for key, value in annotations.items() if key != TEMPLATE_GENERATION_ANNOTATION
+    }
+    without = {key: value for key, value in meta.items() if key != "annotations"}
+    return {**without, "annotations": rest} if rest else without
+
+
+def table_row(table: Table, obj: Tree, form: ResponseForm, include: str, now: float) -> Tree:
+    """One row of a table."""
+    made: Tree = {"cells": table.cells(obj, now)}
+    conditions = table.conditions(obj)
+    if conditions:
+        made["conditions"] = conditions
+    marked = INITIAL_EVENTS_END in (obj["metadata"].get("annotations") or {})
+    if include == "Object":
+        made["object"] = obj
+    elif include == "None" and not marked:
+        made["object"] = None
+    else:
+        made["object"] = metadata_only(obj, form.version)
+    return made
+
+
+def table_for(resource: Resource, kind: str = "") -> Table:
+    """How objects at a resource's path are shown. kind: theirs, where it is not the resource's."""
+    if kind and kind != resource.kind:
+        return _VIEWS.get(kind, PLAIN_TABLE)
+    return resource.table or PLAIN_TABLE
+
+
+def make_table(
+    table: Table,
+    objects: Iterable[Tree],
+    meta: Tree,
+    form: ResponseForm,
+    include: str,
+    now: float,
+    headers: bool = True,
+) -> Tree:
+    """A Table. meta: its metadata. headers: False in the later events of a watch."""
+    rows = [table_row(table, obj, form, include, now) for obj in objects]
+    return {
+        "kind": "Table",
+        "apiVersion": form.api_version,
+        "metadata": meta,
+        "columnDefinitions": column_definitions(table) if headers else None,
+        # In the original the rows of plain tables are made with the first one.
+        "rows": rows or (None if _is_plain(table) else []),
+    }
+
+
+def _is_plain(table: Table) -> bool:
+    """True for a table of nothing but name and time of creation."""
+    return [column.name for column in table.columns] == [one.name for one in PLAIN_TABLE.columns]
+
+
+def transformed(
+    resource: Resource, obj: Tree, form: ResponseForm, include: str, now: float
+) -> Tree:
+    """One object in a form that is not its own. Raises ApiError 406 for a list form."""
+    if form.kind == "PartialObjectMetadata":
+        return metadata_only(obj, form.version)
+    if form.kind == "Table":
+        meta = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+        table = table_for(resource, obj.get("kind", ""))
+        return make_table(table, (obj,), meta, form, include, now)
+    raise not_acceptable(
+        "you requested PartialObjectMetadataList, but the requested object is not a list"
+        f" (*{go_object_type(resource)})"
+    )
+
+
+def transformed_list(
+    resource: Resource,
+    objects: Sequence[Tree],
+    meta: Tree,
+    form: ResponseForm,
+    include: str,
+    now: float,
+) -> Tree:
+    """A list in a form that is not its own. Raises ApiError 406 for the form of one object."""
+    if form.kind == "PartialObjectMetadataList":
+        items = [metadata_only(obj, form.version) for obj in objects]
+        return {
+            "kind": "PartialObjectMetadataList",
+            "apiVersion": form.api_version,
+            "metadata": meta,
+            "items": items or None,
+        }
+    if form.kind == "Table":
+        return make_table(table_for(resource), objects, meta, form, include, now)
+    raise not_acceptable(
+        "you requested PartialObjectMetadata, but the requested object is a list"
+        f" (*{go_object_type(resource)}List)"
+    )
+
+
+def go_object_type(resource: Resource) -> str:
+    """The type of the original's objects, as its texts name it: `core.Pod`."""
+    if resource.custom:
+        return "unstructured.Unstructured"
+    return f"{internal_group(resource.group)}.{resource.kind}"
+
+
+def internal_group(group: str) -> str:
+    """The package of a group's internal types: `core`, `apps`, `storage`."""
+    return group.split(".", 1)[0] if group else "core"

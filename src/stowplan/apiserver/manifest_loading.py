@@ -1,0 +1,106 @@
+"""Puts the objects of manifests into a cluster, in an order in which they can stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from stowplan.apis.machinery.errors import ApiError, BodyDecodeError
+from stowplan.apis.machinery.resource import Resource, Tree
+from stowplan.apiserver.server import ApiServer
+
+_KINDS_FIRST = ("CustomResourceDefinition", "Namespace", "PriorityClass", "StorageClass", "Node")
+"""What others need to be there, in this order; the rest follows as it was written."""
+_SERVER_FIELDS = (
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
+    "generation",
+    "managedFields",
+    "selfLink",
+)
+
+
+class LoadResult(NamedTuple):
+    """What came of it. problems: place and text of what was refused."""
+
+    created: int
+    kept: int
+    problems: tuple[tuple[str, str], ...]
+
+
+def load_manifests(
+    server: ApiServer, documents: Iterable[tuple[str, Any]], now: float
+) -> LoadResult:
+    """Create what the documents hold, status included. documents: place and tree; lists count as
+    what they list. What is there already stays as it is; a missing namespace is made."""
+    created = kept = 0
+    problems: list[tuple[str, str]] = []
+    for place, tree in sorted(_items(documents), key=lambda item: _load_order(item[1])):
+        try:
+            if _create(server, tree, now):
+                created += 1
+            else:
+                kept += 1
+        except ApiError as refused:
+            problems.append((place, refused.message))
+        except BodyDecodeError as wrong:
+            problems.append((place, str(wrong)))
+    return LoadResult(created, kept, tuple(problems))
+
+
+def _items(documents: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Tree]]:
+    for place, tree in documents:
+        if not isinstance(tree, dict):
+            yield place, {}
+        elif isinstance(tree.get("items"), list) and str(tree.get("kind", "")).endswith("List"):
+            kind = str(tree["kind"]).removesuffix("List")
+            for number, item in enumerate(tree["items"]):
+                own = {"apiVersion": tree.get("apiVersion"), "kind": kind} if kind else {}
+                items = own | item if isinstance(item, dict) else {}
+                yield f"{place}.items[{number}]", items
+        else:
+            yield place, tree
+
+
+def _load_order(tree: Tree) -> int:
+    kind = tree.get("kind")
+    return _KINDS_FIRST.index(kind) if kind in _KINDS_FIRST else len(_KINDS_FIRST)
+
+
+def _create(server: ApiServer, tree: Tree, now: float) -> bool:
+    """True if it was created, False if it was there. Raises ApiError."""
+    resource = _resource(server, tree)
+    metadata = tree.get("metadata")
+    if not isinstance(metadata, dict):
+        raise ApiError(400, "BadRequest", "metadata: got none, wanted an object with a name")
+    fresh = {key: value for key, value in metadata.items() if key not in _SERVER_FIELDS}
+    namespace = str(metadata.get("namespace") or "default") if resource.namespaced else ""
+    if namespace:
+        _ensure_namespace(server, namespace, now)
+        fresh["namespace"] = namespace
+    name = fresh.get("name")
+    if name and server.get(resource, namespace, str(name)) is not None:
+        return False
+    made = server.create(resource, {**tree, "metadata": fresh}, now, namespace)
+    if tree.get("status") and "status" in resource.subresources:
+        server.update_status(resource, made | {"status": tree["status"]}, now)
+    return True
+
+
+def _resource(server: ApiServer, tree: Tree) -> Resource:
+    version, kind = tree.get("apiVersion"), tree.get("kind")
+    if not isinstance(version, str) or not isinstance(kind, str):
+        raise ApiError(400, "BadRequest", "got no apiVersion and kind, wanted a Kubernetes object")
+    group, _, version = version.rpartition("/")
+    resource = server.registry.by_kind(group, version, kind)
+    if resource is None:
+        shown = f"{group}/{version}" if group else version
+        raise ApiError(404, "NotFound", f'no kind "{kind}" in version "{shown}" is served here')
+    return resource
+
+
+def _ensure_namespace(server: ApiServer, name: str, now: float) -> None:
+    namespaces = server.registry.by_kind("", "v1", "Namespace")
+    if namespaces is not None and server.get(namespaces, "", name) is None:
+        server.create(namespaces, {"metadata": {"name": name}}, now)

@@ -1,0 +1,1 @@
+"""JSON patch, JSON merge patch and strategic merge patch."""

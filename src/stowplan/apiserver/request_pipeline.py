@@ -1,0 +1,595 @@
+"""Requests to answers: routing, rights, negotiation, and the verbs.
+
+Source: apiserver v0.36, endpoints/installer.go and endpoints/handlers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from copy import copy
+from dataclasses import replace as replace_call
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec.structs import replace
+
+from stowplan.apis.machinery.errors import (
+    ApiError,
+    Tree,
+    method_not_allowed,
+    no_such_path,
+    not_found,
+    too_many_requests,
+)
+from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, User, WatchResponse
+from stowplan.apis.machinery.object_meta import set_namespace
+from stowplan.apis.machinery.object_selector import ObjectSelector
+from stowplan.apis.machinery.resource import ApiCall, Resource, ResourceSchema, Subresource
+from stowplan.apis.machinery.stored_form import (
+    as_list_item,
+    as_served,
+    decode,
+    encode,
+    under_current_schema,
+)
+from stowplan.apis.schema.json_parser import LONG_BYTES
+from stowplan.apiserver.auth.request_info import RequestInfo, attributes_of_info, parse_request_path
+from stowplan.apiserver.http.body_decoding import (
+    body_too_large,
+    decode_delete_options,
+    decode_kind,
+    decode_object,
+    kind_mismatch,
+)
+from stowplan.apiserver.http.deferred_work import DeferredWork, RequestSteps
+from stowplan.apiserver.http.negotiation import (
+    JSON,
+    PLAIN_JSON,
+    YAML,
+    ResponseForm,
+    body_media_type,
+    check_routed,
+    in_form,
+    negotiate,
+    not_acceptable,
+)
+from stowplan.apiserver.http.plain_pages import PAGE_NOT_FOUND
+from stowplan.apiserver.http.request_options import (
+    ListOptions,
+    QueryParameters,
+    list_options,
+    object_selector,
+    parse_resource_version,
+    refuse_export,
+    write_options,
+)
+from stowplan.apiserver.http.tables import include_object_policy, transformed, transformed_list
+from stowplan.apiserver.http.warnings import WarningList
+from stowplan.apiserver.patch import patch_request
+from stowplan.apiserver.storage.paged_lists import ListResult, list_key_prefix
+from stowplan.apiserver.storage.paged_lists import resource_version_too_large as version_too_large
+from stowplan.apiserver.storage.registry_store import check_name
+from stowplan.apiserver.subresources import pod_connect
+
+if TYPE_CHECKING:
+    from stowplan.apiserver.server import ApiServer
+
+T = TypeVar("T")
+
+YAML_BYTES_MAX = 512 << 10
+"""Writing YAML takes more than a second of processor time per MB. Differs: no limit there."""
+NO_CACHE_HEADER = ("Cache-Control", "no-cache, private")
+OPTIONS_KINDS = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}
+
+
+class RequestPipeline:
+    """One request being answered."""
+
+    def __init__(self, server: ApiServer, request: HttpRequest, now: float) -> None:
+        self.server = server
+        self.request = request
+        self.now = now
+        self.query = QueryParameters(request.query)
+        self.form: ResponseForm = PLAIN_JSON
+        self.warnings = WarningList()
+        self._dressing: ResponseForm | None = None
+        self.user: User
+
+    def answer(self) -> RequestSteps:
+        """The answer; refusals included."""
+        try:
+            made = yield from self._answer()
+        except ApiError as error:
+            made = self.refusal(error)
+        if self._dressing is not None and isinstance(made, HttpResponse):
+            later = DeferredWork(partial(in_form, made.body, self._dressing))
+            yield later
+            made = replace(made, body=later.result())
+        if self.request.method == "HEAD" and isinstance(made, HttpResponse):
+            return replace(made, body=b"")
+        return made
+
+    def _in_form(self, value: bytes, form: ResponseForm) -> bytes:
+        """JSON bytes in the form of the answer; if that takes long, they become so at the end."""
+        if len(value) <= LONG_BYTES or (form.media == JSON and not form.pretty):
+            return in_form(value, form)
+        long = len(value) > YAML_BYTES_MAX and self.request.method == "GET"
+        if form.media == YAML and long:
+            raise not_acceptable(
+                f"the answer is too long for YAML (limit {YAML_BYTES_MAX} bytes of JSON)"
+            )
+        self._dressing = form
+        return value
+
+    def _deferred(
+        self, work: Callable[[], T], raw: bytes, media: str
+    ) -> Generator[DeferredWork[Any], None, DeferredWork[T]]:
+        """Work on a body: handed out if the body is long, else done here when it is asked for."""
+        later = DeferredWork(work)
+        # Other forms than JSON take ten times as long.
+        if len(raw) > (LONG_BYTES if media == JSON else LONG_BYTES // 8):
+            registry, route = self.server.registry, parse_request_path(self.request.path)
+            before = route and registry.find(route.group, route.version, route.plural)
+            yield later
+            if route and registry.find(route.group, route.version, route.plural) is not before:
+                raise too_many_requests("the definition of the kind has changed, try again", 1)
+        return later
+
+    def refusal(self, error: ApiError) -> HttpResponse:
+        """A Status object, in the form that the client takes."""
+        form = self.form
+        if form is PLAIN_JSON:
+            try:
+                form = negotiate(self.request)
+            except ApiError:
+                form = PLAIN_JSON
+        self._dressing = None
+        form = ResponseForm(form.media, form.pretty)
+        value = encode(error.status())
+        if len(value) > LONG_BYTES:
+            # A refusal of many causes is not worth the time that another form takes.
+            form = PLAIN_JSON
+        body = in_form(value, form)
+        headers = (*self._headers(form), *error.headers)
+        return HttpResponse(error.code, headers, body, after=error.after)
+
+    def _headers(self, form: ResponseForm) -> tuple[tuple[str, str], ...]:
+        warned = (("Warning", f"299 - {_quoted_name(text)}") for text in self.warnings.shown())
+        return (("Content-Type", form.media), NO_CACHE_HEADER, *warned)
+
+    def _answer(self) -> RequestSteps:
+        server, request, now = self.server, self.request, self.now
+        access = server.options.access
+        self.user = access.authenticate(request, now)
+        access.flow(self.user, request, now)
+        route = parse_request_path(request.path)
+        access.authorize(self.user, attributes_of_info(request, route))
+        if route is not None and not route.broken:
+            resource = server.registry.find(route.group, route.version, route.plural)
+            if resource is not None:
+                if resource.deprecation:
+                    self.warnings.append(resource.deprecation)
+                return (yield from self._resource(route, resource))
+        for pages in server.options.pages:
+            page = pages.answer(request, self.user, server, now)
+            if page is not None:
+                return page
+        raise no_such_path()
+
+    def _resource(self, route: RequestInfo, resource: Resource) -> RequestSteps:
+        misplaced = route.rest or (route.namespace and not resource.namespaced)
+        if misplaced or (route.name and resource.namespaced and not route.namespace):
+            return self._missing(resource)
+        if route.subresource:
+            sub = resource.subresources.get(route.subresource)
+            if sub is None or route.watch:
+                if resource.custom:
+                    raise not_found(resource.group, resource.plural, route.name)
+                if _is_pod_connect(route, resource):
+                    return self._pod_connect(route, resource)
+                raise no_such_path()
+            return (yield from self._subresource(route, resource, sub))
+        verb = self._verb(route, resource)
+        if verb not in resource.verbs:
+            raise method_not_allowed()
+        if verb in ("create", "deletecollection") and resource.namespaced and not route.namespace:
+            if resource.custom:
+                return PAGE_NOT_FOUND
+            raise method_not_allowed()
+        if verb == "patch":
+            patch_request.patch_type(self.request, resource)
+        check_routed(self.request, verb in ("list", "watch") and "watch" in resource.verbs)
+        if verb == "get":
+            return self._get(route, resource)
+        if verb in ("list", "watch"):
+            return self._collection(route, resource)
+        if verb == "deletecollection":
+            return (yield from self._delete_collection(route, resource))
+        if verb == "delete":
+            return (yield from self._delete(route, resource))
+        if resource.act is not None:
+            return (yield from self._act(route, resource, None))
+        return (yield from self._write(verb, route, resource, None))
+
+    def _missing(self, resource: Resource) -> HttpResponse:
+        """A path that a kind does not have. Raises ApiError 404."""
+        if resource.custom:
+            return PAGE_NOT_FOUND
+        raise no_such_path()
+
+    def _verb(self, route: RequestInfo, resource: Resource) -> str:
+        """What the method means here; "" for one that means nothing."""
+        method = self.request.method
+        if method == "GET":
+            if route.watch:
+                return "watch"
+            if resource.act is not None:
+                return ""
+            return "get" if route.name else "list"
+        if method == "DELETE":
+            return "delete" if route.name else "deletecollection"
+        if method == "POST":
+            if route.name and resource.act is not None:
+                raise no_such_path()
+            return "" if route.name else "create"
+        if method in ("PUT", "PATCH") and route.name:
+            return "update" if method == "PUT" else "patch"
+        return ""
+
+    def _call(self, verb: str, route: RequestInfo, resource: Resource) -> ApiCall:
+        options = write_options(self.query, OPTIONS_KINDS[verb]) if verb in OPTIONS_KINDS else None
+        return ApiCall(
+            self.server,
+            self.user,
+            verb,
+            resource,
+            route.namespace,
+            route.name,
+            route.subresource,
+            self.now,
+            options.dry_run if options else False,
+            options.field_validation if options else "Warn",
+            self.warnings,
+        )
+
+    def _body(self) -> bytes:
+        limit = self.server.options.body_bytes_max
+        if len(self.request.body) > limit:
+            raise body_too_large(limit)
+        return self.request.body
+
+    # Answers
+
+    def _object(
+        self, resource: Resource, obj: Tree, code: int = 200, raw: bytes = b""
+    ) -> HttpResponse:
+        """One object. raw: its stored bytes, where they are at hand and show just that."""
+        form = self.form
+        if form.kind and obj.get("kind") != "Status":
+            include = (
+                include_object_policy(self.query.text("includeObject"))
+                if form.kind == "Table"
+                else ""
+            )
+            body = self._in_form(encode(transformed(resource, obj, form, include, self.now)), form)
+        else:
+            body = self._in_form(raw or encode(obj), form)
+        return HttpResponse(code, self._headers(form), body, self.server.unsaved_number)
+
+    def _get(self, route: RequestInfo, resource: Resource) -> HttpResponse:
+        self.form = negotiate(self.request)
+        refuse_export(self.query)
+        wanted = parse_resource_version(self.query.text("resourceVersion"))
+        store = self.server.store
+        if wanted > store.version:
+            raise version_too_large(wanted, store.version, self.server.options.future_s)
+        value = store.get(resource.key(route.namespace, route.name))
+        if value is None:
+            raise not_found(resource.group, resource.plural, route.name)
+        value = as_served(resource, value)
+        return self._object(resource, decode(value) if self.form.kind else {}, raw=value)
+
+    def _collection(self, route: RequestInfo, resource: Resource) -> HttpResponse | WatchResponse:
+        self.form = negotiate(self.request)
+        requested = list_options(self.query)
+        if requested.watch or route.watch:
+            self.form = negotiate(self.request, watch=True)
+            if "watch" not in resource.verbs:
+                raise method_not_allowed()
+            selection = object_selector(resource, requested, route.name)
+            return self._watch(resource, route.namespace, requested, selection)
+        selection = object_selector(resource, requested)
+        if selection.namespace is not None and resource.namespaced and not route.namespace:
+            # Nothing else can match, and the keys of one namespace stand together.
+            page = self.server.lists.page(resource, selection.namespace, requested, selection)
+        else:
+            page = self.server.lists.page(resource, route.namespace, requested, selection)
+        return self._list(resource, page)
+
+    def _watch(
+        self, resource: Resource, namespace: str, requested: ListOptions, selection: ObjectSelector
+    ) -> WatchResponse:
+        include = (
+            include_object_policy(self.query.text("includeObject"))
+            if self.form.kind == "Table"
+            else ""
+        )
+        watcher = self.server.watch(resource, namespace, requested, selection, self.form, self.now)
+        watcher.include = include
+        return WatchResponse(200, self._headers(self.form), watcher.number)
+
+    def _list(self, resource: Resource, page: ListResult) -> HttpResponse:
+        form = self.form
+        commit = self.server.unsaved_number
+        if form.kind:
+            include = (
+                include_object_policy(self.query.text("includeObject"))
+                if form.kind == "Table"
+                else ""
+            )
+            objects = [decode(as_served(resource, value)) for value in page.values]
+            tree = transformed_list(resource, objects, page.meta(), form, include, self.now)
+            return HttpResponse(200, self._headers(form), self._in_form(encode(tree), form), commit)
+        head = {
+            "kind": resource.list_kind or resource.kind + "List",
+            "apiVersion": resource.api_version,
+            "metadata": {"continue": "", **page.meta()} if resource.custom else page.meta(),
+        }
+        start = encode(head)[:-1]
+        items = b",".join([as_list_item(resource, value) for value in page.values])
+        body = self._in_form(b'%b,"items":[%b]}' % (start, items), form)
+        return HttpResponse(200, self._headers(form), body, commit)
+
+    # Writes
+
+    def _write(
+        self, verb: str, route: RequestInfo, resource: Resource, sub: Subresource | None
+    ) -> RequestSteps:
+        self.form = negotiate(self.request)
+        if verb == "create":
+            media, raw = body_media_type(self.request), self._body()
+            call = self._call(verb, route, resource)
+            work = self._body_reader(raw, media, resource, call)
+            obj, warned = (yield from self._deferred(work, raw, media)).result()
+            call = replace_call(call, now=self.now)
+            call.warnings.extend(warned)
+            stored = self.server.writes.create(call, _as_stored(resource, obj))
+            return self._object(
+                resource, _as_served_tree(resource, stored), 201, self._stored_bytes(resource)
+            )
+        raw = self._body()
+        call = self._call(verb, route, resource)
+        strategy = sub.strategy if sub is not None else None
+        if verb == "patch":
+            kind = patch_request.patch_type(self.request, resource)
+            mode = call.field_validation
+            patch = yield from self._deferred(
+                partial(patch_request.decode_patch, raw, kind, mode), raw, JSON
+            )
+            call = replace_call(call, now=self.now)
+
+            def make(old: Tree) -> Tree:
+                before = _as_served_tree(resource, old)
+                new, warned = patch_request.apply_patch(
+                    before, patch.result(), kind, resource.schema, mode, self._kind_check(resource)
+                )
+                call.warnings.extend(warned)
+                _set_namespace_and_check(new, call)
+                return _as_stored(resource, new)
+
+            obj, created = self.server.writes.update(call, make, "", strategy)
+        else:
+            media = body_media_type(self.request)
+            work = self._body_reader(raw, media, resource, call)
+            new, warned = (yield from self._deferred(work, raw, media)).result()
+            call = replace_call(call, now=self.now)
+            call.warnings.extend(warned)
+            new.setdefault("metadata", {})
+            _set_namespace_and_check(new, call)
+            uid = new["metadata"].get("uid", "")
+            kept = _as_stored(resource, new)
+            obj, created = self.server.writes.update(call, lambda old: kept, uid, strategy)
+        code = 201 if created else 200
+        return self._object(
+            resource, _as_served_tree(resource, obj), code, self._stored_bytes(resource)
+        )
+
+    def _body_reader(
+        self, raw: bytes, media: str, resource: Resource, call: ApiCall
+    ) -> Callable[[], tuple[Tree, list[str]]]:
+        registry, mode = self.server.registry, call.field_validation
+        return partial(decode_object, raw, media, resource, registry, mode)
+
+    def _kind_check(self, resource: Resource) -> Callable[[Tree], str]:
+        if resource.custom:
+            return lambda tree: ""
+        return lambda tree: kind_mismatch(tree, resource, self.server.registry)
+
+    def _stored_bytes(self, resource: Resource) -> bytes:
+        """What the write has stored, as it is served; empty if it stored nothing."""
+        packed = self.server.writes.packed
+        return as_served(resource, packed) if packed else b""
+
+    def _delete(self, route: RequestInfo, resource: Resource) -> RequestSteps:
+        self.form = negotiate(self.request)
+        raw = self._body()
+        media = self._media(raw)
+        work = partial(decode_delete_options, raw, media, self.query)
+        requested, dry_run, orphan = (yield from self._deferred(work, raw, media)).result()
+        call = self._deletion_call(route, resource, "delete", dry_run)
+        outcome = self.server.writes.delete(call, requested)
+        code = 202 if not outcome.at_once and orphan is False else 200
+        return self._object(resource, outcome.body, code)
+
+    def _media(self, raw: bytes) -> str:
+        return body_media_type(self.request) if raw else ""
+
+    def _deletion_call(
+        self, route: RequestInfo, resource: Resource, verb: str, dry_run: bool
+    ) -> ApiCall:
+        return ApiCall(
+            self.server,
+            self.user,
+            verb,
+            resource,
+            route.namespace,
+            route.name,
+            now=self.now,
+            dry_run=dry_run,
+            warnings=self.warnings,
+        )
+
+    def _delete_collection(self, route: RequestInfo, resource: Resource) -> RequestSteps:
+        self.form = negotiate(self.request)
+        listing: ListOptions = list_options(self.query)
+        selection = object_selector(resource, listing)
+        raw = self._body()
+        media = self._media(raw)
+        work = partial(decode_delete_options, raw, media, self.query)
+        requested, dry_run, _ = (yield from self._deferred(work, raw, media)).result()
+        page = self.server.lists.page(resource, route.namespace, listing, selection)
+        prefix = list_key_prefix(resource, route.namespace)
+        for value in page.values:
+            meta = decode(value)["metadata"]
+            if self.server.store.get(prefix + meta["name"]) is None:
+                continue
+            one = RequestInfo(
+                route.group, route.version, route.plural, meta.get("namespace", ""), meta["name"]
+            )
+            call = self._deletion_call(one, resource, "deletecollection", dry_run)
+            # The pipeline sets in it what applies to the one object.
+            self.server.writes.delete(call, copy(requested))
+        return self._list(resource, page)
+
+    # Subresources
+
+    def _pod_connect(self, route: RequestInfo, resource: Resource) -> HttpResponse:
+        value = self.server.store.get(resource.key(route.namespace, route.name))
+        if value is None:
+            raise not_found(resource.group, resource.plural, route.name)
+        pod = decode(under_current_schema(resource, value))
+        return pod_connect.pod_connect_response(
+            pod, route.subresource, self.request.method, self.query
+        )
+
+    def _subresource(
+        self, route: RequestInfo, resource: Resource, sub: Subresource
+    ) -> RequestSteps:
+        verb = {"GET": "get", "PUT": "update", "PATCH": "patch", "POST": "create"}.get(
+            self.request.method, ""
+        )
+        if verb not in sub.verbs:
+            raise method_not_allowed()
+        if verb == "patch":
+            patch_request.patch_type(self.request, resource)
+        check_routed(self.request, False)
+        if sub.act is not None:
+            return (yield from self._act(route, resource, sub))
+        if sub.view is not None:
+            return (yield from self._view(verb, route, resource, sub))
+        if verb == "get":
+            return self._get(route, resource)
+        return (yield from self._write(verb, route, resource, sub))
+
+    def _act(self, route: RequestInfo, resource: Resource, sub: Subresource | None) -> RequestSteps:
+        self.form = negotiate(self.request)
+        media, raw = body_media_type(self.request), self._body()
+        call = self._call("create", route, resource)
+        work = partial(self._decode_action, raw, media, resource, sub, call.field_validation)
+        body, warned = (yield from self._deferred(work, raw, media)).result()
+        call = replace_call(call, now=self.now)
+        call.warnings.extend(warned)
+        outcome = self.server.act_on(call, sub, body)
+        return self._object(resource, outcome.body, outcome.code)
+
+    def _decode_action(
+        self, raw: bytes, media: str, resource: Resource, sub: Subresource | None, mode: str
+    ) -> tuple[Tree, list[str]]:
+        registry = self.server.registry
+        if sub is None:
+            return decode_object(raw, media, resource, registry, mode)
+        schema, kind, version = subresource_body_schema(resource, sub)
+        return decode_kind(raw, media, resource, schema, registry, mode, kind, version)
+
+    def _view(
+        self, verb: str, route: RequestInfo, resource: Resource, sub: Subresource
+    ) -> RequestSteps:
+        view = sub.view
+        if view is None:
+            raise no_such_path()
+        self.form = negotiate(self.request)
+        schema, kind, version = subresource_body_schema(resource, sub)
+        raw = self._body()
+        call = self._call(verb, route, resource)
+        value = self.server.store.get(resource.key(route.namespace, route.name))
+        if value is None:
+            raise not_found(resource.group, resource.plural, route.name)
+        if verb == "get":
+            return self._object(
+                resource, view.read(decode(under_current_schema(resource, value)), call)
+            )
+        mode = call.field_validation
+        make_new: Callable[[Tree], tuple[Tree, list[str]]]
+        if verb == "patch":
+            form = patch_request.patch_type(self.request, resource)
+            patch = yield from self._deferred(
+                partial(patch_request.decode_patch, raw, form, mode), raw, JSON
+            )
+
+            def make_new(old: Tree) -> tuple[Tree, list[str]]:
+                new, warned = patch_request.apply_patch(
+                    view.read(old, call), patch.result(), form, schema, mode
+                )
+                return {**new, "kind": kind, "apiVersion": version}, warned
+
+        else:
+            media, registry = body_media_type(self.request), self.server.registry
+            work = partial(decode_kind, raw, media, resource, schema, registry, mode, kind, version)
+            body = yield from self._deferred(work, raw, media)
+
+            def make_new(old: Tree) -> tuple[Tree, list[str]]:
+                return body.result()
+
+        def make(old: Tree) -> Tree:
+            new, warned = make_new(old)
+            call.warnings.extend(warned)
+            _set_namespace_and_check(new, call)
+            return view.write(old, new, call)
+
+        obj, _ = self.server.writes.update(call, make)
+        return self._object(resource, view.read(obj, call))
+
+
+def _is_pod_connect(route: RequestInfo, resource: Resource) -> bool:
+    """True for what a kubelet would answer."""
+    of_pods = not resource.group and resource.plural == "pods" and not route.watch
+    return of_pods and route.subresource in pod_connect.POD_CONNECT_SUBRESOURCES
+
+
+def subresource_body_schema(
+    resource: Resource, sub: Subresource
+) -> tuple[ResourceSchema, str, str]:
+    """Schema, kind and apiVersion of a subresource's body."""
+    kind = sub.kind or resource.kind
+    version = f"{sub.group}/{sub.version}" if sub.group else sub.version or resource.api_version
+    return sub.schema or resource.schema, kind, version
+
+
+def _as_stored(resource: Resource, obj: Tree) -> Tree:
+    """A decoded tree as it is stored (`resource.ResourceAlias`)."""
+    return obj if resource.alias is None else resource.alias.kept(obj)
+
+
+def _as_served_tree(resource: Resource, obj: Tree) -> Tree:
+    """A stored tree as it is served (`resource.ResourceAlias`)."""
+    return obj if resource.alias is None else resource.alias.shown(obj)
+
+
+def _set_namespace_and_check(obj: Tree, call: ApiCall) -> None:
+    set_namespace(obj["metadata"], call.namespace if call.resource.namespaced else "")
+    check_name(obj, call.name, call.namespace)
+
+
+def _quoted_name(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(letter for letter in escaped if letter.isprintable()) + '"'

@@ -1,0 +1,79 @@
+"""A sorted set of keys, in runs of bounded length, so that neither paging nor adding is slow."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Iterator
+
+RUN_KEYS_MAX = 1024
+
+
+class KeyIndex:
+    """Keys in order. Adding and discarding move at most a run; walking starts anywhere."""
+
+    __slots__ = ("_firsts", "_runs")
+
+    def __init__(self, keys: Iterable[str] = ()) -> None:
+        ordered = sorted(set(keys))
+        half = RUN_KEYS_MAX // 2
+        self._runs = [ordered[at : at + half] for at in range(0, len(ordered), half)]
+        self._firsts = [run[0] for run in self._runs]
+
+    def _run_of(self, key: str) -> int:
+        return max(bisect_right(self._firsts, key) - 1, 0)
+
+    def add(self, key: str) -> None:
+        """Add a key that is not there yet."""
+        if not self._runs:
+            self._runs.append([key])
+            self._firsts.append(key)
+            return
+        at = self._run_of(key)
+        run = self._runs[at]
+        insort(run, key)
+        if len(run) > RUN_KEYS_MAX:
+            half = len(run) // 2
+            self._runs[at : at + 1] = [run[:half], run[half:]]
+            self._firsts[at : at + 1] = [run[0], run[half]]
+        else:
+            self._firsts[at] = run[0]
+
+    def discard(self, key: str) -> None:
+        """Take a key out, if it is there."""
+        if not self._runs:
+            return
+        at = self._run_of(key)
+        run = self._runs[at]
+        place = bisect_left(run, key)
+        if place == len(run) or run[place] != key:
+            return
+        del run[place]
+        if run:
+            self._firsts[at] = run[0]
+        else:
+            del self._runs[at], self._firsts[at]
+
+    def since(self, key: str) -> Iterator[str]:
+        """The keys from `key` on (it included), in order; not to be changed meanwhile."""
+        if not self._runs:
+            return
+        at = self._run_of(key)
+        yield from self._runs[at][bisect_left(self._runs[at], key) :]
+        for run in self._runs[at + 1 :]:
+            yield from run
+
+    def count(self, start: str, stop: str) -> int:
+        """How many keys there are from `start` up to and without `stop`."""
+        if not self._runs:
+            return 0
+        first, last = self._run_of(start), self._run_of(stop)
+        total = sum(len(run) for run in self._runs[first:last])
+        before = bisect_left(self._runs[first], start)
+        return total - before + bisect_left(self._runs[last], stop)
+
+    def under(self, prefix: str) -> Iterator[str]:
+        """The keys that begin with `prefix`, in order."""
+        for key in self.since(prefix):
+            if not key.startswith(prefix):
+                return
+            yield key

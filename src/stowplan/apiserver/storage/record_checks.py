@@ -1,0 +1,83 @@
+"""Saved records looked at before a cluster begins with them.
+
+A checksum says that a record is what was written; whether what was written is an object at all is
+asked here, so that one that makes no sense is set aside by name and not met later.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from stowplan.apis.machinery.stored_form import decode, version_of_stored
+from stowplan.apiserver.storage.store import Record
+
+_TEXT_FIELDS = ("name", "uid", "creationTimestamp")
+_TIME_FIELDS = ("creationTimestamp", "deletionTimestamp")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
+_MAP_FIELDS = ("labels", "annotations")
+_BEGINNING = b'{"kind":"%b","apiVersion":"'
+
+
+def valid_records(
+    records: Iterable[Record], set_aside: Callable[[str, str], None]
+) -> Iterator[Record]:
+    """The records that are objects. set_aside: told the key of each other one, and what is wrong.
+
+    Those stay where they are saved, until an object of their key is written.
+    """
+    for key, version, value in records:
+        wrong = "" if value is None else _record_problem(key, version, value)
+        if wrong:
+            set_aside(key, wrong)
+            yield "", version, None
+        else:
+            yield key, version, value
+
+
+def _record_problem(key: str, version: int, value: bytes) -> str:
+    """What is wrong with a record; "" if nothing is."""
+    try:
+        tree = decode(value)
+    except msgspec.DecodeError as error:
+        return str(error)
+    meta = tree.get("metadata")
+    if not isinstance(meta, dict):
+        return "it has no metadata"
+    for where, name in (
+        (tree, "kind"),
+        (tree, "apiVersion"),
+        *((meta, name) for name in _TEXT_FIELDS),
+    ):
+        if not isinstance(where.get(name), str) or not where[name]:
+            return f"{name}: got {where.get(name)!r}, wanted a text"
+    for name in _TIME_FIELDS:
+        if name in meta and not (isinstance(meta[name], str) and _TIME.fullmatch(meta[name])):
+            return f"{name}: got {meta[name]!r}, wanted a time as 2001-01-01T00:00:00Z"
+    if meta.get("resourceVersion") != str(version):
+        return f"resourceVersion: got {meta.get('resourceVersion')!r}, wanted '{version}'"
+    if not _is_as_stored(tree, value, version):
+        return "it is not written as objects are stored"
+    wanted = f"{meta.get('namespace', '')}/{meta['name']}"
+    if not key.endswith(f"/{wanted}"):
+        return f"it is {wanted.strip('/')!r}"
+    return next(
+        (f"{name} is no map of texts" for name in _MAP_FIELDS if not _is_map(meta, name)), ""
+    )
+
+
+def _is_as_stored(tree: dict[str, Any], value: bytes, version: int) -> bool:
+    """True if the bytes have the order that `canonical` relies on."""
+    try:
+        found = version_of_stored(value)
+    except ValueError:
+        return False
+    return found == version and value.startswith(_BEGINNING % tree["kind"].encode())
+
+
+def _is_map(meta: dict[str, Any], name: str) -> bool:
+    found = meta.get(name, {})
+    return isinstance(found, dict) and all(isinstance(each, str) for each in found.values())

@@ -1,0 +1,496 @@
+"""Creates, updates and deletions: the pipeline that every write goes through.
+
+Source: apiserver v0.36, registry/generic/registry/store.go and registry/rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import chain
+
+from stowplan.apis.machinery import object_meta as metadata
+from stowplan.apis.machinery.errors import (
+    OBJECT_MODIFIED,
+    ApiError,
+    Cause,
+    Tree,
+    already_exists,
+    bad_request,
+    bounded_causes,
+    conflict,
+    internal_error,
+    invalid,
+    invalid_object,
+    not_found,
+    success_status,
+)
+from stowplan.apis.machinery.resource import (
+    AdmissionPlugin,
+    ApiCall,
+    DeleteOptions,
+    Resource,
+    ResourceRegistry,
+    ResourceStrategy,
+    StoreChange,
+)
+from stowplan.apis.machinery.stored_form import (
+    decode,
+    encode_stored,
+    under_current_schema,
+    version_of_stored,
+    with_version,
+)
+from stowplan.apis.machinery.strconv import parse_uint
+from stowplan.apis.machinery.timestamps import add_seconds, format_time, parse_time
+from stowplan.apis.schema.json_parser import LONG_BYTES, check_extent
+from stowplan.apiserver.auth.access import Attributes
+from stowplan.apiserver.storage.repeated_causes import cause_repeats
+from stowplan.apiserver.storage.store import Store, resource_path_of
+
+DEFINITIONS_GROUP = "apiextensions.k8s.io"
+"""The group whose finalizers need not name a domain and a path."""
+OBJECT_BYTES_MAX = 4 << 20
+"""Length of an object as it is stored. Differs: the store of the original takes 1.5 MB."""
+UpdateFunction = Callable[[Tree], Tree]
+"""From what is stored (a fresh tree) to what shall be stored."""
+
+
+class DeletionResult:
+    """How a deletion ended. at_once: the object is gone; otherwise it is marked and stays."""
+
+    __slots__ = ("at_once", "body")
+
+    def __init__(self, body: Tree, at_once: bool) -> None:
+        self.body = body
+        self.at_once = at_once
+
+
+class RegistryStore:
+    """Writes to a store. written: told of every change, as it is made."""
+
+    def __init__(
+        self,
+        store: Store,
+        admission: Sequence[AdmissionPlugin],
+        on_change: Callable[[StoreChange], None],
+    ) -> None:
+        self.store = store
+        self.admission = admission
+        self.on_change = on_change
+        self.packed = b""
+        """The bytes of what the last write has stored, or found stored; empty for a dry run."""
+
+    def create(self, call: ApiCall, obj: Tree) -> Tree:
+        """Store a decoded and defaulted object; the tree as stored. Raises ApiError."""
+        self.packed = b""
+        resource, meta = call.resource, obj.setdefault("metadata", {})
+        metadata.wipe_system_fields(meta)
+        metadata.set_namespace(meta, call.namespace if resource.namespaced else "")
+        call.warnings.extend(metadata.drop_duplicate_owners(meta))
+        for plugin in self.admission:
+            plugin.admit(call, obj, None)
+        return self._create(call, obj)
+
+    def _create(self, call: ApiCall, obj: Tree) -> Tree:
+        resource, strategy, meta = call.resource, call.resource.strategy, obj["metadata"]
+        metadata.fill_system_fields(meta, call.now, call.server.uids, call.rng)
+        strategy.prepare_create(obj, call)
+        causes = bounded_causes(
+            chain(
+                metadata.metadata_problems(meta, resource.namespaced, strategy.name_problems),
+                _finalizer_names(resource, meta),
+                strategy.validate(obj, call),
+            )
+        )
+        name = meta.get("name", "")
+        if causes:
+            raise invalid_object(resource.kind_group, resource.kind, name, causes)
+        call.warnings.extend(strategy.warnings(obj, None, call))
+        strategy.canonicalize(obj)
+        for plugin in self.admission:
+            plugin.validate(call, obj, None)
+        if _parsed_version(meta):
+            raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
+        key = resource.key(meta.get("namespace", ""), name)
+        existing = self.store.get(key)
+        if existing is not None:
+            raise self._taken(resource, name, decode(existing))
+        if call.dry_run:
+            meta.pop("resourceVersion", None)
+            return obj
+        return self._put(resource, key, obj)
+
+    def _taken(self, resource: Resource, name: str, existing: Tree) -> ApiError:
+        error = already_exists(resource.group, resource.plural, name)
+        if existing["metadata"].get("deletionTimestamp"):
+            text = f"object is being deleted: {error.message}"
+            return ApiError(error.code, error.reason, text, error.details)
+        return error
+
+    def _put(self, resource: Resource, key: str, obj: Tree) -> Tree:
+        self.packed = encode_stored(resource, obj, self.store.version + 1)
+        if len(self.packed) > LONG_BYTES:
+            # Patches add to what is there, each within the bounds of a body.
+            if len(self.packed) > OBJECT_BYTES_MAX:
+                text = f"Request entity too large: limit is {OBJECT_BYTES_MAX}"
+                raise ApiError(413, "RequestEntityTooLarge", text)
+            check_extent(obj)
+        self.on_change(self.store.put(resource, key, self.packed))
+        return obj
+
+    def update(
+        self,
+        call: ApiCall,
+        make: UpdateFunction,
+        uid: str = "",
+        strategy: ResourceStrategy | None = None,
+    ) -> tuple[Tree, bool]:
+        """Replace what is stored by what `make` makes of it; True when that created it.
+
+        uid: the write is refused unless this is what stands there. strategy: the rules of a
+        subresource in place of the kind's own. Raises ApiError.
+        """
+        self.packed = b""
+        resource = call.resource
+        key = resource.key(call.namespace if resource.namespaced else "", call.name)
+        existing = self.store.get(key)
+        if existing is None:
+            if (
+                strategy is not None
+                or not resource.strategy.create_on_update
+                or call.verb == "patch"
+            ):
+                raise not_found(resource.group, resource.plural, call.name)
+            if uid:
+                raise _uid_conflict(resource, call, uid, "")
+            return self._create_by_update(call, make({})), True
+        read = under_current_schema(resource, existing)
+        old = decode(read)
+        if uid and uid != old["metadata"]["uid"]:
+            raise _uid_conflict(resource, call, uid, old["metadata"]["uid"])
+        new = make(decode(read))
+        new["metadata"].pop("managedFields", None)
+        for plugin in self.admission:
+            plugin.admit(call, new, old)
+        patched = call.verb == "patch"
+        call.warnings.extend(metadata.drop_duplicate_owners(new["metadata"], patched))
+        rules = strategy or resource.strategy
+        self._check_version(call, new["metadata"], old["metadata"], rules)
+        self._check_update(call, new, old, rules)
+        return self._store_update(call, key, new, old, existing), False
+
+    def _create_by_update(self, call: ApiCall, obj: Tree) -> Tree:
+        """A PUT of what is not there yet: it needs the right to create as well."""
+        call = replace(call, verb="create")
+        for plugin in self.admission:
+            plugin.admit(call, obj, None)
+        resource, meta = call.resource, obj["metadata"]
+        wanted = Attributes(
+            "create",
+            resource.group,
+            resource.version,
+            resource.plural,
+            namespace=call.namespace,
+            name=call.name,
+        )
+        call.server.options.access.authorize(call.user, wanted)
+        for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "managedFields"):
+            meta.pop(key, None)
+        # A version means nothing for what does not exist.
+        meta.pop("resourceVersion", None)
+        return self._create(call, obj)
+
+    def _check_version(self, call: ApiCall, new: Tree, old: Tree, rules: ResourceStrategy) -> None:
+        """Raises ApiError 409 for an old version, 422 where one must be given."""
+        resource = call.resource
+        version = _parsed_version(new)
+        if version == 0 and rules.unconditional_update:
+            new["resourceVersion"] = old["resourceVersion"]
+        elif version == 0:
+            text = "must be specified for an update"
+            cause = invalid("metadata.resourceVersion", 0, text)
+            raise invalid_object(resource.group, resource.plural, call.name, [cause])
+        elif version != parse_uint(old["resourceVersion"]):
+            raise conflict(resource.group, resource.plural, call.name, OBJECT_MODIFIED)
+
+    def _check_update(self, call: ApiCall, new: Tree, old: Tree, rules: ResourceStrategy) -> None:
+        resource, meta = call.resource, new["metadata"]
+        metadata.set_namespace(meta, call.namespace if resource.namespaced else "")
+        meta.pop("generation", None)
+        if "generation" in old["metadata"]:
+            meta["generation"] = old["metadata"]["generation"]
+        rules.prepare_update(new, old, call)
+        metadata.carry_over_metadata(meta, old["metadata"])
+        often = cause_repeats(resource, rules is resource.strategy)
+        problems = bounded_causes(
+            metadata.metadata_problems(meta, resource.namespaced, metadata.path_names)
+        )
+        changes = bounded_causes(metadata.metadata_update_problems(meta, old["metadata"]))
+        names = _finalizer_names(resource, meta)
+        causes = bounded_causes(
+            chain(
+                problems * often.problems,
+                changes * often.changes,
+                names * often.names,
+                rules.validate_update(new, old, call),
+            )
+        )
+        if causes:
+            raise invalid_object(resource.kind_group, resource.kind, meta.get("name", ""), causes)
+        call.warnings.extend(rules.warnings(new, old, call))
+        rules.canonicalize(new)
+        for plugin in self.admission:
+            plugin.validate(call, new, old)
+
+    def _store_update(self, call: ApiCall, key: str, new: Tree, old: Tree, existing: bytes) -> Tree:
+        resource = call.resource
+        if _removes_last_finalizer(new, old) and not resource.strategy.held(new):
+            if not call.dry_run:
+                self._remove(resource, key, existing)
+            return new
+        new["kind"], new["apiVersion"] = old["kind"], old["apiVersion"]
+        # What is stored in an old form is written anew even if nothing else changes.
+        if new == old and under_current_schema(resource, existing) is existing:
+            self.packed = existing
+            return new
+        if call.dry_run:
+            return new
+        return self._put(resource, key, new)
+
+    def _remove(self, resource: Resource, key: str, existing: bytes) -> Tree:
+        """Take an object out of the store; its last state."""
+        last = with_version(under_current_schema(resource, existing), self.store.version + 1)
+        self.on_change(self.store.remove(resource, key, last))
+        return decode(last)
+
+    def rewrite(self, resource: Resource, key: str, change: Callable[[Tree], None]) -> Tree:
+        """Store what `change` makes of an object, by no rules; the object must be there."""
+        existing = self.store.get(key)
+        if existing is None:
+            raise internal_error(f"{key} is not there to be changed")
+        new = decode(existing)
+        change(new)
+        version = self.store.version + 1
+        packed = encode_stored(resource, new, version)
+        if packed == with_version(existing, version):
+            new["metadata"]["resourceVersion"] = str(version_of_stored(existing))
+            return new
+        self.packed = packed
+        self.on_change(self.store.put(resource, key, packed))
+        return new
+
+    def expire(self, registry: ResourceRegistry, key: str, version: int) -> None:
+        """Take out an object whose time is over, unless it was written again meanwhile."""
+        resource = registry.by_path(resource_path_of(key))
+        existing = self.store.get(key)
+        if resource is not None and existing is not None and version_of_stored(existing) == version:
+            self._remove(resource, key, existing)
+
+    def delete(self, call: ApiCall, delete_options: DeleteOptions) -> DeletionResult:
+        """Delete an object, by its grace and finalizers. Raises ApiError."""
+        resource, strategy = call.resource, call.resource.strategy
+        key = resource.key(call.namespace if resource.namespaced else "", call.name)
+        existing = self.store.get(key)
+        if existing is None:
+            raise not_found(resource.group, resource.plural, call.name)
+        obj = decode(under_current_schema(resource, existing))
+        _check_preconditions(resource, obj["metadata"], delete_options)
+        if strategy.deletion_warning and not delete_options.propagation:
+            call.warnings.append(strategy.deletion_warning)
+        if strategy.lingers:
+            if not obj["metadata"].get("deletionTimestamp"):
+                return self._mark(call, key, obj, delete_options)
+            if strategy.held(obj):
+                return DeletionResult(obj, False)
+        graceful, pending = _begin_graceful_deletion(strategy, obj, delete_options, call)
+        if pending:
+            return DeletionResult(self._answer(resource, obj), False)
+        self._admit_deletion(call, obj)
+        _set_finalizers(strategy, obj["metadata"], delete_options)
+        held = bool(obj["metadata"].get("finalizers"))
+        if graceful or held:
+            if not graceful:
+                _mark_deleted(obj["metadata"], call.now)
+            if not call.dry_run:
+                obj = self._put(resource, key, obj)
+            if held or (graceful and delete_options.grace_s):
+                return DeletionResult(obj, False)
+        if not call.dry_run:
+            existing = self.store.get(key)
+            if existing is None:
+                raise internal_error(f"{key} vanished while it was deleted")
+            obj = self._remove(resource, key, existing)
+        return DeletionResult(self._answer(resource, obj), True)
+
+    def _mark(
+        self, call: ApiCall, key: str, obj: Tree, delete_options: DeleteOptions
+    ) -> DeletionResult:
+        """The first deletion of a kind that lingers."""
+        self._admit_deletion(call, obj)
+        meta = obj["metadata"]
+        meta["deletionTimestamp"] = format_time(call.now)
+        finalizers = [name for name in meta.get("finalizers") or () if name != metadata.ORPHAN]
+        if delete_options.propagation == "Orphan":
+            finalizers.append(metadata.ORPHAN)
+        if finalizers:
+            meta["finalizers"] = finalizers
+        else:
+            meta.pop("finalizers", None)
+        call.resource.strategy.begin_delete(obj, call)
+        return DeletionResult(obj if call.dry_run else self._put(call.resource, key, obj), False)
+
+    def _admit_deletion(self, call: ApiCall, obj: Tree) -> None:
+        for plugin in self.admission:
+            plugin.admit(call, None, obj)
+        for plugin in self.admission:
+            plugin.validate(call, None, obj)
+
+    def _answer(self, resource: Resource, obj: Tree) -> Tree:
+        """What a deletion is answered with: the object, or a Status that names it."""
+        if resource.strategy.returns_deleted:
+            return obj
+        meta = obj["metadata"]
+        details = {"name": meta["name"]}
+        if resource.group:
+            details["group"] = resource.group
+        details["kind"] = resource.plural
+        details["uid"] = meta["uid"]
+        return success_status(details)
+
+
+def _finalizer_names(resource: Resource, meta: Tree) -> list[Cause]:
+    finalizers = meta.get("finalizers")
+    if resource.custom or not finalizers or resource.group == DEFINITIONS_GROUP:
+        return []
+    return metadata.finalizer_name_problems(finalizers)
+
+
+def _parsed_version(meta: Tree) -> int:
+    text = meta.get("resourceVersion") or ""
+    try:
+        return parse_uint(text) if text else 0
+    except ValueError as error:
+        raise ApiError(500, "", str(error)) from None
+
+
+def _uid_conflict(resource: Resource, call: ApiCall, wanted: str, got: str) -> ApiError:
+    place = resource.strategy.storage_path or (
+        resource.path if resource.custom else resource.plural
+    )
+    where = f"/registry/{place}" + (f"/{call.namespace}" if resource.namespaced else "")
+    text = (
+        f"StorageError: invalid object, Code: 4, Key: {where}/{call.name}, ResourceVersion: 0,"
+        f" AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object"
+        f" meta: {got}"
+    )
+    return conflict(resource.group, resource.plural, call.name, text)
+
+
+def _check_preconditions(resource: Resource, meta: Tree, delete_options: DeleteOptions) -> None:
+    """Raises ApiError 409 when the object is not the one that was meant."""
+    for wanted, key, shown, why in (
+        (delete_options.uid, "uid", "UID", "deleted and then recreated"),
+        (delete_options.version, "resourceVersion", "ResourceVersion", "modified"),
+    ):
+        if wanted and wanted != meta[key]:
+            text = (
+                f"the {shown} in the precondition ({wanted}) does not match the {shown} in record"
+                f" ({meta[key]}). The object might have been {why}"
+            )
+            raise conflict(resource.group, resource.kind, meta["name"], text)
+
+
+def _removes_last_finalizer(new: Tree, old: Tree) -> bool:
+    """True when an update takes the last finalizer from an object that is being deleted."""
+    before = old["metadata"]
+    if new["metadata"].get("finalizers") or not before.get("deletionTimestamp"):
+        return False
+    return not before.get("deletionGracePeriodSeconds")
+
+
+def _begin_graceful_deletion(
+    strategy: ResourceStrategy, obj: Tree, delete_options: DeleteOptions, call: ApiCall
+) -> tuple[bool, bool]:
+    """Mark an object of a kind that is deleted by grace: (marked now, is marked already).
+
+    asked: its grace is set to what applies.
+    """
+    meta = obj["metadata"]
+    if delete_options.grace_s is not None and delete_options.grace_s < 0:
+        delete_options.grace_s = 1
+    grace = strategy.grace(obj, delete_options, call)
+    if grace is None:
+        return False, False
+    deleted = meta.get("deletionTimestamp")
+    if deleted:
+        existing = meta.get("deletionGracePeriodSeconds") or 0
+        if not existing:
+            return False, False
+        if delete_options.grace_s is None:
+            delete_options.grace_s = existing
+            return False, True
+        if delete_options.grace_s >= existing:
+            return False, True
+        at = add_seconds(add_seconds(parse_time(deleted), -existing), delete_options.grace_s)
+        period = delete_options.grace_s
+        if at < call.now:
+            at, period = call.now, min(period, 1)
+        meta["deletionTimestamp"], meta["deletionGracePeriodSeconds"] = format_time(at), period
+        return True, False
+    delete_options.grace_s = grace
+    meta["deletionTimestamp"] = format_time(add_seconds(call.now, grace))
+    meta["deletionGracePeriodSeconds"] = grace
+    if meta.get("generation", 0) > 0:
+        meta["generation"] += 1
+    return True, False
+
+
+def _mark_deleted(meta: Tree, now: float) -> None:
+    """Deleted from now on, without grace, but kept by finalizers."""
+    deleted = meta.get("deletionTimestamp")
+    if not deleted and meta.get("generation", 0) > 0:
+        meta["generation"] += 1
+    if not deleted or parse_time(deleted) > now:
+        meta["deletionTimestamp"] = format_time(now)
+    meta["deletionGracePeriodSeconds"] = 0
+
+
+def _set_finalizers(strategy: ResourceStrategy, meta: Tree, delete_options: DeleteOptions) -> None:
+    """Put in the finalizer that the propagation policy stands for, and take out the other."""
+    if not strategy.collects_garbage:
+        return
+    finalizers = meta.get("finalizers") or []
+    policy = delete_options.propagation
+    if not policy:
+        special = [n for n in finalizers if n in (metadata.ORPHAN, metadata.FOREGROUND)]
+        if special:
+            policy = "Orphan" if special[0] == metadata.ORPHAN else "Foreground"
+        elif strategy.orphans_by_default:
+            policy = "Orphan"
+    kept = [n for n in finalizers if n not in (metadata.ORPHAN, metadata.FOREGROUND)]
+    if policy == "Orphan":
+        kept.append(metadata.ORPHAN)
+    elif policy == "Foreground":
+        kept.append(metadata.FOREGROUND)
+    if set(kept) == set(finalizers):
+        return
+    if kept:
+        meta["finalizers"] = kept
+    else:
+        meta.pop("finalizers", None)
+
+
+def check_name(obj: Tree, name: str, namespace: str) -> None:
+    """Raises ApiError 400 when a body names another object than its path."""
+    got = obj["metadata"].get("name", "")
+    if not got:
+        text = f"the name of the object ({name} based on URL) was undeterminable"
+        raise bad_request(f"{text}: name must be provided")
+    if got != name:
+        text = f"the name of the object ({got}) does not match the name on the URL ({name})"
+        raise bad_request(text)
+    place = obj["metadata"].get("namespace", "")
+    if namespace and place and place != namespace:
+        text = f"the namespace of the object ({place}) does not match the namespace on the request"
+        raise bad_request(f"{text} ({namespace})")

@@ -1,0 +1,261 @@
+"""What happens in a cluster by itself: controllers and hollow nodes, driven by changes and time.
+
+`ControllerManager` is an observer of the API server. A change only makes it note what must be
+looked at; `step` then does the looking, and says when it wants to be called again. Nothing is done
+outside `step`, so that whoever drives it decides when the cluster lives and how fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from stowplan.apis.core.pod_lifecycle import PodLifecycleDefaults
+from stowplan.apis.machinery.component_errors import ComponentErrors
+from stowplan.apis.machinery.errors import no_such_path
+from stowplan.apis.machinery.resource import DeleteOptions, Resource, StoreChange
+from stowplan.controllers.disruption_controller import DisruptionController
+from stowplan.controllers.ephemeral_volume import EphemeralVolumeController
+from stowplan.controllers.garbage_collector import GarbageCollector
+from stowplan.controllers.namespace_deletion import NamespaceController
+from stowplan.controllers.node_lifecycle import NodeLifecycleController
+from stowplan.controllers.persistent_volume import PersistentVolumeController
+from stowplan.controllers.pod_garbage_collector import PodGarbageCollector
+from stowplan.controllers.runtime.event_recorder import EventRecorder
+from stowplan.controllers.runtime.object_index import ObjectIndex, PodFacts
+from stowplan.controllers.taint_eviction import TaintEvictionController
+from stowplan.controllers.unimplemented_events import UnimplementedReporter
+from stowplan.controllers.workloads.deployment import DeploymentController
+from stowplan.controllers.workloads.job_controller import JobController
+from stowplan.controllers.workloads.replica_set import ReplicaSetController
+from stowplan.kubelet.heartbeats import NodeHeartbeats
+from stowplan.kubelet.kubelets import Kubelets
+
+if TYPE_CHECKING:
+    from stowplan.apiserver.server import ApiServer
+
+Tree = dict[str, Any]
+
+STEP_ITEMS_MAX = 64
+"""How many objects one step looks at before it lets its caller see to other things."""
+WRITES_PER_STEP_MAX = 200
+"""After how many writes a step stops as well; one look may make a hundred."""
+BACKOFF_FIRST_SECONDS = 1.0
+BACKOFF_MAX_SECONDS = 60.0
+"""How long a part is left alone that failed outside of any object, twice as long each time."""
+
+_CONSECUTIVE_MAX = 4
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerManagerOptions:
+    """What of the cluster is alive. habits: of pods whose annotations say nothing."""
+
+    controllers: bool = True
+    hollow_nodes: bool = True
+    habits: PodLifecycleDefaults = field(default_factory=PodLifecycleDefaults)
+
+
+class ManagedController(Protocol):
+    """A controller, or the hollow nodes, as `ControllerManager` drives them."""
+
+    name: str
+
+    def observe(self, change: StoreChange, before: PodFacts | None) -> None:
+        """Note what this change makes worth looking at."""
+
+    def work_once(self) -> bool:
+        """Look at one thing that is due; False if nothing is."""
+        ...
+
+    def next_at(self) -> float | None:
+        """When something is due; None: not before something changes."""
+        ...
+
+    @property
+    def n_failing(self) -> int:
+        """Objects whose last look failed."""
+        ...
+
+
+class InProcessApi:
+    """`controllers.api.ControllerClient` on an `ApiServer`."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._server: ApiServer | None = None
+
+    def attach(self, server: ApiServer) -> None:
+        """The server to work on; told before the first call."""
+        self._server = server
+
+    @property
+    def server(self) -> ApiServer:
+        """The server worked on."""
+        assert self._server is not None, "Life is used before it has a server"
+        return self._server
+
+    @property
+    def faults(self) -> ComponentErrors:
+        """Where failures are noted that nothing expects."""
+        return self.server.faults
+
+    def get(self, path: str, namespace: str, name: str) -> Tree | None:
+        """A fresh copy of a stored object; None if there is none."""
+        resource = self.server.registry.by_path(path)
+        return None if resource is None else self.server.get(resource, namespace, name)
+
+    def list(self, path: str, namespace: str = "") -> Iterator[Tree]:
+        """Fresh copies of the objects of a kind; none of a kind that is not served."""
+        resource = self.server.registry.by_path(path)
+        return iter(()) if resource is None else self.server.list(resource, namespace)
+
+    def create(self, path: str, obj: Tree) -> Tree:
+        """The object as stored."""
+        return self.server.create(self._resource(path), obj, self.now)
+
+    def update(self, path: str, obj: Tree) -> Tree:
+        """The object as stored."""
+        return self.server.update(self._resource(path), obj, self.now)
+
+    def update_status(self, path: str, obj: Tree) -> Tree:
+        """The object as stored."""
+        return self.server.update_status(self._resource(path), obj, self.now)
+
+    def delete(
+        self, path: str, namespace: str, name: str, deletion: DeleteOptions | None = None
+    ) -> None:
+        """Delete as a DELETE request would."""
+        self.server.delete(self._resource(path), namespace, name, self.now, deletion)
+
+    def finalize(self, obj: Tree) -> Tree:
+        """`update` of a namespace through its finalize subresource."""
+        return self.server.update(self._resource("namespaces"), obj, self.now, "finalize")
+
+    def path_of(self, api_version: str, kind: str) -> tuple[str, bool] | None:
+        """The path of a kind and whether it is namespaced."""
+        group, _, version = api_version.rpartition("/")
+        found = self.server.registry.by_kind(group, version, kind)
+        return None if found is None else (found.path, found.namespaced)
+
+    def paths(self, namespaced: bool) -> Sequence[str]:
+        """The paths of all kinds that can be listed and deleted."""
+        found = (
+            each.path
+            for each in self.server.registry.all()
+            if each.namespaced == namespaced and {"list", "delete"} <= set(each.verbs)
+        )
+        return sorted(set(found))
+
+    def _resource(self, path: str) -> Resource:
+        found = self.server.registry.by_path(path)
+        if found is None:
+            raise no_such_path()
+        return found
+
+
+class ControllerManager:
+    """Controllers and hollow nodes of one cluster."""
+
+    def __init__(self, manager_options: ControllerManagerOptions | None = None) -> None:
+        manager_options = manager_options or ControllerManagerOptions()
+        self.api = InProcessApi()
+        self.index = ObjectIndex()
+        recorder = EventRecorder(self.api)
+        self.parts: list[ManagedController] = []
+        self._rests: dict[str, tuple[float, float]] = {}
+        self._first = 0
+        if manager_options.controllers:
+            self.parts += [
+                kind(self.api, self.index, recorder)
+                for kind in (
+                    DeploymentController,
+                    ReplicaSetController,
+                    JobController,
+                    DisruptionController,
+                    NodeLifecycleController,
+                    TaintEvictionController,
+                    PodGarbageCollector,
+                    NamespaceController,
+                    PersistentVolumeController,
+                    EphemeralVolumeController,
+                    UnimplementedReporter,
+                )
+            ]
+            self.parts.append(GarbageCollector(self.api, self.index))
+        if manager_options.hollow_nodes:
+            self.parts.append(Kubelets(self.api, self.index, recorder, manager_options.habits))
+            self.parts.append(NodeHeartbeats(self.api))
+
+    def changed(self, server: ApiServer, change: StoreChange, now: float) -> None:
+        """Note a change. Called from inside the write that made it: nothing is written here."""
+        self.api.attach(server)
+        self.api.now = now
+        before: PodFacts | None = None
+        try:
+            before = self.index.observe(change)
+        # Whatever it is, it is of this one object: the write that made it stands.
+        except Exception as error:  # noqa: BLE001
+            self.api.faults.add("index", change.key, error)
+        for part in self.parts:
+            try:
+                part.observe(change, before)
+            except Exception as error:  # noqa: BLE001
+                self.api.faults.add(part.name, change.key, error)
+
+    def step(self, now: float, most: int = STEP_ITEMS_MAX) -> float | None:
+        """Look at what is due, at most `most` things; when to be called again (None: no need).
+
+        The answer is `now` when it stopped before everything due was done.
+        """
+        self.api.now = now
+        looked = 0
+        enough = self.api.server.version + WRITES_PER_STEP_MAX
+        while looked < most and self.api.server.version < enough:
+            # Each step begins with another part: whoever writes much leaves the others a turn.
+            self._first = (self._first + 1) % max(len(self.parts), 1)
+            turns = (*self.parts[self._first :], *self.parts[: self._first])
+            worked = sum(self._work_slice(part, enough) for part in turns)
+            if not worked:
+                break
+            looked += worked
+        return self.next_at()
+
+    def _work_slice(self, part: ManagedController, enough: int) -> int:
+        """Let a part look at a few things, so that none waits long for the others; at how many."""
+        until, _ = self._rests.get(part.name, (0.0, 0.0))
+        if until > self.api.now:
+            return 0
+        for looked in range(_CONSECUTIVE_MAX):
+            if self.api.server.version >= enough:
+                return looked
+            try:
+                if not part.work_once():
+                    return looked
+            # Not one object's failure, or telling of one failed: the others go on meanwhile.
+            except Exception as error:  # noqa: BLE001
+                self._back_off(part, error)
+                return looked
+            self._rests.pop(part.name, None)
+        return _CONSECUTIVE_MAX
+
+    def _back_off(self, part: ManagedController, error: Exception) -> None:
+        """Leave a part alone for a while."""
+        self.api.faults.add(part.name, "", error)
+        _, last = self._rests.get(part.name, (0.0, 0.0))
+        wait = min(last * 2 or BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS)
+        self._rests[part.name] = (self.api.now + wait, wait)
+
+    def next_at(self) -> float | None:
+        """When something is due; in the past or 0.0: at once."""
+        moments = []
+        for part in self.parts:
+            moment = part.next_at()
+            if moment is not None:
+                moments.append(max(moment, self._rests.get(part.name, (0.0, 0.0))[0]))
+        return min(moments, default=None)
+
+    def failing(self) -> dict[str, int]:
+        """Objects whose last look failed, by controller."""
+        return {part.name: part.n_failing for part in self.parts}

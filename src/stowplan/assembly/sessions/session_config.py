@@ -1,0 +1,166 @@
+"""From an `actions:` / `tiers:` file to sessions: the one place that names actions and policies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from stowplan.assembly.sessions.profile_rules import (
+    ProfileRules,
+    session_framework,
+    table_of_session,
+)
+from stowplan.assembly.sessions.v1_13_rules import Release113Rules
+from stowplan.batch.actions.allocate import Allocate
+from stowplan.batch.actions.backfill import Backfill
+from stowplan.batch.actions.preempt import Preempt
+from stowplan.batch.actions.reclaim import Reclaim
+from stowplan.batch.actions.resume import Resume
+from stowplan.batch.compat import Compat
+from stowplan.batch.session import SessionAction, SessionOptions, SessionPlugin
+from stowplan.batch.session_plugins import nodeorder, predicates
+from stowplan.batch.session_plugins.arguments import is_boolean, is_integer
+from stowplan.batch.session_plugins.conformance import ConformancePlugin
+from stowplan.batch.session_plugins.drf import DrfPlugin
+from stowplan.batch.session_plugins.gang import GangPlugin
+from stowplan.batch.session_plugins.priority import PriorityPlugin
+from stowplan.batch.session_plugins.proportion import ProportionPlugin
+from stowplan.batch.session_rules import SessionRules
+from stowplan.batch.state.session_state import SessionState
+from stowplan.batch.tiers import SessionPluginUse
+from stowplan.config.session_configuration import (
+    DEFAULT_TEXT,
+    KUBE_BATCH,
+    SCHEDULER_NAMES,
+    BatchConfiguration,
+    SupportedSettings,
+    read,
+)
+from stowplan.framework import Framework, Snapshot
+
+ACTIONS: dict[str, type[SessionAction]] = {
+    action.name: action for action in (Allocate, Backfill, Preempt, Reclaim)
+}
+"""Name -> class of every action that ships."""
+
+SESSION_PLUGINS: dict[str, type[SessionPlugin]] = {
+    policy.name: policy
+    for policy in (
+        ConformancePlugin,
+        DrfPlugin,
+        GangPlugin,
+        nodeorder.NodeOrderPlugin,
+        predicates.PredicatesPlugin,
+        PriorityPlugin,
+        ProportionPlugin,
+    )
+}
+"""Name -> class of every policy that ships."""
+
+_NUMBER = ("a whole number", is_integer)
+_TRUTH = ("true or false", is_boolean)
+_ARGUMENTS = {
+    nodeorder.NodeOrderPlugin.name: {
+        nodeorder.LEAST_REQUESTED: _NUMBER,
+        nodeorder.BALANCED_RESOURCE: _NUMBER,
+        nodeorder.NODE_AFFINITY: _NUMBER,
+        nodeorder.POD_AFFINITY: _NUMBER,
+    },
+    predicates.PredicatesPlugin.name: {
+        predicates.MEMORY_PRESSURE: _TRUTH,
+        predicates.DISK_PRESSURE: _TRUTH,
+        predicates.PID_PRESSURE: _TRUTH,
+    },
+}
+
+
+def batch_configuration(
+    text: str | bytes | None,
+    source: str,
+    compat: Compat | None = None,
+    actions: Mapping[str, type[SessionAction]] | None = None,
+    policies: Mapping[str, type[SessionPlugin]] | None = None,
+) -> BatchConfiguration:
+    """The configuration that `text` holds, None for the default one; raises ConfigError.
+
+    actions, policies: one's own, by name, beside those that ship; theirs take any argument.
+    """
+    known = known_names(compat, actions, policies)
+    return read(DEFAULT_TEXT if text is None else text, source, known)
+
+
+def known_names(
+    compat: Compat | None = None,
+    actions: Iterable[str] | None = None,
+    policies: Iterable[str] | None = None,
+) -> SupportedSettings:
+    """What a file may name: what ships, and one's own beside it."""
+    return SupportedSettings(
+        actions={*ACTIONS, *(actions or ())},
+        policies={
+            **{name: _ARGUMENTS.get(name, {}) for name in SESSION_PLUGINS},
+            **dict.fromkeys(policies or ()),
+        },
+        lenient=compat is not None and compat.lenient_file,
+        # kube-batch knows of no other scheduler's pods.
+        scheduler_names=(KUBE_BATCH,)
+        if compat is not None and compat.lenient_file
+        else SCHEDULER_NAMES,
+    )
+
+
+def rules_for(
+    compat: Compat,
+    framework: Framework | None = None,
+    snapshot: Callable[[], Snapshot] | None = None,
+) -> Callable[[SessionState], SessionRules]:
+    """What makes the rules of a session.
+
+    framework: whose filters and scores count, from `session_framework` unless given. snapshot:
+    gives the nodes and pods as they are when a session opens; None makes a table per session.
+    """
+    if compat.rules_of_1_13:
+        return Release113Rules
+    asked = framework or session_framework()
+
+    def rules(state: SessionState) -> SessionRules:
+        now = Snapshot(table_of_session(state)) if snapshot is None else snapshot()
+        return ProfileRules(state, asked, now)
+
+    return rules
+
+
+def session_options(
+    configuration: BatchConfiguration,
+    compat: Compat | None = None,
+    rules: Callable[[SessionState], SessionRules] | None = None,
+    actions: Mapping[str, type[SessionAction]] | None = None,
+    policies: Mapping[str, type[SessionPlugin]] | None = None,
+) -> SessionOptions:
+    """What every session of a configuration is opened with."""
+    all_actions = {**ACTIONS, **(actions or {})}
+    switches = compat or Compat()
+    resume = () if switches.forgets_promises else (Resume(),)
+    return SessionOptions(
+        tiers=tuple(
+            tuple(SessionPluginUse(p.name, frozenset(p.disabled), p.arguments) for p in tier)
+            for tier in configuration.tiers or ()
+        ),
+        # What Volcano alone has was warned of when the file was read.
+        actions=(
+            *resume,
+            *(all_actions[name]() for name in configuration.actions if name in all_actions),
+        ),
+        policies={**SESSION_PLUGINS, **(policies or {})},
+        compat=switches,
+        rules=rules,
+    )
+
+
+__all__ = [
+    "ACTIONS",
+    "SESSION_PLUGINS",
+    "batch_configuration",
+    "known_names",
+    "rules_for",
+    "session_options",
+]

@@ -1,0 +1,199 @@
+"""Company: pod affinity as the original walks it, pod by pod and without precomputed metadata.
+
+That walk decides otherwise than Kubernetes 1.13 did with metadata: several terms must be met by one
+and the same pod, for affinity as for anti-affinity, and a pod that the session has placed is looked
+for where its spec says, which is nowhere yet.
+
+Source: Kubernetes v1.13, predicates.PodAffinityChecker and priorities.InterPodAffinity, as
+kube-batch v0.5 calls them (plugins/util, plugins/nodeorder).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.batch.session_rules import ScoringError
+from stowplan.objects.node import Node
+from stowplan.objects.pod import Affinity, Pod, PodAffinity, PodAffinityTerm
+from stowplan.objects.selectors import SelectorError, label_selector_matches
+
+SCORE_MAX = 10.0
+HARD_WEIGHT = 1
+
+_NO_POD_AFFINITY = PodAffinity()
+_NO_AFFINITY = Affinity()
+
+
+class PlacedPod(msgspec.Struct, frozen=True):
+    """A pod and the node it is on, "" where its spec names none yet."""
+
+    pod: Pod
+    node: str
+
+
+def _affinity(pod: Pod) -> PodAffinity:
+    return (pod.spec.affinity or _NO_AFFINITY).pod_affinity or _NO_POD_AFFINITY
+
+
+def _anti_affinity(pod: Pod) -> PodAffinity:
+    return (pod.spec.affinity or _NO_AFFINITY).pod_anti_affinity or _NO_POD_AFFINITY
+
+
+def term_matches(term: PodAffinityTerm, owner: Pod, pod: Pod) -> bool:
+    """True when a term of `owner` is about `pod`; raises Unanswerable for a malformed one."""
+    namespaces = term.namespaces or (owner.namespace,)
+    try:
+        return pod.namespace in namespaces and label_selector_matches(
+            term.label_selector, pod.labels
+        )
+    except SelectorError as fault:
+        raise ScoringError(str(fault)) from fault
+
+
+def is_same_domain(a: Node, b: Node, key: str) -> bool:
+    """True when both nodes have the label and the same value of it."""
+    return bool(key) and key in a.labels and a.labels[key] == b.labels.get(key)
+
+
+def satisfies_pod_affinity(
+    pod: Pod,
+    node: Node,
+    here: Iterable[Pod],
+    others: Sequence[PlacedPod],
+    nodes: Mapping[str, Node],
+) -> bool:
+    """True when a node suits a pod's required terms, and those of the pods that have a node.
+
+    here: the pods on the node. others: the pods that have one, this or another. nodes: by name.
+    """
+    present = {other.key for other in here}
+    # A pod said to be on this node counts only if it is.
+    placed_pods = [
+        other for other in others if other.pod.node_name != node.name or other.pod.key in present
+    ]
+    try:
+        return not _violates_existing_anti_affinity(
+            pod, node, placed_pods, nodes
+        ) and _satisfies_own_terms(pod, node, placed_pods, nodes)
+    except ScoringError:
+        return False
+
+
+def _node_of(other: PlacedPod, nodes: Mapping[str, Node]) -> Node:
+    found = nodes.get(other.node)
+    if found is None:
+        raise ScoringError(f"failed to find node <{other.node}>")
+    return found
+
+
+def _violates_existing_anti_affinity(
+    pod: Pod, node: Node, placed_pods: Sequence[PlacedPod], nodes: Mapping[str, Node]
+) -> bool:
+    """True when a placed pod does not want this one in the node's domain."""
+    pairs: set[tuple[str, str]] = set()
+    for other in placed_pods:
+        home = _node_of(other, nodes)
+        for term in _anti_affinity(other.pod).required:
+            if term_matches(term, other.pod, pod) and term.topology_key in home.labels:
+                pairs.add((term.topology_key, home.labels[term.topology_key]))
+    return any(pair in pairs for pair in node.labels.items())
+
+
+def _satisfies_own_terms(
+    pod: Pod, node: Node, placed_pods: Sequence[PlacedPod], nodes: Mapping[str, Node]
+) -> bool:
+    """True when the pod's own required terms are met."""
+    near, apart = _affinity(pod).required, _anti_affinity(pod).required
+    found = known = False
+    for other in placed_pods:
+        if near and not found:
+            about, found = _meets(near, pod, other, node, nodes)
+            known |= about
+        if apart:
+            try:
+                if _meets(apart, pod, other, node, nodes)[1]:
+                    return False
+            except ScoringError:
+                return False
+    if found or not near:
+        return True
+    # The first of its kind may go anywhere, if it is of the kind that it looks for.
+    return not known and all(term_matches(term, pod, pod) for term in near)
+
+
+def _meets(
+    terms: Sequence[PodAffinityTerm],
+    pod: Pod,
+    other: PlacedPod,
+    node: Node,
+    nodes: Mapping[str, Node],
+) -> tuple[bool, bool]:
+    """Whether all terms are about a placed pod, and whether it is in the node's domain for all."""
+    # All selectors are read before the first is asked.
+    about = [term_matches(term, pod, other.pod) for term in terms]
+    if not all(about):
+        return False, False
+    home = _node_of(other, nodes)
+    for term in terms:
+        if not term.topology_key:
+            raise ScoringError("empty topologyKey")
+        if not is_same_domain(node, home, term.topology_key):
+            return True, False
+    return True, True
+
+
+def preferred_affinity_scores(
+    pod: Pod,
+    candidates: Sequence[Node],
+    held: Iterable[tuple[Node, Sequence[Pod]]],
+    nodes: Mapping[str, Node],
+    stray: Node | None,
+) -> NDArray[np.int64]:
+    """int64 (n_candidates,) in [0, 10]: how much pod and company want each other near.
+
+    held: the candidates' pods. stray: the node on which pods are taken to be whose spec names no
+    node yet. Raises Unanswerable.
+    """
+    counts = np.zeros(len(candidates), dtype=np.float64)
+    affinity = pod.spec.affinity
+    cares = affinity is not None and (affinity.pod_affinity or affinity.pod_anti_affinity)
+    for _, pods in held:
+        for other in pods:
+            theirs = other.spec.affinity
+            if not cares and not (theirs and (theirs.pod_affinity or theirs.pod_anti_affinity)):
+                continue
+            home = nodes.get(other.node_name) or stray
+            if home is None:
+                raise ScoringError(f"failed to find node <{other.node_name}>")
+            for term, weight in _matching_preferred_terms(pod, other):
+                for place, candidate in enumerate(candidates):
+                    if is_same_domain(candidate, home, term.topology_key):
+                        counts[place] += weight
+    lowest, highest = float(counts.min(initial=0.0)), float(counts.max(initial=0.0))
+    if highest - lowest <= 0:
+        return np.zeros(len(candidates), dtype=np.int64)
+    scores: NDArray[np.int64] = (SCORE_MAX * ((counts - lowest) / (highest - lowest))).astype(
+        np.int64
+    )
+    return scores
+
+
+def _matching_preferred_terms(pod: Pod, other: Pod) -> Iterator[tuple[PodAffinityTerm, float]]:
+    """The terms of either that are about the other, with what they weigh."""
+    for wishes, owner, about, sign in (
+        (_affinity(pod), pod, other, 1),
+        (_anti_affinity(pod), pod, other, -1),
+        (_affinity(other), other, pod, 1),
+        (_anti_affinity(other), other, pod, -1),
+    ):
+        if owner is other and sign == 1:
+            for required in wishes.required:
+                if term_matches(required, owner, about):
+                    yield required, float(HARD_WEIGHT)
+        for weighted in wishes.preferred:
+            if term_matches(weighted.pod_affinity_term, owner, about):
+                yield weighted.pod_affinity_term, float(weighted.weight * sign)

@@ -1,0 +1,56 @@
+"""Whose turn it is: queues, jobs and tasks in the order in which actions serve them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from stowplan.batch.heap import Heap
+from stowplan.batch.session import Session
+from stowplan.batch.state.jobs import JobInfo, TaskStatus
+from stowplan.batch.tiers import TaskQueue
+
+
+class PendingJobs:
+    """Per queue its waiting jobs, per job its pending tasks.
+
+    Tasks are put in order when their job is first asked for: nobody has served one of them before.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._hooks = session.hooks
+        self._tasks: dict[str, TaskQueue] = {}
+        self.jobs: dict[str, Heap[JobInfo]] = {}
+        self.waiting: list[JobInfo] = []
+        for job in session.jobs.values():
+            if TaskStatus.PENDING not in job.by_status or job.queue not in session.queues:
+                continue
+            if job.queue not in self.jobs:
+                self.jobs[job.queue] = Heap(session.hooks.job_less)
+            self.jobs[job.queue].push(job)
+            self.waiting.append(job)
+
+    def tasks(self, job: JobInfo) -> TaskQueue:
+        """The pending tasks of a job that had no turn yet."""
+        found = self._tasks.get(job.uid)
+        if found is None:
+            found = self._tasks[job.uid] = self._hooks.job_turns(job)
+        return found
+
+
+def attempt_key(session: Session, job: JobInfo, n_tasks: int) -> Hashable:
+    """Equal for jobs that a turn treats alike as long as nothing moves on nodes; None for those
+    whose pods differ, or mind more than the node that they are on. n_tasks: yet to be tried.
+
+    Jobs of a queue with a capability are alike among themselves only.
+    """
+    kind = None
+    for task in job.of(TaskStatus.PENDING).values():
+        if kind is None:
+            spec, kind = task.pod.spec, session.choices.row_kind(task)
+        if kind is None or task.pod.spec is not spec:
+            return None
+    if kind is None:
+        return None
+    limited = job.queue if session.state.capabilities.is_limited(job.queue) else None
+    sizes = (n_tasks, job.ready_count, job.min_available, len(job.tasks))
+    return (kind, task.ask.wants, *sizes, limited)

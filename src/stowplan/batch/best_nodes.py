@@ -1,0 +1,125 @@
+"""Choices: the best node for a task, kept per kind of task and mended where rows were touched.
+
+The tasks of a gang are of one kind, and giving one of them a node changes one row. So per kind of
+task there is a column with the score of every row that would do and minus infinity elsewhere; the
+next question re-evaluates the rows touched since, and takes the maximum. Where the answer for a row
+depends on other rows (pod affinity, say) nothing is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.batch.session_rules import ScoringError
+from stowplan.batch.state.jobs import TaskInfo
+from stowplan.batch.state.session_state import SessionState
+from stowplan.batch.tiers import Hooks
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+NEVER = -np.inf
+ANEW_SHARE = 4
+"""With more than one in so many rows touched, all are evaluated anew."""
+
+
+class _CachedScores:
+    """values: float64 (n_nodes,). seen: how far they know the ledger's `touched`."""
+
+    __slots__ = ("seen", "values")
+
+    def __init__(self, values: Floats, seen: int) -> None:
+        self.values = values
+        self.seen = seen
+
+
+class BestNodeCache:
+    """Where tasks would go best, now or later. dice: break ties; None takes the first row."""
+
+    def __init__(
+        self, state: SessionState, hooks: Hooks, rng: np.random.Generator | None = None
+    ) -> None:
+        self._session_state = state
+        self._hooks = hooks
+        self._rng = rng
+        self._kept: dict[Hashable, _CachedScores] = {}
+        self._row_kinds: dict[Hashable, Hashable] = {}
+        self._hopeless: dict[tuple[Hashable, bool], int] = {}
+
+    def best(self, task: TaskInfo, *, later: bool = False) -> int:
+        """The best row that would do, -1 for none.
+
+        later: once what is being released is gone; else with what is idle. None would do where
+        the task's queue would exceed its capability.
+        """
+        if not self._session_state.capabilities.allows(task, later=later):
+            return -1
+        freed = self._session_state.nodes.freed
+        key = (task.ask.wants, later)
+        if self._hopeless.get(key) == freed:
+            return -1
+        try:
+            values = self._values(task, later=later)
+        except ScoringError:
+            return -1
+        if values is None:
+            self._hopeless[key] = freed
+            return -1
+        row = int(values.argmax()) if values.shape[0] else -1
+        if row < 0 or values[row] == NEVER:
+            return -1
+        if self._rng is None:
+            return row
+        top = np.flatnonzero(values == values[row])
+        return int(top[self._rng.integers(top.shape[0])])
+
+    def row_kind(self, task: TaskInfo) -> Hashable:
+        """Equal for tasks of which policies say the same of a row; None where that depends on
+        others."""
+        if task.kind not in self._row_kinds:
+            self._row_kinds[task.kind] = self._hooks.row_kind(task)
+        return self._row_kinds[task.kind]
+
+    def _values(self, task: TaskInfo, *, later: bool) -> Floats | None:
+        """float64 (n_nodes,): scores, NEVER where it cannot be; None where no row has the room."""
+        row_kind = self.row_kind(task)
+        nodes = self._session_state.nodes
+        touched = nodes.touched
+        key = (row_kind, task.ask.wants, later)
+        kept = None if row_kind is None else self._kept.get(key)
+        if kept is not None:
+            new = touched.since(kept.seen)
+            if new is not None and len(new) * ANEW_SHARE <= nodes.n_nodes:
+                if new:
+                    rows = np.array(new, dtype=np.int64)
+                    kept.values[rows] = self._evaluate(task, rows, later=later)
+                    kept.seen = touched.generation
+                return kept.values
+        fits = nodes.fits_future(task) if later else nodes.fits_idle(task)
+        rows = np.flatnonzero(fits)
+        if rows.shape[0] == 0:
+            return None
+        values = np.full(nodes.n_nodes, NEVER)
+        values[rows] = self._scored(task, rows)
+        if row_kind is not None:
+            self._kept[key] = _CachedScores(values, touched.generation)
+        return values
+
+    def _evaluate(self, task: TaskInfo, rows: Ints, *, later: bool) -> Floats:
+        nodes = self._session_state.nodes
+        fits = nodes.fits_future(task, rows) if later else nodes.fits_idle(task, rows)
+        values = np.full(rows.shape[0], NEVER)
+        if fits.any():
+            values[fits] = self._scored(task, rows[fits])
+        return values
+
+    def _scored(self, task: TaskInfo, rows: Ints) -> Floats:
+        """float64 (n_rows,): scores of rows that pass, NEVER for the others."""
+        passing = self._hooks.passing(task, rows)
+        values = np.full(rows.shape[0], NEVER)
+        if passing.any():
+            values[passing] = self._hooks.scores(task, rows[passing])
+        return values

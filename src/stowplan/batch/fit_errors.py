@@ -1,0 +1,67 @@
+"""Why a task fits on no node, in one text; and whether it does fit on one."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from stowplan.batch.session import Session
+from stowplan.batch.session_rules import PressureChecks, ScoringError
+from stowplan.batch.state.jobs import TaskInfo
+
+NODES_NOT_READY = "node(s) were not ready"
+
+
+def fit_errors(session: Session, task: TaskInfo) -> str:
+    """`0/5 nodes are available: 3 Insufficient cpu, ...`; the same for tasks that ask the same.
+
+    A node may be counted for several resources. Rules are asked only where some node has room.
+    Of a queue that has reached its capability that is said instead.
+    """
+    refusal = session.state.capabilities.refusal(task)
+    if refusal:
+        return refusal
+    nodes = session.state.nodes
+    has_room = nodes.fits_future(task)
+    key = (task.ask.wants, task.kind if has_room.any() else None)
+    found = session.complaints.get(key)
+    if found is None:
+        found = session.complaints[key] = _text(session, task, has_room=bool(has_room.any()))
+    return found
+
+
+def _text(session: Session, task: TaskInfo, *, has_room: bool) -> str:
+    nodes = session.state.nodes
+    n_nodes = nodes.n_nodes
+    reasons: Counter[str] = Counter()
+    if nodes.n_unready:
+        reasons[NODES_NOT_READY] = nodes.n_unready
+    for name, wanted in task.ask.wants:
+        future = nodes.idle.get(name, n_nodes) + nodes.releasing.get(name, n_nodes)
+        is_short = future <= wanted - session.arithmetic.milli_epsilon
+        short = int(np.count_nonzero(is_short & nodes.there()))
+        if short:
+            reasons[f"Insufficient {name}"] += short
+    if has_room and session.hooks.walk("predicate"):
+        full = int(np.count_nonzero(nodes.pod_count >= nodes.pod_limit))
+        if full:
+            reasons["Too many pods"] += full
+        reasons.update(session.state.rules.refusals(task, PressureChecks()))
+    n_known = sum(node is not None for node in nodes.nodes)
+    if not n_known:
+        return "no nodes available to schedule pods"
+    texts = sorted(f"{count} {reason}" for reason, count in reasons.items())
+    return f"0/{n_known} nodes are available: {', '.join(texts)}."
+
+
+def fits_somewhere(session: Session, task: TaskInfo) -> bool:
+    """True when a node would do for a task as things are, and its queue may have it."""
+    if not session.state.capabilities.allows(task):
+        return False
+    nodes = session.state.nodes
+    rows = np.flatnonzero(nodes.fits_idle(task))
+    try:
+        return bool(rows.shape[0] and session.hooks.passing(task, rows).any())
+    except ScoringError:
+        return False

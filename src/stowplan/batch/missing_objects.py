@@ -1,0 +1,79 @@
+"""Jobs whose queue or PodGroup does not exist: no session takes them up, and users are told why.
+
+Their pods get the condition PodScheduled False and an event, the PodGroup the condition
+Unschedulable and an event; neither is repeated until it changes.
+
+Differs: kube-batch leaves such jobs out of its sessions and says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+
+import msgspec
+
+from stowplan.batch.hook_contracts import ValidateResult
+from stowplan.batch.session_close import (
+    PENDING,
+    REPORTED,
+    UNKNOWN,
+    PodFitError,
+    is_same_status,
+    with_condition,
+)
+from stowplan.batch.state.inventory import Inventory
+from stowplan.batch.state.jobs import JobInfo, PodGroupInfo, TaskStatus
+from stowplan.framework.deciders.session_decider import PodGroupReport
+from stowplan.objects.podgroup import UNSCHEDULABLE, PodGroupCondition
+
+QUEUE_NOT_FOUND = "QueueNotFound"
+POD_GROUP_NOT_FOUND = "PodGroupNotFound"
+
+
+def missing(job: JobInfo, queues: Container[str], default_queue: str) -> ValidateResult | None:
+    """The missing object that a job names, as reason and message; None where both exist."""
+    if job.group is None and not job.has_budget:
+        namespace, _, name = job.uid.partition("/")
+        text = f'podgroups "{name}" not found in namespace "{namespace}"'
+        return ValidateResult(POD_GROUP_NOT_FOUND, text)
+    if job.queue in queues:
+        return None
+    text = f'queues "{job.queue}" not found'
+    if job.queue == default_queue:
+        text += "; it is the default queue (batch.defaultQueue)"
+    return ValidateResult(QUEUE_NOT_FOUND, text)
+
+
+def report_missing(
+    inventory: Inventory, session: str
+) -> tuple[list[PodGroupReport], list[PodFitError]]:
+    """The reports and notes about such jobs that have not been made yet; they count as made.
+
+    session: the name of the session, for conditions.
+    """
+    reports: list[PodGroupReport] = []
+    notes: list[PodFitError] = []
+    for job in inventory.jobs.values():
+        said = missing(job, inventory.queues, inventory.default_queue)
+        if said is None or job.kept.get(REPORTED) == (job.group, said):
+            continue
+        job.kept[REPORTED] = (job.group, said)
+        notes += (
+            PodFitError(t.uid, t.key, said.message) for t in job.of(TaskStatus.PENDING).values()
+        )
+        if job.group is not None and not job.group.is_solo:
+            reports += _reports(job, job.group, said, session)
+    return reports, notes
+
+
+def _reports(
+    job: JobInfo, group: PodGroupInfo, said: ValidateResult, session: str
+) -> Iterator[PodGroupReport]:
+    condition = PodGroupCondition(UNSCHEDULABLE, "True", session, None, said.reason, said.message)
+    phase = UNKNOWN if job.of(TaskStatus.RUNNING) else PENDING
+    status = msgspec.structs.replace(with_condition(group.status, condition), phase=phase)
+    if is_same_status(group.status, status):
+        return
+    group.status = status
+    note = ("Warning", UNSCHEDULABLE, said.message)
+    yield PodGroupReport(group.uid, group.namespace, group.name, group.api_version, status, (note,))

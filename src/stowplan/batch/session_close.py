@@ -1,0 +1,188 @@
+"""The close of a session: phase and conditions of groups, notes for users.
+
+Source: kube-batch v0.5, framework/session.go (jobStatus), cache/cache.go (RecordJobStatusEvent),
+api/job_info.go (FitError).
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import msgspec
+from msgspec.structs import replace
+
+from stowplan.batch.state.jobs import OCCUPYING, JobInfo, PodGroupInfo, TaskStatus
+from stowplan.batch.state.resource_vector import SessionPanic
+from stowplan.batch.state.session_state import SessionState
+from stowplan.objects.podgroup import UNSCHEDULABLE, PodGroupCondition, PodGroupStatus
+
+PENDING, RUNNING, UNKNOWN, COMPLETED = "Pending", "Running", "Unknown", "Completed"
+SCHEDULED = "Scheduled"
+
+
+REPORTED = "told"
+"""Under this a job keeps what has been said of it."""
+
+
+class PodGroupStatusUpdate(msgspec.Struct, frozen=True):
+    """The status of a group is to be written. notes: (type, reason, message) of events."""
+
+    group: PodGroupInfo
+    status: PodGroupStatus
+    is_changed: bool
+    notes: tuple[tuple[str, str, str], ...] = ()
+
+
+class PodFitError(msgspec.Struct, frozen=True):
+    """A pod found no place in this session: a condition, and an event FailedScheduling."""
+
+    uid: str
+    key: str
+    message: str
+
+
+class SessionClose:
+    """Conditions set during a session, and what is written at its end."""
+
+    def __init__(self, state: SessionState, uid: str, now: datetime.datetime | None) -> None:
+        self._session_state = state
+        self._uid = uid
+        self._now = now
+        self._before: dict[str, PodGroupStatus] = {}
+        self._reported_conditions: dict[str, tuple[str, str]] = {}
+
+    def set_condition(self, job: JobInfo, reason: str, message: str) -> None:
+        """Say that a job cannot be scheduled, in place of what was said before."""
+        group = job.group
+        if group is None:
+            if self._session_state.compat.budget_jobs_panic:
+                raise SessionPanic(
+                    "runtime error: invalid memory address or nil pointer dereference"
+                )
+            return
+        self._before.setdefault(job.uid, group.status)
+        self._reported_conditions[job.uid] = reason, message
+        said = PodGroupCondition(UNSCHEDULABLE, "True", self._uid, self._now, reason, message)
+        self._put(group, said)
+
+    def close(
+        self, jobs: Iterable[JobInfo]
+    ) -> tuple[list[PodGroupStatusUpdate], list[PodFitError]]:
+        """Write down what became of each job."""
+        writes: list[PodGroupStatusUpdate] = []
+        notes: list[PodFitError] = []
+        said, rewrites = self._reported_conditions, self._session_state.compat.rewrites_status
+        for job in jobs:
+            group = job.group
+            # Where no task has changed since, and the same is to be said, it has been said.
+            key = (group, said.get(job.uid), job.fit_errors, job.short_by)
+            if job.kept.get(REPORTED) == key and not rewrites:
+                continue
+            job.kept[REPORTED] = (*key[:3], dict(job.short_by))
+            if group is not None:
+                before = self._before.get(job.uid, group.status)
+                if not self._session_state.compat.conditions_stay:
+                    self._clear_condition(job, group)
+                group.status = self._status(job, group)
+                changed = not is_same_status(before, group.status)
+                if not group.is_solo and (changed or self._session_state.compat.rewrites_status):
+                    events = tuple(self._events(job, group))
+                    writes.append(PodGroupStatusUpdate(group, group.status, changed, events))
+            notes += self._notes(job)
+        return writes, notes
+
+    def _status(self, job: JobInfo, group: PodGroupInfo) -> PodGroupStatus:
+        running = len(job.of(TaskStatus.RUNNING))
+        succeeded = len(job.of(TaskStatus.SUCCEEDED))
+        failed = len(job.of(TaskStatus.FAILED))
+        phase = self._phase(job, group, running, succeeded)
+        return replace(
+            group.status, phase=phase, running=running, succeeded=succeeded, failed=failed
+        )
+
+    def _phase(self, job: JobInfo, group: PodGroupInfo, running: int, succeeded: int) -> str:
+        unschedulable = any(
+            c.type == UNSCHEDULABLE and c.status == "True" and c.transition_id == self._uid
+            for c in group.status.conditions
+        )
+        if running and unschedulable:
+            return UNKNOWN
+        taking = job.count(OCCUPYING)
+        if self._session_state.compat.phase_falls_back:
+            return RUNNING if taking >= group.min_member else PENDING
+        if unschedulable and not taking + succeeded:
+            return PENDING
+        if job.tasks and succeeded >= max(group.min_member, 1) and succeeded == len(job.tasks):
+            return COMPLETED
+        return RUNNING if taking + succeeded >= group.min_member else PENDING
+
+    def _clear_condition(self, job: JobInfo, group: PodGroupInfo) -> None:
+        """A group that runs is not unschedulable any more, whatever an earlier session said."""
+        for condition in group.status.conditions:
+            stale = condition.type == UNSCHEDULABLE and condition.transition_id != self._uid
+            if stale and condition.status == "True" and job.is_ready:
+                message = "tasks in gang are ready to be scheduled"
+                self._before.setdefault(job.uid, group.status)
+                said = PodGroupCondition(
+                    UNSCHEDULABLE, "False", self._uid, self._now, SCHEDULED, message
+                )
+                self._put(group, said)
+
+    def _put(self, group: PodGroupInfo, said: PodGroupCondition) -> None:
+        group.status = with_condition(group.status, said)
+
+    def _events(self, job: JobInfo, group: PodGroupInfo) -> Iterator[tuple[str, str, str]]:
+        if group.status.phase in (UNKNOWN, PENDING):
+            pending = len(job.of(TaskStatus.PENDING))
+            text = f"{pending}/{len(job.tasks)} tasks in gang unschedulable: {job_fit_error(job)}"
+            if not self._session_state.compat.fit_error_of_choice:
+                said = (c for c in group.status.conditions if c.transition_id == self._uid)
+                text = next((c.message for c in said if c.type == UNSCHEDULABLE), text)
+            yield "Warning", UNSCHEDULABLE, text
+
+    def _notes(self, job: JobInfo) -> Iterator[PodFitError]:
+        message = job_fit_error(job)
+        for status in (TaskStatus.ALLOCATED, TaskStatus.PENDING):
+            for task in job.of(status).values():
+                yield PodFitError(task.uid, task.key, message)
+
+
+def with_condition(status: PodGroupStatus, said: PodGroupCondition) -> PodGroupStatus:
+    """A status with a condition in place of the one of its type, if any."""
+    conditions = list(status.conditions)
+    for index, condition in enumerate(conditions):
+        if condition.type == said.type:
+            conditions[index] = said
+            break
+    else:
+        conditions.append(said)
+    return replace(status, conditions=tuple(conditions))
+
+
+def is_same_status(before: PodGroupStatus, after: PodGroupStatus) -> bool:
+    """True when the two say the same, whenever and by whomever it was said."""
+    return _without_times(before) == _without_times(after)
+
+
+def _without_times(status: PodGroupStatus) -> PodGroupStatus:
+    conditions = tuple(
+        replace(c, transition_id="", last_transition_time=None) for c in status.conditions
+    )
+    return replace(status, conditions=conditions)
+
+
+def job_fit_error(job: JobInfo) -> str:
+    """Why the job's last task that found no room found none."""
+    if job.fit_errors:
+        return job.fit_errors
+    if not job.short_by:
+        return "0 nodes are available"
+    reasons: Counter[str] = Counter()
+    for left in job.short_by.values():
+        for name in left.names():
+            if left.get(name) < 0:
+                reasons[name] += 1
+    texts = sorted(f"{count} insufficient {name}" for name, count in reasons.items())
+    return f"0/{len(job.short_by)} nodes are available, {', '.join(texts)}."

@@ -1,0 +1,130 @@
+"""drf: between jobs, the one goes first whose dominant share of the cluster is smallest.
+
+Theory: A. Ghodsi et al., Dominant Resource Fairness: Fair Allocation of Multiple Resource Types,
+NSDI 2011. Source: kube-batch v0.5, plugins/drf.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from stowplan.batch.session import Session, SessionPlugin
+from stowplan.batch.state.jobs import JobInfo, TaskInfo
+from stowplan.batch.state.resource_vector import ResourceVector, share_of
+from stowplan.batch.state.session_state import TaskEventHandlers
+
+SHARE_DELTA = 0.000001
+
+
+class JobShare:
+    """What a job has and its dominant share, as of now and as of the opening."""
+
+    __slots__ = ("allocated", "open_allocated", "open_share", "share")
+
+    def __init__(self, allocated: ResourceVector, share: float) -> None:
+        self.allocated = allocated
+        self.share = share
+        self.open_allocated = allocated.copy()
+        self.open_share = share
+
+
+_NO_CACHED_SHARE: tuple[Any, JobShare | None] = None, None
+
+
+class DrfPlugin(SessionPlugin):
+    """Order of jobs by share; among equals victims only from jobs that stay as well off."""
+
+    name = "drf"
+
+    def __init__(self, arguments: Mapping[str, str]) -> None:
+        super().__init__(arguments)
+        self.total = ResourceVector()
+        self.shares: dict[str, JobShare] = {}
+        self._resources: tuple[str, ...] = ()
+
+    def on_open(self, session: Session) -> None:
+        """Register order, victims and the handlers that keep the shares."""
+        self._session = session
+        self._arithmetic = session.arithmetic
+        session.hooks.register("preemptable", self.name, self.victims)
+        session.hooks.register("job_order", self.name, self.job_order)
+        session.state.handlers.append(TaskEventHandlers(self._allocated, self._deallocated))
+
+    def on_start(self, session: Session) -> None:
+        """Count what every job has."""
+        self.total = session.state.nodes.total()
+        self._resources = tuple(self.total.names())
+        key = self.total.pairs()
+        for job in session.jobs.values():
+            whole, held = job.kept.get(self.name, _NO_CACHED_SHARE)
+            if whole != key or held is None:
+                allocated = job.allocated.copy()
+                held = JobShare(allocated, self.share(allocated))
+                job.kept[self.name] = key, held
+            self.shares[job.uid] = held
+
+    def share(self, allocated: ResourceVector) -> float:
+        """The dominant share of an amount."""
+        return max_share(allocated, self.total, self._resources)
+
+    def job_order(self, first: JobInfo, second: JobInfo) -> int:
+        """The smaller share goes first."""
+        a, b = self.shares[first.uid].share, self.shares[second.uid].share
+        return (a > b) - (a < b)
+
+    def victims(self, task: TaskInfo, candidates: Sequence[TaskInfo]) -> list[TaskInfo]:
+        """Those without which their job still has no smaller share than the task's job with it.
+
+        Where a pod takes the place of another of its own job nobody loses anything. A job that
+        cannot start takes from jobs of lower priority whatever its share comes to: a gang may need
+        more than half of the cluster.
+        """
+        own_is_spared = self._session.compat.drf_spares_own_job
+        takes_below = self._takes_below(task)
+        mine = self.shares[task.job].allocated.copy().add(task.ask.running)
+        my_share = self.share(mine)
+        left: dict[str, ResourceVector] = {}
+        allowed = []
+        for candidate in candidates:
+            if candidate.job == task.job and not own_is_spared:
+                allowed.append(candidate)
+                continue
+            if self._session.jobs[candidate.job].priority < takes_below:
+                allowed.append(candidate)
+                continue
+            theirs = left.get(candidate.job)
+            if theirs is None:
+                theirs = left[candidate.job] = self.shares[candidate.job].allocated.copy()
+            self._arithmetic.subtract(theirs, candidate.ask.running)
+            their_share = self.share(theirs)
+            if my_share < their_share or abs(my_share - their_share) <= SHARE_DELTA:
+                allowed.append(candidate)
+        return allowed
+
+    def _takes_below(self, task: TaskInfo) -> float:
+        """Jobs below this priority are not protected from a task's job."""
+        session = self._session
+        job = session.jobs[task.job]
+        if session.compat.drf_over_priority or session.hooks.job_pipelined(job):
+            return -math.inf
+        return job.priority
+
+    def _allocated(self, task: TaskInfo) -> None:
+        held = self.shares[task.job]
+        held.allocated.add(task.ask.running)
+        held.share = self.share(held.allocated)
+
+    def _deallocated(self, task: TaskInfo) -> None:
+        held = self.shares[task.job]
+        self._arithmetic.subtract(held.allocated, task.ask.running)
+        held.share = self.share(held.allocated)
+
+
+def max_share(part: ResourceVector, whole: ResourceVector, resources: Iterable[str]) -> float:
+    """The greatest of the shares of `part` in `whole` over these resources."""
+    share = 0.0
+    for name in resources:
+        share = max(share, share_of(part.get(name), whole.get(name)))
+    return share

@@ -1,0 +1,50 @@
+"""predicates: which nodes a task may be on.
+
+The number of pods that a node takes is counted here, as the session knows it; the rest are rules
+that are given from above.
+
+Source: kube-batch v0.5, plugins/predicates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.batch.session import Session, SessionPlugin
+from stowplan.batch.session_plugins.arguments import boolean
+from stowplan.batch.session_rules import PressureChecks
+from stowplan.batch.state.jobs import TaskInfo
+
+MEMORY_PRESSURE = "predicate.MemoryPressureEnable"
+DISK_PRESSURE = "predicate.DiskPressureEnable"
+PID_PRESSURE = "predicate.PIDPressureEnable"
+
+
+class PredicatesPlugin(SessionPlugin):
+    """A conjunction of rules."""
+
+    name = "predicates"
+
+    def __init__(self, arguments: Mapping[str, str]) -> None:
+        super().__init__(arguments)
+        self.pressures = PressureChecks(
+            memory=boolean(arguments, MEMORY_PRESSURE, default=False),
+            disk=boolean(arguments, DISK_PRESSURE, default=False),
+            pid=boolean(arguments, PID_PRESSURE, default=False),
+        )
+
+    def on_open(self, session: Session) -> None:
+        """Register the predicate."""
+        self._session_state = session.state
+        session.hooks.register(
+            "predicate", self.name, self.passing, row_kind=session.state.rules.row_kind
+        )
+
+    def passing(self, task: TaskInfo, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """bool (n_rows,): rows that may take one pod more and this one."""
+        nodes = self._session_state.nodes
+        room = nodes.pod_count[rows] < nodes.pod_limit[rows]
+        return room & self._session_state.rules.passing(task, rows, self.pressures)

@@ -1,0 +1,329 @@
+"""proportion: queues share the cluster by weight, and lend what they do not want.
+
+What a queue deserves is found per resource by filling: every queue gets its part by weight of what
+remains, none gets more than it wants, and what is left over is dealt out again. A job that cannot
+start, as its minimum is more than the whole cluster has, or than the capability of its queue, wants
+in vain: its queue deserves for it what all others leave.
+
+A resource is scarce when the queues want more of it together than there is. Of the others each
+queue deserves all that it wants, and nobody's having it is in anybody's way: who has to give, and
+who may take, is decided by the scarce ones.
+
+Source: kube-batch v0.5, plugins/proportion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from stowplan.batch.session import Session, SessionPlugin
+from stowplan.batch.session_plugins.drf import max_share
+from stowplan.batch.state.capability import least_excess, limits_of
+from stowplan.batch.state.jobs import OCCUPYING, JobInfo, TaskInfo, TaskStatus
+from stowplan.batch.state.nodes import NodeLedger
+from stowplan.batch.state.queues import QueueInfo
+from stowplan.batch.state.resource_vector import ResourceVector, difference, minimum
+from stowplan.batch.state.session_state import TaskEventHandlers
+
+
+class QueueShare:
+    """What a queue deserves, has and wants, and its share of what it deserves.
+
+    in_vain: the part of the request that is of jobs that cannot start. limits: of the capability.
+    """
+
+    __slots__ = (
+        "allocated",
+        "deserved",
+        "limits",
+        "open_allocated",
+        "open_overused",
+        "open_share",
+        "queue",
+        "request",
+        "share",
+        "without_effect",
+    )
+
+    def __init__(self, queue: QueueInfo) -> None:
+        self.queue = queue
+        self.deserved = ResourceVector()
+        self.allocated = ResourceVector()
+        self.request = ResourceVector()
+        self.without_effect = ResourceVector()
+        self.limits = limits_of(queue)
+        self.share = 0.0
+        self.open_allocated = ResourceVector()
+        self.open_share = 0.0
+        self.open_overused = False
+
+    def update(self) -> None:
+        """Find the share anew."""
+        self.share = max_share(self.allocated, self.deserved, self.deserved.names())
+
+
+class ProportionPlugin(SessionPlugin):
+    """Order of queues by share, an end to those that have what they deserve, and victims."""
+
+    name = "proportion"
+
+    def __init__(self, arguments: Mapping[str, str]) -> None:
+        super().__init__(arguments)
+        self.shares: dict[str, QueueShare] = {}
+        self._scarce: frozenset[str] = frozenset()
+
+    def on_open(self, session: Session) -> None:
+        """Register order, overused, victims and the handlers that keep the shares."""
+        self._session = session
+        self._arithmetic = session.arithmetic
+        hooks = session.hooks
+        hooks.register("queue_order", self.name, self.queue_order)
+        hooks.register("reclaimable", self.name, self.victims, spares=self.spares)
+        hooks.register("overused", self.name, self.overused, why=self.why_overused)
+        session.state.handlers.append(TaskEventHandlers(self._allocated, self._deallocated))
+
+    def on_start(self, session: Session) -> None:
+        """Count what every queue with jobs has and wants, and share the cluster out."""
+        queues = session.state.queues
+        nodes = session.state.nodes
+        for job in session.jobs.values():
+            held = self.shares.get(job.queue)
+            if held is None:
+                held = self.shares[job.queue] = QueueShare(queues[job.queue])
+            held.allocated.add(job.allocated)
+            held.request.add(job.wanted)
+            if not session.hooks.job_ready(job) and not (
+                can_start(job, nodes) and self._may_start(job)
+            ):
+                held.without_effect.add(difference(job.wanted, job.allocated)[0])
+        for job in session.invalid.values():
+            # An invalid job wants nothing more, but what it has is its queue's.
+            if job.queue in self.shares:
+                self.shares[job.queue].allocated.add(job.allocated)
+                self.shares[job.queue].request.add(job.allocated)
+        if session.compat.deserved_uncapped:
+            self._share_out_v0_5(nodes.total())
+        else:
+            self._share_out(nodes.total())
+        for held in self.shares.values():
+            held.open_allocated = held.allocated.copy()
+            held.open_share = held.share
+            held.open_overused = self.overused(held.queue)
+
+    # Shares.
+
+    def _share_out(self, total: ResourceVector) -> None:
+        """Fill per resource, by weight, each queue up to what it wants and may have; what is
+        wanted in vain comes last."""
+        shares, weights = self.shares, self._weights()
+        for name in total.names():
+            limits = {uid: self._limit(held, name) for uid, held in shares.items()}
+            parts = fill_by_weight(total.get(name), limits, weights)
+            left = max(total.get(name) - sum(parts.values()), 0.0)
+            rest = {
+                uid: self._limit(held, name, all_of_it=True) - limits[uid]
+                for uid, held in shares.items()
+            }
+            for uid, more in fill_by_weight(left, rest, weights).items():
+                _set(shares[uid].deserved, name, parts[uid] + more)
+        self._scarce = frozenset(name for name in total.names() if self._is_scarce(name, total))
+        for held in self.shares.values():
+            held.update()
+
+    def _is_scarce(self, name: str, total: ResourceVector) -> bool:
+        """True when queues want more of a resource together than there is, and not in vain."""
+        wanted = sum(self._limit(held, name) for held in self.shares.values())
+        return wanted > total.get(name) + self._arithmetic.milli_epsilon
+
+    def _limit(self, held: QueueShare, name: str, *, all_of_it: bool = False) -> float:
+        """What a queue may deserve at most. all_of_it: with what it wants in vain."""
+        wanted = held.request.get(name)
+        if not all_of_it:
+            wanted -= held.without_effect.get(name)
+        if self._session.compat.ignores_capability:
+            return wanted
+        return min(wanted, held.limits.get(name, wanted))
+
+    def _may_start(self, job: JobInfo) -> bool:
+        """False when the least that a job needs to start is more than its queue may have at all."""
+        if self._session.compat.ignores_capability:
+            return True
+        limits = self.shares[job.queue].limits
+        return not limits or not least_excess(job, job.allocated, limits)
+
+    def _weights(self) -> dict[str, int]:
+        return {uid: held.queue.weight for uid, held in self.shares.items()}
+
+    def _share_out_v0_5(self, total: ResourceVector) -> None:
+        """As the original: a queue is met when it wants less than its part of everything."""
+        arithmetic = self._arithmetic
+        remaining = total.copy()
+        met: set[str] = set()
+        while True:
+            weight = sum(h.queue.weight for uid, h in self.shares.items() if uid not in met)
+            if weight == 0:
+                return
+            given, taken_back = ResourceVector(), ResourceVector()
+            for uid, held in self.shares.items():
+                if uid in met:
+                    continue
+                before = held.deserved.copy()
+                held.deserved.add(remaining.copy().times(held.queue.weight / weight))
+                if arithmetic.less(held.request, held.deserved):
+                    held.deserved = minimum(held.deserved, held.request)
+                    met.add(uid)
+                held.update()
+                above, below = difference(held.deserved, before)
+                given.add(above)
+                taken_back.add(below)
+            arithmetic.subtract(remaining, given).add(taken_back)
+            if arithmetic.is_empty(remaining):
+                return
+
+    # What is said.
+
+    def queue_order(self, first: QueueInfo, second: QueueInfo) -> int:
+        """The smaller share goes first."""
+        a, b = self.shares[first.name].share, self.shares[second.name].share
+        return (a > b) - (a < b)
+
+    def overused(self, queue: QueueInfo) -> bool:
+        """True when the queue has what it deserves of every resource."""
+        held = self.shares[queue.name]
+        return self._arithmetic.less_equal(held.deserved, held.allocated)
+
+    def why_overused(self, queue: QueueInfo) -> str:
+        """What the jobs of an overused queue are told."""
+        if queue.weight <= 0:
+            return f"queue {queue.name!r} has weight {queue.weight}, so it deserves nothing"
+        return f"queue {queue.name!r} has all that it deserves"
+
+    def victims(self, task: TaskInfo, candidates: Sequence[TaskInfo]) -> list[TaskInfo]:
+        """Those without which their queue still has what it deserves.
+
+        That is: of the scarce resources that a candidate takes; of all where it takes none that is
+        scarce, or the task wants none. Nobody goes for a queue that has its part of a scarce one
+        that the task wants.
+        """
+        if self._session.compat.deserved_uncapped:
+            return self._victims_v0_5(candidates)
+        contested = self._contested(task)
+        if self._has_its_part(task, contested):
+            return []
+        left: dict[str, ResourceVector] = {}
+        allowed = []
+        for candidate in candidates:
+            queue = self._session.jobs[candidate.job].queue
+            held = self.shares[queue]
+            have = left.get(queue)
+            if have is None:
+                have = left[queue] = held.allocated.copy()
+            running = candidate.ask.running
+            if all(
+                held.deserved.get(name) < have.get(name) - n + self._arithmetic.milli_epsilon
+                for name, n in self._counted(running, contested)
+            ):
+                # Those that stay are not counted as gone.
+                have.take(running, keyless=False)
+                allowed.append(candidate)
+        return allowed
+
+    def _contested(self, task: TaskInfo) -> list[str]:
+        """The scarce resources that a task wants."""
+        return [name for name, n in task.ask.running.pairs() if n > 0 and name in self._scarce]
+
+    def _counted(self, amount: ResourceVector, contested: Sequence[str]) -> list[tuple[str, float]]:
+        """The resources of an amount that say whose turn it is: the scarce ones, if any."""
+        taken = [(name, n) for name, n in amount.pairs() if n > 0]
+        if not contested:
+            return taken
+        return [(name, n) for name, n in taken if name in self._scarce] or taken
+
+    def _has_its_part(self, task: TaskInfo, contested: Sequence[str]) -> bool:
+        """True when the queue of a task has what it deserves of a scarce resource it wants."""
+        held = self.shares[self._session.jobs[task.job].queue]
+        epsilon = self._arithmetic.milli_epsilon
+        return any(
+            held.deserved.get(name) < held.allocated.get(name) + epsilon for name in contested
+        )
+
+    def _victims_v0_5(self, candidates: Sequence[TaskInfo]) -> list[TaskInfo]:
+        """As the original: of everything that there is, and those that stay count as gone."""
+        arithmetic = self._arithmetic
+        left: dict[str, ResourceVector] = {}
+        allowed = []
+        for candidate in candidates:
+            queue = self._session.jobs[candidate.job].queue
+            held = self.shares[queue]
+            have = left.get(queue)
+            if have is None:
+                have = left[queue] = held.allocated.copy()
+            running = candidate.ask.running
+            if arithmetic.less(have, running):
+                continue
+            arithmetic.subtract(have, running)
+            if arithmetic.less_equal(held.deserved, have):
+                allowed.append(candidate)
+        return allowed
+
+    def spares(self, job: JobInfo) -> bool:
+        """True when the job's queue has no more than it deserves of anything."""
+        if self._session.compat.deserved_uncapped:
+            return False
+        held = self.shares[job.queue]
+        return all(held.allocated.get(n) <= held.deserved.get(n) for n in held.allocated.names())
+
+    def _allocated(self, task: TaskInfo) -> None:
+        held = self.shares[self._session.jobs[task.job].queue]
+        held.allocated.add(task.ask.running)
+        held.update()
+
+    def _deallocated(self, task: TaskInfo) -> None:
+        held = self.shares[self._session.jobs[task.job].queue]
+        self._arithmetic.subtract(held.allocated, task.ask.running)
+        held.update()
+
+
+def can_start(job: JobInfo, nodes: NodeLedger) -> bool:
+    """False when what a job has on nodes, and the least that the tasks it lacks may ask for, is
+    more than all nodes offer together."""
+    total = nodes.total()
+    if all(n <= total.get(name) for name, n in job.wanted.pairs()):
+        return True
+    # What runs on a node that is not ready takes nothing of what the others offer.
+    taking = [task for status in OCCUPYING for task in job.of(status).values()]
+    has = [task.ask.running for task in taking if nodes.has_ready_node(nodes.row(task.node))]
+    waiting = [task.ask.running for task in job.of(TaskStatus.PENDING).values()]
+    n_missing = max(job.min_available - job.ready_count, 0)
+    for name in job.wanted.names():
+        least = sorted(ask.get(name) for ask in waiting)[:n_missing]
+        if sum(least) > total.get(name) - sum(ask.get(name) for ask in has):
+            return False
+    return True
+
+
+def fill_by_weight(
+    amount: float, limits: Mapping[str, float], weights: Mapping[str, int]
+) -> dict[str, float]:
+    """`amount` shared by weight, none above its limit; what one leaves the others get."""
+    parts = dict.fromkeys(limits, 0.0)
+    open_ = {uid for uid in limits if weights[uid] > 0}
+    # In the order in which they reach their limits, so that one pass does.
+    order = sorted(open_, key=lambda uid: (limits[uid] / weights[uid], uid))
+    weight = sum(weights[uid] for uid in order)
+    for uid in order:
+        parts[uid] = min(limits[uid], amount * weights[uid] / weight)
+        amount -= parts[uid]
+        weight -= weights[uid]
+    return parts
+
+
+def _set(amount: ResourceVector, name: str, value: float) -> None:
+    if name == "cpu":
+        amount.cpu = value
+    elif name == "memory":
+        amount.memory = value
+    else:
+        if amount.scalars is None:
+            amount.scalars = {}
+        amount.scalars[name] = value

@@ -1,0 +1,2 @@
+"""State of a session: jobs, tasks, nodes, queues, resource vectors, the inventory between
+sessions."""

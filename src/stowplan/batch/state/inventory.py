@@ -1,0 +1,511 @@
+"""Inventory: jobs, nodes and queues between sessions, kept by what the watch says.
+
+It opens sessions and carries out, on itself, what they decide. Pods without a group are jobs of
+their own: those of one controller are one job. A PodDisruptionBudget of the same controller says
+how many of them are needed.
+
+With switches on a session works on a copy, as the original's does, for what copying loses is part
+of its answer. With none it works on the inventory itself, at the cost of what changes, and leaves
+nothing behind that was not decided.
+
+Source: kube-batch v0.5, cache/cache.go, cache/event_handlers.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from stowplan.batch.compat import Compat
+from stowplan.batch.state.jobs import (
+    OCCUPYING,
+    TERMINATED,
+    JobInfo,
+    PodGroupInfo,
+    TaskInfo,
+    TaskStatus,
+    group_of,
+    status_of,
+)
+from stowplan.batch.state.nodes import NodeLedger
+from stowplan.batch.state.queues import QueueInfo
+from stowplan.batch.state.resource_vector import (
+    ResourceArithmetic,
+    TaskRequest,
+    node_allocatable_of,
+    task_request_of,
+)
+from stowplan.batch.state.session_state import ClusterInfo
+from stowplan.objects.meta import NamespacedObject
+from stowplan.objects.node import Node
+from stowplan.objects.pod import Pod
+from stowplan.objects.podgroup import VOLCANO_API_VERSION, PodGroup, Queue
+from stowplan.objects.workload import PodDisruptionBudget, PriorityClass
+
+_ASK = "batch ask"
+
+
+class Inventory:
+    """The cluster as batch scheduling keeps it.
+
+    scheduler_names: whose pending pods are ours. promised: uid -> node of the pods for which
+    earlier sessions have made room there. first: the jobs that go before all others -> how many
+    members could not be bound.
+    """
+
+    def __init__(
+        self,
+        scheduler_names: Collection[str],
+        default_queue: str = "default",
+        compat: Compat | None = None,
+    ) -> None:
+        """scheduler_names: one name as it is, or several."""
+        one = isinstance(scheduler_names, str)
+        self.scheduler_names = frozenset((scheduler_names,) if one else scheduler_names)
+        self.default_queue = default_queue
+        self.compat = compat or Compat()
+        self.arithmetic = ResourceArithmetic(self.compat)
+        self.copies = any(self.compat.on())
+        self.jobs: dict[str, JobInfo] = {}
+        self.nodes = NodeLedger(self.compat, self.arithmetic)
+        self.queues: dict[str, QueueInfo] = {}
+        self.bound: list[TaskInfo] = []
+        self.evicted: list[tuple[TaskInfo, str]] = []
+        self._pods: dict[str, Pod] = {}
+        self._job_of: dict[str, str] = {}
+        self._classes: dict[str, PriorityClass] = {}
+        self._default_priority = 0
+        self._ask_key = f"{_ASK} {self.compat.containers_only} {self.compat.coarse_epsilon}"
+        # What has been decided and the watch does not show yet: uid -> node; uids.
+        self._binding: dict[str, str] = {}
+        self._evicting: set[str] = set()
+        self._nominated_pods: list[tuple[str, str]] = []
+        self.promised: dict[str, str] = {}
+        self.first: dict[str, int] = {}
+
+    # Sessions.
+
+    def open(self) -> ClusterInfo:
+        """What a session works on: ready nodes, jobs with a group and a queue that is there."""
+        jobs = {}
+        for uid, job in self.jobs.items():
+            if (job.group is None and not job.has_budget) or job.queue not in self.queues:
+                continue
+            if job.group is not None:
+                job.priority = self._priority(job.group.priority_class)
+            jobs[uid] = job.copy() if self.copies else job
+        nodes = self.nodes.copy() if self.copies else self.nodes
+        promised: dict[str, dict[str, str]] = {}
+        for uid, node in self.promised.items():
+            promised.setdefault(self._job_of.get(uid, ""), {})[uid] = node
+        return ClusterInfo(jobs, nodes, dict(self.queues), promised, dict(self.first))
+
+    def hold_for_nominated(self, nominated_pods: Iterable[tuple[Pod, str]]) -> None:
+        """Keep room until `settle` for pods of others that wait for it: (pod, node)."""
+        for pod, node in nominated_pods:
+            row = self.nodes.row(node)
+            if row < 0 or self.nodes.nodes[row] is None:
+                continue
+            task = TaskInfo(pod, self._ask(pod), "", TaskStatus.PIPELINED, node)
+            if not self.nodes.add(row, task):
+                self._nominated_pods.append((node, task.key))
+
+    def settle(self) -> None:
+        """A session is over: take back what it promised and did not decide."""
+        for node, key in self._nominated_pods:
+            self.nodes.remove(self.nodes.row(node), key)
+        self._nominated_pods.clear()
+        if self.copies:
+            return
+        for job in self.jobs.values():
+            if job.fit_errors or job.short_by:
+                job.short_by, job.fit_errors = {}, ""
+            for status in (TaskStatus.ALLOCATED, TaskStatus.PIPELINED):
+                if status not in job.by_status:
+                    continue
+                for task in list(job.by_status[status].values()):
+                    self.nodes.remove(self.nodes.row(task.node), task.key)
+                    job.turn(task, TaskStatus.PENDING)
+                    task.node = ""
+
+    def bind(self, task: TaskInfo) -> str:
+        """Count a task as about to be bound; answers with what is in the way, else ""."""
+        if not self.copies:
+            self.bound.append(task)
+            return ""
+        found = self._find(task)
+        if isinstance(found, str):
+            return found
+        job, mine = found
+        row = self.nodes.row(task.node)
+        if row < 0:
+            return f"failed to bind Task {task.uid} to host {task.node}, host does not exist"
+        job.turn(mine, TaskStatus.BINDING)
+        mine.node = task.node
+        problem = self.nodes.add(row, mine)
+        if not problem:
+            self.bound.append(mine)
+        return problem
+
+    def evict(self, task: TaskInfo, reason: str) -> str:
+        """Count a task as about to be deleted; answers with what is in the way, else ""."""
+        if not self.copies:
+            self.evicted.append((task, reason))
+            return ""
+        found = self._find(task)
+        if isinstance(found, str):
+            return found
+        job, mine = found
+        row = self.nodes.row(mine.node)
+        if row < 0:
+            return f"failed to bind Task {task.uid} to host {mine.node}, host does not exist"
+        job.turn(mine, TaskStatus.RELEASING)
+        problem = self.nodes.update(row, mine)
+        if not problem:
+            self.evicted.append((mine, reason))
+        return problem
+
+    # What was decided, until the watch shows it.
+
+    def binding(self, uid: str, node: str) -> None:
+        """A session has put a pod on a node, and it is on its way there."""
+        self._binding[uid] = node
+        self.promised.pop(uid, None)
+
+    def assume(self, pod: Pod, node: str) -> None:
+        """A pod is on its way to a node, whoever has decided so."""
+        if self._binding.get(pod.uid) != node and pod.uid in self._pods:
+            self._take_off(pod.uid)
+            self.binding(pod.uid, node)
+            self._add(self._pods[pod.uid])
+
+    def not_bound(self, uid: str) -> None:
+        """It is not: the pod waits again."""
+        if uid in self._binding:
+            self._take_off(uid)
+            del self._binding[uid]
+            self._put_on(uid)
+
+    def evicting(self, uid: str) -> None:
+        """A pod has been told to go."""
+        self._evicting.add(uid)
+
+    def staying(self, uid: str) -> None:
+        """It is not leaving after all."""
+        if uid in self._evicting:
+            self._evicting.discard(uid)
+            self.refresh(uid)
+
+    def job_of(self, uid: str) -> JobInfo | None:
+        """The job of a pod."""
+        return self.jobs.get(self._job_of.get(uid, ""))
+
+    def pod(self, uid: str) -> Pod | None:
+        """A pod as it was seen last."""
+        return self._pods.get(uid)
+
+    @property
+    def pods(self) -> Iterable[Pod]:
+        """All that have been seen, finished ones too."""
+        return self._pods.values()
+
+    def take_over(self, other: Inventory) -> None:
+        """Know of the same decisions that the watch does not show yet."""
+        self._binding, self._evicting = dict(other._binding), set(other._evicting)
+        self.promised, self.first = dict(other.promised), dict(other.first)
+
+    def refresh(self, uid: str) -> None:
+        """Count a pod anew."""
+        self._take_off(uid)
+        self._put_on(uid)
+
+    def _take_off(self, uid: str) -> None:
+        """Count a pod no more, wherever it was counted."""
+        pod = self._pods[uid]
+        job = self.job_of(uid)
+        task = job.tasks.get(uid) if job is not None else None
+        node = self._node_of(pod) if task is None else task.node
+        if job is not None:
+            job.remove(uid)
+        row = self.nodes.row(node) if node else -1
+        if row >= 0:
+            self.nodes.remove(row, pod.key)
+            self.nodes.forget_gone_node(row)
+
+    def _put_on(self, uid: str) -> None:
+        pod = self._pods[uid]
+        if self._counts(pod):
+            self._add(pod)
+
+    def _node_of(self, pod: Pod) -> str:
+        return pod.node_name or self._binding.get(pod.uid, "")
+
+    def _find(self, task: TaskInfo) -> tuple[JobInfo, TaskInfo] | str:
+        job = self.jobs.get(task.job)
+        if job is None:
+            return f"failed to find Job {task.job} for Task {task.uid}"
+        mine = job.tasks.get(task.uid)
+        if mine is None:
+            return f"failed to find task in status {task.status.title} by id {task.uid}"
+        return job, mine
+
+    def _priority(self, name: str) -> int:
+        found = self._classes.get(name)
+        return self._default_priority if found is None else found.value
+
+    # Pods.
+
+    def pod_updated(self, pod: Pod) -> None:
+        """A pod is there, or is as it is now."""
+        before = self._pods.get(pod.uid)
+        self._pods[pod.uid] = pod
+        gone = before is None or not self._counts(before) or self._remove(before)
+        if pod.node_name or pod.status.phase != "Pending":
+            self._binding.pop(pod.uid, None)
+            self.promised.pop(pod.uid, None)
+        elif is_nomination_new(before, pod) and pod.uid not in self._binding:
+            # Another scheduler, or this one before it began anew, has made room for it.
+            self.promised.setdefault(pod.uid, pod.status.nominated_node_name)
+        # The original gives a change up where it cannot find what was there before.
+        if self._counts(pod) and (gone or not self.compat.solo_pods_linger):
+            self._add(pod)
+
+    def pod_deleted(self, uid: str) -> None:
+        """A pod is not there any more."""
+        pod = self._pods.pop(uid, None)
+        if pod is not None and self._counts(pod):
+            self._remove(pod)
+        self._binding.pop(uid, None)
+        self._evicting.discard(uid)
+        self.promised.pop(uid, None)
+
+    def sweep(self) -> None:
+        """Forget the jobs that nothing keeps."""
+        for uid in [uid for uid, job in self.jobs.items() if self._is_over(job)]:
+            del self.jobs[uid]
+
+    def _is_over(self, job: JobInfo) -> bool:
+        if job.has_budget:
+            return False
+        if job.group is None:
+            return not job.tasks
+        # The pods of a made up group that have ended are of no account to anybody.
+        is_mended = job.group.is_solo and not self.compat.solo_pods_linger
+        return is_mended and job.count(TERMINATED) == len(job.tasks)
+
+    def _counts(self, pod: Pod) -> bool:
+        if pod.status.phase != "Pending" or pod.spec.scheduler_name in self.scheduler_names:
+            return True
+        if pod.uid in self._binding:
+            return True
+        return bool(pod.node_name) and not self.compat.foreign_pending_unseen
+
+    def _task(self, pod: Pod) -> TaskInfo:
+        status, node = status_of(pod), pod.node_name
+        if status is TaskStatus.GATED and self.compat.rules_of_1_13:
+            # Nobody knew of gates then.
+            status = TaskStatus.PENDING
+        if status is TaskStatus.PENDING and pod.uid in self._binding:
+            status, node = TaskStatus.BINDING, self._binding[pod.uid]
+        elif pod.uid in self._evicting and status in (TaskStatus.RUNNING, TaskStatus.BOUND):
+            status = TaskStatus.RELEASING
+        return TaskInfo(pod, self._ask(pod), group_of(pod), status, node)
+
+    def _ask(self, pod: Pod) -> TaskRequest:
+        only = self.compat.containers_only
+        if pod.status.resources or pod.status.container_statuses:
+            return task_request_of(pod, self.arithmetic, containers_only=only)
+        kept: TaskRequest | None = pod.spec.__dict__.get(self._ask_key)
+        if kept is None:
+            kept = task_request_of(pod, self.arithmetic, containers_only=only)
+            pod.spec.__dict__[self._ask_key] = kept
+        return kept
+
+    def _add(self, pod: Pod) -> None:
+        task = self._task(pod)
+        job = self._job_for(task)
+        if job is not None:
+            job.add(task)
+            self._job_of[task.uid] = job.uid
+        if not task.node:
+            return
+        ended = task.status in TERMINATED
+        if not ended or self.compat.gone_nodes_are_empty:
+            row = self.nodes.expect_node(task.node)
+            if not ended:
+                self.nodes.add(row, task)
+
+    def _job_for(self, task: TaskInfo) -> JobInfo | None:
+        """The job of a task, made if need be; None for pods of others without a group."""
+        pod = task.pod
+        if task.job:
+            if task.job not in self.jobs:
+                self.jobs[task.job] = JobInfo(task.job, self.arithmetic)
+            return self.jobs[task.job]
+        if pod.spec.scheduler_name not in self.scheduler_names:
+            return None
+        task.job = _controller_of(pod) or _job_of_one(pod)
+        job = self.jobs.get(task.job)
+        if job is None:
+            job = self.jobs[task.job] = JobInfo(task.job, self.arithmetic)
+            self._make_solo_group(job, pod)
+        elif job.group is None and job.has_budget and not self.compat.solo_pods_bare:
+            # Whether the pods or their budget came first is no matter.
+            needed, created = job.min_available, job.created
+            self._make_solo_group(job, pod)
+            job.min_available, job.created = needed, created
+        return job
+
+    def _make_solo_group(self, job: JobInfo, pod: Pod) -> None:
+        """Make up a group for pods that name none."""
+        group = PodGroupInfo(pod.metadata.namespace, job.uid, 1, is_solo=True)
+        job.group, job.min_available, job.queue = group, 1, self.default_queue
+        if not self.compat.solo_pods_bare:
+            group.priority_class = pod.spec.priority_class_name
+            job.created = pod.metadata.creation_timestamp or job.created
+
+    def _remove(self, pod: Pod) -> bool:
+        """Take a pod out; False when it was not found everywhere where it should be."""
+        job_id = group_of(pod)
+        if not self.compat.solo_pods_linger:
+            job_id = self._job_of.pop(pod.uid, job_id)
+        job = self.jobs.get(job_id) if job_id else None
+        task = job.tasks.get(pod.uid) if job is not None else None
+        node = self._node_of(pod) if task is None else task.node
+        found = True
+        if job_id:
+            found = job is not None and job.remove(pod.uid)
+        row = self.nodes.row(node) if node else -1
+        if row >= 0:
+            found &= not self.nodes.remove(row, pod.key)
+            self.nodes.forget_gone_node(row)
+        return found
+
+    # Nodes.
+
+    def node_updated(self, node: Node) -> None:
+        """A node is there, or is as it is now."""
+        self.nodes.set_node(node)
+
+    def node_deleted(self, name: str) -> None:
+        """A node is not there any more."""
+        self.nodes.drop_node(name)
+
+    # Groups, budgets, queues, classes.
+
+    def group_seen(self, group: PodGroup) -> None:
+        """A pod group is there, or is as it is now."""
+        job = self._job(group.key)
+        job.min_available = group.spec.min_member
+        job.queue = group.spec.queue or self.default_queue
+        if group.metadata.creation_timestamp is not None:
+            job.created = group.metadata.creation_timestamp
+        job.group = PodGroupInfo(
+            group.namespace,
+            group.name,
+            group.spec.min_member,
+            uid=group.metadata.uid,
+            priority_class=group.spec.priority_class_name,
+            api_version=group.api_version,
+            status=group.status,
+        )
+
+    def group_gone(self, key: str) -> None:
+        """A pod group is not there any more."""
+        job = self.jobs.get(key)
+        if job is not None:
+            # What it said of its pods is said by nobody now.
+            job.group, job.min_available, job.queue = None, 0, ""
+
+    def budget_seen(self, budget: PodDisruptionBudget) -> None:
+        """A PodDisruptionBudget is there; without a controller it says nothing of a job."""
+        owner = _controller_of(budget)
+        if not owner:
+            return
+        job = self._job(owner)
+        needed = budget.spec.min_available
+        job.min_available = needed if isinstance(needed, int) else 0
+        if budget.metadata.creation_timestamp is not None:
+            job.created = budget.metadata.creation_timestamp
+        job.has_budget = True
+        job.queue = self.default_queue
+
+    def budget_gone(self, budget: PodDisruptionBudget) -> None:
+        """A PodDisruptionBudget is not there any more."""
+        job = self.jobs.get(_controller_of(budget))
+        if job is None:
+            return
+        job.has_budget = False
+        ours = (t.pod for t in job.tasks.values())
+        first = next((pod for pod in ours if pod.spec.scheduler_name in self.scheduler_names), None)
+        if first is not None and job.is_solo and not self.compat.solo_pods_linger:
+            # What is left are pods without a group.
+            self._make_solo_group(job, first)
+
+    def queue_seen(self, queue: Queue) -> None:
+        """A queue is there, or is as it is now."""
+        only = self.compat.containers_only
+        stated = queue.spec.capability
+        capability = node_allocatable_of(stated, containers_only=only) if stated else None
+        created = queue.metadata.creation_timestamp
+        # What Volcano's webhook fills in.
+        absent = 1 if queue.api_version == VOLCANO_API_VERSION else 0
+        self.queues[queue.name] = QueueInfo(
+            queue.name,
+            queue.spec.weight or absent,
+            created,
+            capability,
+            is_reclaimable=queue.spec.reclaimable is not False,
+            state=queue.status.state,
+        )
+
+    def queue_gone(self, name: str) -> None:
+        """A queue is not there any more."""
+        self.queues.pop(name, None)
+
+    def class_seen(self, priority_class: PriorityClass) -> None:
+        """A priority class is there; of several defaults the last one counts."""
+        before = self._classes.get(priority_class.name)
+        self._classes[priority_class.name] = priority_class
+        if priority_class.global_default:
+            self._default_priority = priority_class.value
+        elif before is not None and before.global_default:
+            self._default_priority = 0
+
+    def class_gone(self, priority_class: PriorityClass) -> None:
+        """A priority class is not there any more."""
+        self._classes.pop(priority_class.name, None)
+        if priority_class.global_default:
+            self._default_priority = 0
+
+    def _job(self, uid: str) -> JobInfo:
+        if uid not in self.jobs:
+            self.jobs[uid] = JobInfo(uid, self.arithmetic)
+        return self.jobs[uid]
+
+
+def _controller_of(value: NamespacedObject) -> str:
+    """The uid of an object's controller, or where to find it, as objects in files have no uid; ""
+    for no controller."""
+    owner = value.controller
+    if owner is None:
+        return ""
+    return owner.uid or f"{value.namespace}/{owner.kind}/{owner.name}"
+
+
+def _job_of_one(pod: Pod) -> str:
+    """The id of the job of a pod without a controller: its uid, which in files may be its key, as
+    that of a PodGroup is."""
+    return pod.uid if pod.uid != pod.key else f"{pod.namespace}/Pod/{pod.metadata.name}"
+
+
+def is_nomination_new(before: Pod | None, pod: Pod) -> bool:
+    """True when the watch shows a nomination that it did not show before."""
+    nominated = pod.status.nominated_node_name
+    return bool(nominated) and (before is None or nominated != before.status.nominated_node_name)
+
+
+def taking_tasks(jobs: Iterable[JobInfo]) -> Iterable[TaskInfo]:
+    """The tasks that have a node, of these jobs."""
+    for job in jobs:
+        for status in OCCUPYING:
+            yield from job.of(status).values()

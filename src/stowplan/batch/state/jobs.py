@@ -1,0 +1,295 @@
+"""Tasks and jobs: pods and the groups they belong to, as sessions count them.
+
+A task is counted twice, in its job and on its node, and each has its own idea of the task's status:
+the node's is that of the time when the task was put there.
+
+Source: kube-batch v0.5, api/job_info.go, api/types.go, api/helpers.go.
+"""
+
+from __future__ import annotations
+
+import datetime
+import enum
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any
+
+from stowplan.batch.state.resource_vector import ResourceArithmetic, ResourceVector, TaskRequest
+from stowplan.objects.pod import Pod
+from stowplan.objects.podgroup import GROUP_ANNOTATIONS, PodGroupStatus
+
+PRIORITY_UNSET = 1
+"""The priority of a pod that has none."""
+
+_BEGINNING = datetime.datetime.min.replace(tzinfo=datetime.UTC)
+
+
+class TaskStatus(enum.IntEnum):
+    """Where a task stands; Allocated and Pipelined exist within a session only.
+
+    Gated: somebody has yet to take the last of the pod's scheduling gates away. Until then nothing
+    is asked for it, and it is not there for its gang.
+    """
+
+    PENDING = enum.auto()
+    ALLOCATED = enum.auto()
+    PIPELINED = enum.auto()
+    BINDING = enum.auto()
+    BOUND = enum.auto()
+    RUNNING = enum.auto()
+    RELEASING = enum.auto()
+    SUCCEEDED = enum.auto()
+    FAILED = enum.auto()
+    UNKNOWN = enum.auto()
+    GATED = enum.auto()
+
+    @property
+    def title(self) -> str:
+        """As the original's source names it."""
+        return self.name.capitalize()
+
+
+OCCUPYING = frozenset(
+    {TaskStatus.BOUND, TaskStatus.BINDING, TaskStatus.RUNNING, TaskStatus.ALLOCATED}
+)
+"""The statuses in which a task counts as allocated."""
+
+TERMINATED = frozenset({TaskStatus.SUCCEEDED, TaskStatus.FAILED})
+READY = OCCUPYING | {TaskStatus.SUCCEEDED}
+VALID = READY | {TaskStatus.PIPELINED, TaskStatus.PENDING}
+
+
+def status_of(pod: Pod) -> TaskStatus:
+    """The status that a pod's own phase, node and deletion say."""
+    phase = pod.status.phase
+    if phase in ("Running", "Pending"):
+        if pod.metadata.deletion_timestamp is not None:
+            return TaskStatus.RELEASING
+        if phase == "Running":
+            return TaskStatus.RUNNING
+        if pod.node_name:
+            return TaskStatus.BOUND
+        return TaskStatus.GATED if pod.spec.scheduling_gates else TaskStatus.PENDING
+    if phase == "Succeeded":
+        return TaskStatus.SUCCEEDED
+    return TaskStatus.FAILED if phase == "Failed" else TaskStatus.UNKNOWN
+
+
+class TaskInfo:
+    """A pod on its way. job: the id of its job, "" when it has none. node: "" for no node."""
+
+    __slots__ = (
+        "_kind", "ask", "created", "job", "key", "node", "pod", "priority", "status",
+        "uid",
+    )  # fmt: skip
+
+    def __init__(self, pod: Pod, ask: TaskRequest, job: str, status: TaskStatus, node: str) -> None:
+        self.pod = pod
+        self.uid = pod.uid
+        self.key = pod.key
+        self.ask = ask
+        self.job = job
+        self.status = status
+        self.node = node
+        self.priority = PRIORITY_UNSET if pod.spec.priority is None else pod.spec.priority
+        self.created = pod.metadata.creation_timestamp or _BEGINNING
+        self._kind: Hashable = None
+
+    @property
+    def kind(self) -> Hashable:
+        """Equal for tasks of which rules read the same."""
+        if self._kind is None:
+            pod = self.pod
+            self._kind = (id(pod.spec), pod.namespace, frozenset(pod.labels.items()))
+        return self._kind
+
+    def __repr__(self) -> str:
+        return f"Task({self.key}, {self.status.title}, node {self.node!r})"
+
+    def copy(self) -> TaskInfo:
+        """The same task, to go its own way."""
+        other = TaskInfo(self.pod, self.ask, self.job, self.status, self.node)
+        other.priority = self.priority
+        return other
+
+
+def group_of(pod: Pod) -> str:
+    """The id of the job that the pod's annotation names, "" when it names none."""
+    annotations = pod.metadata.annotations
+    for annotation in GROUP_ANNOTATIONS:
+        name = annotations.get(annotation)
+        if name:
+            return f"{pod.namespace}/{name}"
+    return ""
+
+
+class PodGroupInfo:
+    """A pod group's own part of a job. is_solo: made up for pods that name no group.
+
+    status: as last written.
+    """
+
+    __slots__ = (
+        "api_version",
+        "is_solo",
+        "min_member",
+        "name",
+        "namespace",
+        "priority_class",
+        "status",
+        "uid",
+    )
+
+    def __init__(
+        self,
+        namespace: str,
+        name: str,
+        min_member: int,
+        *,
+        uid: str = "",
+        priority_class: str = "",
+        api_version: str = "",
+        status: PodGroupStatus | None = None,
+        is_solo: bool = False,
+    ) -> None:
+        self.uid = uid
+        self.namespace = namespace
+        self.name = name
+        self.min_member = min_member
+        self.priority_class = priority_class
+        self.api_version = api_version
+        self.status = status or PodGroupStatus()
+        self.is_solo = is_solo
+
+    @property
+    def key(self) -> str:
+        """`NAMESPACE/NAME`."""
+        return f"{self.namespace}/{self.name}"
+
+
+class JobInfo:
+    """Pods that are to run together, at least `min_available` of them.
+
+    group: None for the pods of a PodDisruptionBudget, and while the group is unknown.
+    has_budget: a PodDisruptionBudget says how many are needed. short_by: node -> what it has
+    less what was wanted, for the node that was chosen and had no room. complaint: why the last
+    task that found no node found none. ready_count: tasks that have a node, or have ended well.
+    kept: what others have found out about the job and keep until a task of it changes.
+    """
+
+    __slots__ = (
+        "_arithmetic",
+        "allocated",
+        "by_status",
+        "created",
+        "fit_errors",
+        "group",
+        "has_budget",
+        "kept",
+        "min_available",
+        "priority",
+        "queue",
+        "ready_count",
+        "short_by",
+        "tasks",
+        "uid",
+        "wanted",
+    )  # fmt: skip
+
+    def __init__(self, uid: str, arithmetic: ResourceArithmetic) -> None:
+        self.uid = uid
+        self.queue = ""
+        self.priority = 0
+        self.min_available = 0
+        self.created = _BEGINNING
+        self.group: PodGroupInfo | None = None
+        self.has_budget = False
+        self.tasks: dict[str, TaskInfo] = {}
+        self.by_status: dict[TaskStatus, dict[str, TaskInfo]] = {}
+        self.allocated = ResourceVector()
+        self.wanted = ResourceVector()
+        self.short_by: dict[str, ResourceVector] = {}
+        self.fit_errors = ""
+        self.ready_count = 0
+        self.kept: dict[str, Any] = {}
+        self._arithmetic = arithmetic
+
+    def __repr__(self) -> str:
+        return f"Job({self.uid}, {len(self.tasks)} tasks)"
+
+    def of(self, status: TaskStatus) -> Mapping[str, TaskInfo]:
+        """The tasks in a status, by uid."""
+        return self.by_status.get(status, _NONE)
+
+    def count(self, statuses: Iterable[TaskStatus]) -> int:
+        """How many tasks are in one of the statuses."""
+        return sum(len(self.by_status[s]) for s in statuses if s in self.by_status)
+
+    @property
+    def is_ready(self) -> bool:
+        """True when enough tasks have a node."""
+        return self.ready_count >= self.min_available
+
+    @property
+    def is_pipelined(self) -> bool:
+        """True when enough tasks have a node or wait for room that is being freed."""
+        return self.ready_count + len(self.of(TaskStatus.PIPELINED)) >= self.min_available
+
+    @property
+    def is_solo(self) -> bool:
+        """True when no PodGroup object stands behind the job."""
+        return self.group is None or self.group.is_solo
+
+    def add(self, task: TaskInfo) -> None:
+        """Count a task."""
+        self.tasks[task.uid] = task
+        self.by_status.setdefault(task.status, {})[task.uid] = task
+        self._count(task, add=True)
+
+    def remove(self, uid: str) -> bool:
+        """Count a task no more; False when it was not counted."""
+        task = self.tasks.pop(uid, None)
+        if task is None:
+            return False
+        held = self.by_status.get(task.status)
+        if held is not None:
+            held.pop(uid, None)
+            if not held:
+                del self.by_status[task.status]
+        self._count(task, add=False)
+        return True
+
+    def turn(self, task: TaskInfo, status: TaskStatus) -> None:
+        """Let a task come to another status."""
+        self.remove(task.uid)
+        task.status = status
+        self.add(task)
+
+    def copy(self) -> JobInfo:
+        """The same job with copies of its tasks; the group is shared."""
+        other = JobInfo(self.uid, self._arithmetic)
+        other.queue, other.priority = self.queue, self.priority
+        other.min_available, other.created = self.min_available, self.created
+        other.group, other.has_budget = self.group, self.has_budget
+        for task in self.tasks.values():
+            other.add(task.copy())
+        return other
+
+    def _count(self, task: TaskInfo, *, add: bool) -> None:
+        self.kept.clear()
+        if task.status in READY:
+            self.ready_count += 1 if add else -1
+        # What is wanted counts what has a node and what waits for one, as fair shares ask for it.
+        taking = task.status in OCCUPYING
+        for amount, counts in (
+            (self.allocated, taking),
+            (self.wanted, taking or task.status is TaskStatus.PENDING),
+        ):
+            if not counts:
+                continue
+            if add:
+                amount.add(task.ask.running)
+            else:
+                self._arithmetic.subtract(amount, task.ask.running)
+
+
+_NONE: Mapping[str, TaskInfo] = {}

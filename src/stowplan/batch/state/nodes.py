@@ -1,0 +1,478 @@
+"""NodeLedger: what each node has idle, used and about to be released, as columns.
+
+Per resource a float64 column of each kind over dense rows. Beside them stands what the original
+tells apart and numbers do not: whether an amount ever named a scalar resource.
+
+Source: kube-batch v0.5, api/node_info.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.batch.compat import Compat
+from stowplan.batch.state.jobs import TaskInfo, TaskStatus
+from stowplan.batch.state.resource_vector import (
+    ResourceArithmetic,
+    ResourceVector,
+    SessionPanic,
+    node_allocatable_of,
+)
+from stowplan.columns.array_growth import grow
+from stowplan.columns.journal import Journal
+from stowplan.objects.node import Node
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+Rows = slice | NDArray[np.int64]
+ALL = slice(None)
+
+NOT_READY = "Selected node NotReady"
+READY = "Ready"
+"""The type of a node's condition."""
+
+
+def is_node_ready(node: Node) -> bool:
+    """True unless a condition says that the node is not, or that nobody knows."""
+    return all(c.status == "True" for c in node.status.conditions if c.type == READY)
+
+
+class NodeTask:
+    """A task as its node knows it: in the status in which it was put there."""
+
+    __slots__ = ("status", "task")
+
+    def __init__(self, task: TaskInfo, status: TaskStatus) -> None:
+        self.task = task
+        self.status = status
+
+
+class ResourceColumn:
+    """One kind of amount (idle, used, releasing) of every node.
+
+    Indexed by resource it is float64 (n_rows,). named: which scalars the amount of a row names.
+    has_scalars: bool (n_rows,), True where it names any.
+    """
+
+    def __init__(self) -> None:
+        self.of: dict[str, Floats] = {"cpu": _column(8), "memory": _column(8)}
+        self.has_scalars: Bools = np.zeros(8, dtype=np.bool_)
+        self.named: list[set[str]] = []
+
+    def get(self, name: str, n_rows: int) -> Floats:
+        """float64 (n_rows,): a resource, zeros when nobody names it."""
+        column = self.of.get(name)
+        return _column(n_rows) if column is None else column[:n_rows]
+
+    def amount(self, row: int) -> ResourceVector:
+        """The amount of a row."""
+        scalars = {name: float(self.of[name][row]) for name in sorted(self.named[row])}
+        cpu, memory = float(self.of["cpu"][row]), float(self.of["memory"][row])
+        return ResourceVector(cpu, memory, scalars or None)
+
+    def write(self, row: int, amount: ResourceVector) -> None:
+        """Replace the amount of a row."""
+        for column in self.of.values():
+            column[row] = 0.0
+        self.named[row] = set(amount.scalars or ())
+        self.has_scalars[row] = bool(amount.scalars)
+        for name, n in amount.pairs():
+            self._resource(name)[row] = n
+
+    def add(self, row: int, pairs: tuple[tuple[str, float], ...]) -> None:
+        """Add to the amount of a row."""
+        for name, n in pairs:
+            self._resource(name)[row] += n
+        if len(pairs) > 2:
+            self.named[row].update(name for name, _ in pairs[2:])
+            self.has_scalars[row] = True
+
+    def take(self, row: int, pairs: tuple[tuple[str, float], ...], *, keyless: bool) -> None:
+        """Subtract from the amount of a row. keyless: where it names no scalar none comes in."""
+        if len(pairs) > 2 and not (keyless and not self.has_scalars[row]):
+            self.named[row].update(name for name, _ in pairs[2:])
+            self.has_scalars[row] = True
+        elif len(pairs) > 2:
+            pairs = pairs[:2]
+        for name, n in pairs:
+            self._resource(name)[row] -= n
+
+    def make_room(self, n_rows: int) -> None:
+        """Let there be rows up to a number."""
+        self.has_scalars = grow(self.has_scalars, (n_rows,))
+        for name, column in self.of.items():
+            self.of[name] = grow(column, (n_rows,))
+        while len(self.named) < n_rows:
+            self.named.append(set())
+
+    def move(self, source: int, target: int) -> None:
+        """Let `target` hold what the last row `source` does, which ends."""
+        for column in self.of.values():
+            column[target] = column[source]
+        self.has_scalars[target] = self.has_scalars[source]
+        last = self.named.pop()
+        if source != target:
+            self.named[target] = last
+
+    def _resource(self, name: str) -> Floats:
+        column = self.of.get(name)
+        if column is None:
+            column = self.of[name] = _column(self.has_scalars.shape[0])
+        return column
+
+
+def _close_gap(values: list[Any], row: int) -> None:
+    """Let the last value take the place of the one at `row`."""
+    last = values.pop()
+    if row < len(values):
+        values[row] = last
+
+
+def _column(n_rows: int) -> Floats:
+    return np.zeros(n_rows, dtype=np.float64)
+
+
+class NodeLedger:
+    """Nodes by name and row, and the tasks on them.
+
+    nodes[row] is None while only pods of a node have been seen. ready[row] is False for such a row,
+    and, with the switch that forgets tasks over idle, for one that was found to hold too much. A
+    node whose condition says that it is not ready is there for what runs on it, and offers nothing;
+    with the switch for the rules of 1.13 it is a rule that keeps pods from it.
+    touched: the rows on which something was put or taken, the latest of them, in order.
+    freed: grows whenever room may have come free. state: a number of what is on the nodes; whoever
+    takes everything back that was done since may set it to what it was then.
+    """
+
+    def __init__(self, compat: Compat, arithmetic: ResourceArithmetic) -> None:
+        self.compat = compat
+        self.arithmetic = arithmetic
+        self.names: list[str] = []
+        self.nodes: list[Node | None] = []
+        self.ready: list[bool] = []
+        self.allocatable: list[ResourceVector] = []
+        self.held: list[dict[str, NodeTask]] = []
+        self.idle = ResourceColumn()
+        self.used = ResourceColumn()
+        self.releasing = ResourceColumn()
+        self.touched = Journal()
+        self.freed = 0
+        self.version = 0
+        self.revision = self._n_states = 0
+        self._total = -1, ResourceVector()
+        self._n_promised = 0
+        self._n_releasing = 0
+        self._has_ready_node: Bools = np.zeros(8, dtype=np.bool_)
+        self._n_away = 0
+        self._row_of: dict[str, int] = {}
+        self._pod_count = np.zeros(8, dtype=np.int64)
+        self._pod_limit = np.zeros(8, dtype=np.int64)
+        self._keyless = compat.nil_scalars
+
+    @property
+    def n_nodes(self) -> int:
+        """How many rows there are."""
+        return len(self.names)
+
+    def row(self, name: str) -> int:
+        """The row of a node, -1 when there is none."""
+        return self._row_of.get(name, -1)
+
+    @property
+    def pod_count(self) -> NDArray[np.int64]:
+        """int64 (n_nodes,): tasks on each node."""
+        return self._pod_count[: self.n_nodes]
+
+    @property
+    def pod_limit(self) -> NDArray[np.int64]:
+        """int64 (n_nodes,): how many pods each node takes."""
+        return self._pod_limit[: self.n_nodes]
+
+    def total(self) -> ResourceVector:
+        """What all nodes offer together."""
+        version, total = self._total
+        if version != self.version:
+            total = ResourceVector()
+            for amount, has_ready_node in zip(self.allocatable, self._has_ready_node, strict=False):
+                if has_ready_node:
+                    total.add(amount)
+            self._total = self.version, total
+        return total.copy()
+
+    def tasks_on(self, row: int) -> Iterator[NodeTask]:
+        """The tasks on a node, in order of arrival."""
+        return iter(self.held[row].values())
+
+    # What fits.
+
+    def fits(self, column: ResourceColumn, task: TaskInfo, rows: Rows = ALL) -> Bools:
+        """bool (n_rows,): rows whose idle or releasing amount covers what the task launches with.
+
+        As `ResourceArithmetic.less_equal`. Without the coarse epsilon a resource of which nothing
+        is wanted need not be there.
+        """
+        n_nodes, arithmetic = self.n_nodes, self.arithmetic
+        ask = task.ask
+        result = self.there(rows)
+        for name, wanted in ask.launching.pairs() if self.compat.coarse_epsilon else ask.wants:
+            is_memory = name == "memory"
+            epsilon = arithmetic.memory_epsilon if is_memory else arithmetic.milli_epsilon
+            result &= wanted - column.get(name, n_nodes)[rows] < epsilon
+        if ask.launching.scalars and self._keyless:
+            result &= column.has_scalars[:n_nodes][rows]
+        return result
+
+    def fits_idle(self, task: TaskInfo, rows: Rows = ALL) -> Bools:
+        """bool (n_rows,): rows with room now; what is promised to waiting tasks is not room."""
+        free = self.fits(self.idle, task, rows)
+        if not self.compat.releasing_competes and self.has_promises:
+            free &= self.fits_future(task, rows)
+        return free
+
+    def fits_future(self, task: TaskInfo, rows: Rows = ALL) -> Bools:
+        """bool (n_rows,): rows with room once what is being released is gone."""
+        n_nodes = self.n_nodes
+        result = self.there(rows)
+        for name, wanted in task.ask.wants:
+            idle, later = self.idle.get(name, n_nodes), self.releasing.get(name, n_nodes)
+            result &= idle[rows] + later[rows] > wanted - self.arithmetic.milli_epsilon
+        return result
+
+    @property
+    def has_promises(self) -> bool:
+        """True when room somewhere is promised to a waiting task."""
+        return self._n_promised > 0
+
+    @property
+    def has_releases(self) -> bool:
+        """True when something is being released somewhere."""
+        return self._n_releasing > 0
+
+    def there(self, rows: Rows = ALL) -> Bools:
+        """bool (n_rows,), the caller's: rows with a node that is ready, not only pods of one."""
+        return self._has_ready_node[: self.n_nodes][rows].copy()
+
+    def has_ready_node(self, row: int) -> bool:
+        """The same of one row, -1 for none."""
+        return row >= 0 and bool(self._has_ready_node[row])
+
+    @property
+    def n_unready(self) -> int:
+        """How many nodes are known and not ready."""
+        if not self._n_away:
+            return 0
+        pairs = zip(self.nodes, self._has_ready_node, strict=False)
+        return sum(node is not None and not has_ready_node for node, has_ready_node in pairs)
+
+    # Tasks.
+
+    def add(self, row: int, task: TaskInfo) -> str:
+        """Put a task on a node; returns what went wrong, "" when nothing did.
+
+        Raises SessionPanic where the original would.
+        """
+        held = self.held[row]
+        if task.key in held:
+            return f"task <{task.key}> already on node <{self.names[row]}>"
+        ask, status = task.ask, task.status
+        if self.nodes[row] is not None:
+            if status is TaskStatus.PIPELINED:
+                self._take(self.releasing, row, ask.running)
+            else:
+                if self.compat.drops_tasks_over_idle and not self.arithmetic.less_equal(
+                    ask.running, self.idle.amount(row)
+                ):
+                    self.ready[row] = False
+                    return NOT_READY
+                self.idle.take(row, ask.running_pairs, keyless=self._keyless)
+            if status is TaskStatus.RELEASING:
+                self.releasing.add(row, ask.running_pairs)
+            self.used.add(row, ask.running_pairs)
+        held[task.key] = NodeTask(task, status)
+        self._count_held(row, status, 1)
+        return ""
+
+    def remove(self, row: int, key: str) -> str:
+        """Take a task off a node; returns what went wrong, "" when nothing did."""
+        found = self.held[row].get(key)
+        if found is None:
+            return f"failed to find task <{key}> on host <{self.names[row]}>"
+        ask = found.task.ask
+        if self.nodes[row] is not None:
+            if found.status is TaskStatus.RELEASING:
+                self._take(self.releasing, row, ask.running)
+            if found.status is TaskStatus.PIPELINED:
+                self.releasing.add(row, ask.running_pairs)
+            else:
+                self.idle.add(row, ask.running_pairs)
+            self._take(self.used, row, ask.running)
+        del self.held[row][key]
+        self._count_held(row, found.status, -1)
+        return ""
+
+    def update(self, row: int, task: TaskInfo) -> str:
+        """Take a task off a node and put it there as it is now."""
+        return self.remove(row, task.key) or self.add(row, task)
+
+    def _count_held(self, row: int, status: TaskStatus, sign: int) -> None:
+        self._pod_count[row] += sign
+        self._n_promised += sign * (status is TaskStatus.PIPELINED)
+        self._n_releasing += sign * (status is TaskStatus.RELEASING)
+        self.freed += sign < 0 or status is TaskStatus.RELEASING
+        self._moved()
+        self.touched.touch(row)
+        self.touched.trim(len(self.names))
+
+    def _moved(self) -> None:
+        self._n_states += 1
+        self.revision = self._n_states
+
+    def _take(self, column: ResourceColumn, row: int, amount: ResourceVector) -> None:
+        if self.arithmetic.panics:
+            have = column.amount(row)
+            if not self.arithmetic.less_equal(amount, have):
+                raise SessionPanic(
+                    f"Resource is not sufficient to do operation: <{have}> sub <{amount}>"
+                )
+        column.take(row, amount.pairs(), keyless=self._keyless)
+
+    # Nodes.
+
+    def set_node(self, node: Node) -> int:
+        """A node arrives or changes; returns its row."""
+        offer = node_allocatable_of(
+            node.status.allocatable, containers_only=self.compat.containers_only
+        )
+        row = self.row(node.name)
+        if row < 0:
+            row = self._new_row(node.name)
+            self.ready[row] = True
+            self._offer(row, node, offer)
+            return row
+        if self.compat.drops_tasks_over_idle and not self.arithmetic.less_equal(
+            self.used.amount(row), offer
+        ):
+            self.ready[row] = False
+            return row
+        self.ready[row] = True
+        self._offer(row, node, offer)
+        self.used.write(row, ResourceVector())
+        if not self.compat.node_update_keeps_releasing:
+            self.releasing.write(row, ResourceVector())
+        for held in self.held[row].values():
+            running, pairs = held.task.ask.running, held.task.ask.running_pairs
+            if held.status is TaskStatus.RELEASING:
+                self.releasing.add(row, pairs)
+            if held.status is TaskStatus.PIPELINED and not self.compat.node_update_keeps_releasing:
+                self.releasing.take(row, pairs, keyless=self._keyless)
+            else:
+                self._take(self.idle, row, running)
+            self.used.add(row, pairs)
+        return row
+
+    def expect_node(self, name: str) -> int:
+        """The row of a node of which perhaps only a pod has been seen."""
+        row = self.row(name)
+        return self._new_row(name) if row < 0 else row
+
+    def drop_node(self, name: str) -> bool:
+        """A node is gone; False when it was not known.
+
+        Tasks that are still there count when it comes back; with the switch they do not.
+        """
+        row = self.row(name)
+        if row < 0:
+            return False
+        if self.held[row] and not self.compat.gone_nodes_are_empty:
+            self._keep_gone_node(row)
+        else:
+            self._drop_row(row)
+        return True
+
+    def forget_gone_node(self, row: int) -> None:
+        """Forget a row of which neither a node nor a task is left."""
+        gone_node = self.nodes[row] is None and not self.held[row]
+        if gone_node and not self.compat.gone_nodes_are_empty:
+            self._drop_row(row)
+
+    def _keep_gone_node(self, row: int) -> None:
+        """Keep a row for the tasks of a node that is gone."""
+        self._set_ready(row, has_ready_node=False)
+        self.nodes[row], self.ready[row], self.allocatable[row] = None, False, ResourceVector()
+        for column in (self.idle, self.used, self.releasing):
+            column.write(row, ResourceVector())
+        self._pod_limit[row] = 0
+        self.freed += 1
+        self.touched.touch(row)
+        self.touched.trim(len(self.names))
+        self.version += 1
+
+    def _drop_row(self, row: int) -> None:
+        name = self.names[row]
+        del self._row_of[name]
+        self._n_away -= not self._has_ready_node[row]
+        for held in self.held[row].values():
+            self._count_held(row, held.status, -1)
+        last = self.n_nodes - 1
+        for column in (self.idle, self.used, self.releasing):
+            column.move(last, row)
+        self._pod_count[row] = self._pod_count[last]
+        self._pod_limit[row] = self._pod_limit[last]
+        self._has_ready_node[row] = self._has_ready_node[last]
+        if row != last:
+            self._row_of[self.names[last]] = row
+        for values in (self.names, self.nodes, self.ready, self.allocatable, self.held):
+            _close_gap(values, row)
+        self.version += 1
+
+    def _new_row(self, name: str) -> int:
+        row = self.n_nodes
+        for column in (self.idle, self.used, self.releasing):
+            column.make_room(row + 1)
+            column.write(row, ResourceVector())
+        self._pod_count = grow(self._pod_count, (row + 1,))
+        self._pod_limit = grow(self._pod_limit, (row + 1,))
+        self._pod_count[row] = self._pod_limit[row] = 0
+        self._has_ready_node = grow(self._has_ready_node, (row + 1,))
+        self._has_ready_node[row] = False
+        self._n_away += 1
+        self.names.append(name)
+        self.nodes.append(None)
+        self.ready.append(False)
+        self.allocatable.append(ResourceVector())
+        self.held.append({})
+        self._row_of[name] = row
+        self.version += 1
+        return row
+
+    def _offer(self, row: int, node: Node, offer: ResourceVector) -> None:
+        self._set_ready(row, has_ready_node=self.compat.rules_of_1_13 or is_node_ready(node))
+        self.nodes[row] = node
+        self.allocatable[row] = offer
+        self._pod_limit[row] = offer.pods
+        self.idle.write(row, offer)
+        self._moved()
+        self.freed += 1
+        self.version += 1
+
+    def _set_ready(self, row: int, *, has_ready_node: bool) -> None:
+        self._n_away += int(self._has_ready_node[row]) - int(has_ready_node)
+        self._has_ready_node[row] = has_ready_node
+
+    def copy(self) -> NodeLedger:
+        """The ready nodes with their tasks put on again, one after the other."""
+        other = NodeLedger(self.compat, self.arithmetic)
+        for row, node in enumerate(self.nodes):
+            if node is None or not self.ready[row]:
+                continue
+            target = other.set_node(node)
+            for held in self.held[row].values():
+                task = held.task.copy()
+                task.status, task.node = held.status, self.names[row]
+                other.add(target, task)
+        return other

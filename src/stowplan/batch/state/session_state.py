@@ -1,0 +1,182 @@
+"""Working: jobs, nodes and queues while a session works on them, and the steps that change them.
+
+Every step is seen by the policies that keep shares. Steps answer with what went wrong, "" when
+nothing did: the original logs and goes on, half-way, and what it then does follows from that.
+
+Source: kube-batch v0.5, framework/session.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import msgspec
+
+from stowplan.batch.compat import Compat
+from stowplan.batch.hook_contracts import accepts_arguments, short_repr, source_location
+from stowplan.batch.session_rules import NoSessionRules, SessionRules
+from stowplan.batch.state.capability import QueueCapabilities
+from stowplan.batch.state.jobs import JobInfo, TaskInfo, TaskStatus
+from stowplan.batch.state.nodes import NodeLedger
+from stowplan.batch.state.queues import QueueInfo
+from stowplan.batch.state.resource_vector import ResourceArithmetic
+from stowplan.batch.tiers import Hooks
+from stowplan.framework.problems import ContractError
+
+
+class BinderEvictor(Protocol):
+    """Who carries out what sessions decide. Answers with what went wrong, "" when nothing did."""
+
+    def bind(self, task: TaskInfo) -> str:
+        """Bind the task's pod to its node."""
+
+    def evict(self, task: TaskInfo, reason: str) -> str:
+        """Delete the task's pod."""
+
+
+class TaskEventHandlers(msgspec.Struct, frozen=True):
+    """What a policy wants to hear: tasks that were given something, tasks that gave it back.
+
+    Raises ContractError for what cannot be called with a task.
+    """
+
+    allocated: Callable[[TaskInfo], None]
+    deallocated: Callable[[TaskInfo], None]
+
+    def __post_init__(self) -> None:
+        """Look at both."""
+        for name in self.__struct_fields__:
+            function = getattr(self, name)
+            if not callable(function) or not accepts_arguments(function, 1):
+                got = f"got {short_repr(function)}, wanted a function of one task"
+                raise ContractError(f"{source_location(function)}: Handlers.{name}: {got}")
+
+
+class ClusterInfo(msgspec.Struct, frozen=True):
+    """What a session works on.
+
+    promised: id of a job -> uid -> node, of earlier sessions. first: id of a job that goes before
+    all others -> how many tasks it is to get then, beyond those that it needs to start.
+    """
+
+    jobs: dict[str, JobInfo]
+    nodes: NodeLedger
+    queues: dict[str, QueueInfo]
+    promised: dict[str, dict[str, str]] = {}
+    first: Mapping[str, int] = {}
+
+
+class SessionState:
+    """The state of a session.
+
+    rules: NoRules until somebody sets them. evictions_seen: grows with each eviction, and with each
+    that is taken back. promised, first: as opened. preemptors: uid of an evicted task -> the task
+    that gets its room. capabilities: what queues with a capability have of it.
+    """
+
+    def __init__(
+        self, opened: ClusterInfo, hooks: Hooks, compat: Compat, outside: BinderEvictor
+    ) -> None:
+        self.jobs = opened.jobs
+        self.nodes = opened.nodes
+        self.queues = opened.queues
+        self.promised = opened.promised
+        self.first = opened.first
+        self.preemptors: dict[str, TaskInfo] = {}
+        self.hooks = hooks
+        self.compat = compat
+        self.arithmetic = ResourceArithmetic(compat)
+        self.capabilities = QueueCapabilities(
+            self.queues, self.jobs, self.arithmetic, is_ignored=compat.ignores_capability
+        )
+        self.rules: SessionRules = NoSessionRules()
+        self.handlers: list[TaskEventHandlers] = []
+        self.bound: list[TaskInfo] = []
+        self.evicted: list[tuple[TaskInfo, str]] = []
+        self.failed: list[tuple[str, str, str]] = []
+        self.eviction_revision = 0
+        self._binder_evictor = outside
+
+    # Steps.
+
+    def put(
+        self, task: TaskInfo, row: int, status: TaskStatus, *, even_if_failed: bool = False
+    ) -> str:
+        """Let a task be on a node as Allocated or Pipelined.
+
+        regardless: policies hear of it even if the node did not take it.
+        """
+        nodes = self.nodes
+        self.jobs[task.job].turn(task, status)
+        task.node = nodes.names[row]
+        problem = nodes.add(row, task)
+        if problem and not even_if_failed:
+            return problem
+        self.capabilities.hold(task)
+        if not problem:
+            self.rules.placed(task, row)
+        for handlers in self.handlers:
+            handlers.allocated(task)
+        return problem
+
+    def unput(self, task: TaskInfo) -> None:
+        """Take back `put`."""
+        row = self.nodes.row(task.node)
+        self.jobs[task.job].turn(task, TaskStatus.PENDING)
+        if not self.nodes.remove(row, task.key):
+            self.rules.unplaced(task, row)
+        self.capabilities.give_back(task)
+        for handlers in self.handlers:
+            handlers.deallocated(task)
+        if not self.compat.unevict_loses_node:
+            task.node = ""
+
+    def release(self, task: TaskInfo, *, even_if_failed: bool = False) -> str:
+        """Let a task be on its way out."""
+        self.eviction_revision += 1
+        self.jobs[task.job].turn(task, TaskStatus.RELEASING)
+        row = self.nodes.row(task.node)
+        problem = self.nodes.update(row, task) if row >= 0 else ""
+        if problem and not even_if_failed:
+            return problem
+        self.capabilities.release(task)
+        for handlers in self.handlers:
+            handlers.deallocated(task)
+        return problem
+
+    def unrelease(self, task: TaskInfo, before: TaskStatus) -> None:
+        """Take back `release`."""
+        self.eviction_revision += 1
+        self.jobs[task.job].turn(task, before)
+        row = self.nodes.row(task.node)
+        # The original adds to the node what is still there: the node goes on releasing it.
+        if row >= 0 and not self.compat.unevict_loses_node:
+            self.nodes.update(row, task)
+        self.capabilities.unrelease(task)
+        for handlers in self.handlers:
+            handlers.allocated(task)
+
+    # What leaves the session.
+
+    def send_eviction(self, task: TaskInfo, reason: str) -> str:
+        """Have a task's pod deleted."""
+        problem = self._binder_evictor.evict(task, reason)
+        if problem:
+            self.failed.append((task.key, problem, task.job))
+        else:
+            self.evicted.append((task, reason))
+        return problem
+
+    def bind_if_ready(self, job: JobInfo) -> str:
+        """Bind what is allocated of a job if the job is ready."""
+        if not self.hooks.job_ready(job):
+            return ""
+        for task in list(job.of(TaskStatus.ALLOCATED).values()):
+            problem = self._binder_evictor.bind(task)
+            if problem:
+                self.failed.append((task.key, problem, task.job))
+                return problem
+            job.turn(task, TaskStatus.BINDING)
+            self.bound.append(task)
+        return ""

@@ -1,0 +1,46 @@
+"""What changed since an earlier measurement."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from stowplan.benchmarks.measurement import BenchmarkResult
+from stowplan.inputs.files import read_bytes
+from stowplan.inputs.input_error import InputError
+from stowplan.objects.encoding.json_codec import DecodeError, decode
+
+
+class EarlierResult(msgspec.Struct, frozen=True):
+    """A result of an earlier measurement, as far as it is compared."""
+
+    shape: str
+    nodes: int
+    pods: int
+    pods_per_s: float | None = None
+
+
+class BenchmarkReport(msgspec.Struct, frozen=True):
+    """What `stowplan bench -o json` printed."""
+
+    results: tuple[EarlierResult, ...]
+
+
+def read_earlier(path: str | Path) -> dict[str, EarlierResult]:
+    """The results of a file by shape; raises InputError."""
+    try:
+        report = decode(read_bytes(path), BenchmarkReport)
+    except DecodeError as problem:
+        text = f"{problem}; wanted what `stowplan bench -o json` prints"
+        raise InputError.at(str(path), "", text) from None
+    return {result.shape: result for result in report.results}
+
+
+def compare_result(result: BenchmarkResult, old: EarlierResult | None) -> BenchmarkResult:
+    """The result beside the earlier one; without a ratio where there is none of these sizes."""
+    rate, before = result.pods_per_s, None if old is None else old.pods_per_s
+    if old is None or (old.nodes, old.pods) != (result.nodes, result.pods):
+        before = None
+    ratio = round(rate / before, 3) if rate is not None and before else None
+    return msgspec.structs.replace(result, old_pods_per_s=before, ratio=ratio)

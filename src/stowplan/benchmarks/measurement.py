@@ -1,0 +1,211 @@
+"""measure(): a shape's figures, each from a machine of its own."""
+
+from __future__ import annotations
+
+import gc
+import importlib.metadata
+import os
+import platform
+import re
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from stowplan._version import __version__
+from stowplan.assembly import configuration_of
+from stowplan.assembly.build import scheduler_for
+from stowplan.benchmarks.baselines import BASELINES
+from stowplan.benchmarks.benchmark_objects import BenchmarkClient
+from stowplan.benchmarks.benchmark_workload import BenchmarkCase, WorkloadSizes
+from stowplan.benchmarks.playback import Playback
+from stowplan.benchmarks.stage_times import stage_times, watch_stages
+from stowplan.scheduler import Scheduler
+
+ENGINES: tuple[str, ...] = ("compiled", "walk")
+"""What `scheduler_for` takes as `engine`, the fastest first; empty while there is no choice."""
+
+REPEATING_S_MAX = 60.0
+"""Nothing is repeated any more once repeating has taken so long."""
+
+SMALL = WorkloadSizes(nodes=40, pods=40)
+"""Big enough that everything which is made ready once is made ready."""
+
+MIB = 2**20
+
+
+class BenchmarkResult(msgspec.Struct, frozen=True):
+    """The figures of one shape.
+
+    done: pods that met their end within the measurement; all of them, unless the cluster is too
+    small. pods_per_s: the median of `runs`; of events, where the unit says so. p50_ms, p99_ms: of
+    the run with that median; from the call that took a pod in to the end of the one that bound
+    or refused it. memory_mb: the process's peak. floor, factor: kube-scheduler's rate, and how
+    many times that ours is. decode_per_s, confirm_per_s: pods from JSON to interned objects, and
+    confirmations by the watch. stages_us: per pod. seconds: what `start` measures instead.
+    old_pods_per_s, ratio: the rate of an earlier run, and how many times that this one is.
+    """
+
+    shape: str
+    nodes: int
+    pods: int
+    unit: str = "pods"
+    done: int = 0
+    pods_per_s: float | None = None
+    runs: tuple[float, ...] = ()
+    p50_ms: float | None = None
+    p99_ms: float | None = None
+    memory_mb: float | None = None
+    floor: float | None = None
+    floor_source: str = ""
+    factor: float | None = None
+    decode_per_s: float | None = None
+    confirm_per_s: float | None = None
+    stages_us: dict[str, float] | msgspec.UnsetType = msgspec.UNSET
+    seconds: dict[str, float] | msgspec.UnsetType = msgspec.UNSET
+    old_pods_per_s: float | msgspec.UnsetType | None = msgspec.UNSET
+    ratio: float | msgspec.UnsetType | None = msgspec.UNSET
+
+
+def new_machine(engine: str | None = None) -> Scheduler:
+    """A machine of the default profile. engine: a name that `scheduler_for` takes; None, its
+    own."""
+    configuration, registry = configuration_of(None, "default")
+    chosen: dict[str, Any] = {} if engine is None else {"engine": engine}
+    return scheduler_for(configuration, registry, **chosen)
+
+
+def prepare_run(
+    shape: BenchmarkCase, sizes: WorkloadSizes, engine: str | None = None
+) -> tuple[Playback, BenchmarkClient]:
+    """The shape, ready to run on a machine of its own."""
+    client = BenchmarkClient()
+    play = Playback(new_machine(engine), shape.make(client, sizes), client)
+    play.prepare()
+    return play, client
+
+
+class BenchmarkRun(msgspec.Struct, frozen=True):
+    """The figures of one run."""
+
+    done: int
+    rate: float
+    p50_ms: float
+    p99_ms: float
+    decode_per_s: float
+    confirm_per_s: float
+
+
+def run_once(shape: BenchmarkCase, sizes: WorkloadSizes, engine: str | None = None) -> BenchmarkRun:
+    """Play a shape on a machine of its own."""
+    play, client = prepare_run(shape, sizes, engine)
+    decode_per_s = client.decoded / client.seconds if client.decoded else 0.0
+    try:
+        play.run()
+    finally:
+        gc.unfreeze()
+    if play.workload.awaited:
+        done, waits = len(play.waits), list(play.waits.values())
+    else:
+        done = sum(n_events for _, n_events in play.calls)
+        waits = [took for took, n_events in play.calls for _ in range(n_events)]
+    p50, p99 = np.percentile(waits, (50, 99)) * 1e3 if waits else (0.0, 0.0)
+    rate = done / play.seconds if play.seconds else 0.0
+    return BenchmarkRun(done, rate, float(p50), float(p99), decode_per_s, play.confirm())
+
+
+def measure(
+    shape: BenchmarkCase,
+    sizes: WorkloadSizes,
+    repeat: int = 1,
+    *,
+    stages: bool = False,
+    engine: str | None = None,
+) -> BenchmarkResult:
+    """Warm up, measure at most `repeat` times, and give the median run's figures."""
+    # What is compiled is loaded by the warm-up already, whatever decides afterwards.
+    run_once(shape, warmup_sizes(sizes), next(iter(ENGINES), engine))
+    began = time.monotonic()
+    runs = [run_once(shape, sizes, engine)]
+    while len(runs) < repeat and time.monotonic() - began < REPEATING_S_MAX:
+        runs.append(run_once(shape, sizes, engine))
+    median = sorted(runs, key=lambda run: run.rate)[(len(runs) - 1) // 2]
+    rate = median.rate
+    memory_mb = peak_mb()
+    floor = BASELINES.get(shape.name)
+    return BenchmarkResult(
+        shape=shape.name,
+        nodes=sizes.nodes,
+        pods=sizes.pods,
+        unit=shape.unit,
+        done=median.done,
+        pods_per_s=round(rate, 1),
+        runs=tuple(round(run.rate, 1) for run in runs),
+        p50_ms=round(median.p50_ms, 3),
+        p99_ms=round(median.p99_ms, 3),
+        memory_mb=memory_mb,
+        floor=None if floor is None else floor.pods_per_s,
+        floor_source="" if floor is None else floor.source,
+        factor=None if floor is None else round(rate / floor.pods_per_s, 2),
+        decode_per_s=round(median.decode_per_s),
+        confirm_per_s=round(median.confirm_per_s) or None,
+        stages_us=stages_of(shape, sizes, engine) if stages else msgspec.UNSET,
+    )
+
+
+def warmup_sizes(sizes: WorkloadSizes) -> WorkloadSizes:
+    """The sizes of a warm-up."""
+    return sizes._replace(
+        nodes=min(sizes.nodes, SMALL.nodes),
+        pods=min(sizes.pods, SMALL.pods),
+        existing=min(sizes.existing, SMALL.pods),
+    )
+
+
+def stages_of(
+    shape: BenchmarkCase, sizes: WorkloadSizes, engine: str | None = None
+) -> dict[str, float]:
+    """us per pod, by stage, of a run of its own: the stopwatch slows it down a little."""
+    play, _ = prepare_run(shape, sizes, engine)
+    watch = watch_stages(play.scheduler)
+    try:
+        play.run()
+    finally:
+        gc.unfreeze()
+    return stage_times(watch, sum(took for took, _ in play.calls), sizes.pods)
+
+
+def peak_mb() -> float:
+    """The most memory that this process has held so far, MiB."""
+    status = Path("/proc/self/status")
+    # What getrusage says may come from the process that started this one.
+    if status.exists():
+        found = re.search(r"^VmHWM:\s+(\d+) kB", status.read_text(encoding="ascii"), re.MULTILINE)
+        if found is not None:
+            return round(int(found[1]) * 1024 / MIB, 1)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(peak * (1 if sys.platform == "darwin" else 1024) / MIB, 1)
+
+
+def environment_facts() -> dict[str, Any]:
+    """What a figure depends on beside the code."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    versions = {name: _version(name) for name in ("numpy", "numba", "msgspec")}
+    return {
+        "stowplan": __version__,
+        "python": platform.python_version(),
+        **versions,
+        "cpus": os.cpu_count() if affinity is None else len(affinity(0)),
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,171 @@
+"""Plays a workload to a machine, with a stopwatch.
+
+The clock runs inside `handle` and nowhere else: it stands while the world makes the events that
+answer evictions, and while a client decodes.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from stowplan.benchmarks.benchmark_objects import BenchmarkClient
+from stowplan.benchmarks.benchmark_workload import BATCH, BenchmarkWorkload
+from stowplan.messages import effects as to_do
+from stowplan.messages import events as happened
+from stowplan.messages.effects import Effect
+from stowplan.messages.events import Event
+from stowplan.objects.pod import Pod, PodCondition
+from stowplan.scheduler import Scheduler
+
+HEADS_MAX = 1000
+IDLE_MAX = 20
+"""After so many wakes in a row that end nothing, the pods that are left are given up."""
+
+
+class Playback:
+    """One machine and one workload.
+
+    waits: s by uid of the awaited pods that ended, from the beginning of the call that took one in
+    to the end of the call that ended it. calls: s that each call took, and how many events it was
+    given. effects: all answers. seconds: on the clock when the last awaited pod ended, or the last
+    event was taken in.
+    """
+
+    def __init__(
+        self, scheduler: Scheduler, workload: BenchmarkWorkload, client: BenchmarkClient
+    ) -> None:
+        self.scheduler = scheduler
+        self.workload = workload
+        self.waits: dict[str, float] = {}
+        self.calls: list[tuple[float, int]] = []
+        self.seconds = 0.0
+        self._client = client
+        self._clock = 0.0
+        self._now = 0
+        self._wake: int | None = None
+        self._pods: dict[str, Pod] = {}
+        self._taken: dict[str, float] = {}
+        self.effects: list[Effect] = []
+
+    def prepare(self) -> None:
+        """Play what comes ahead of the clock; collect garbage as a driver does after its list."""
+        events = self.workload.before
+        self._remember(events)
+        for first in range(0, len(events), BATCH):
+            self._settle(self.scheduler.handle(events[first : first + BATCH], 0, HEADS_MAX))
+        while len(self.scheduler.queue.active):
+            self._settle(self.scheduler.handle([], 0, HEADS_MAX))
+        for call in self.workload.calls:
+            self._remember(call.events)
+        gc.collect()
+        gc.freeze()
+
+    def run(self) -> None:
+        """Play what the clock runs over."""
+        answers: list[Event] = []
+        for call in self.workload.calls:
+            answers = self._handle(call.at, answers + call.events)
+        idle = 0
+        while len(self.waits) < len(self.workload.awaited) and idle < IDLE_MAX:
+            if not answers and self._wake is None:
+                break
+            n_ended = len(self.waits)
+            at = self._now if answers or self._wake is None else self._wake
+            answers = self._handle(at, answers)
+            idle = 0 if answers or len(self.waits) > n_ended else idle + 1
+
+    def _handle(self, at: int, events: list[Event]) -> list[Event]:
+        """One call on the clock; returns how the world answers it."""
+        self._now = max(at, self._now)
+        for event in events:
+            if isinstance(event, happened.PodAdded):
+                self._taken[event.pod.uid] = self._clock
+        began = time.perf_counter()
+        effects = self.scheduler.handle(events, self._now, HEADS_MAX)
+        took = time.perf_counter() - began
+        self._clock += took
+        self.calls.append((took, len(events)))
+        self.effects += effects
+        self._note_ends(effects)
+        return self._answers(effects)
+
+    def _note_ends(self, effects: list[Effect]) -> None:
+        workload = self.workload
+        if not workload.awaited:
+            self.seconds = self._clock
+        for effect in effects:
+            if isinstance(effect, to_do.Wake):
+                self._wake = effect.at
+            elif isinstance(effect, to_do.PatchStatus if workload.refused else to_do.Bind):
+                nominated_only = isinstance(effect, to_do.PatchStatus) and not effect.reason
+                uid = effect.uid
+                if uid in workload.awaited and uid not in self.waits and not nominated_only:
+                    self.waits[uid] = self._clock - self._taken[uid]
+                    self.seconds = self._clock
+
+    def _answers(self, effects: list[Effect]) -> list[Event]:
+        """Victims go as soon as they are asked to."""
+        answers: list[Event] = []
+        for effect in effects:
+            if isinstance(effect, to_do.Evict):
+                answers.append(happened.EvictDone(effect.effect, effect.uid))
+                answers.append(happened.PodDeleted(self._pods[effect.uid]))
+        return answers
+
+    # What the watch says afterwards.
+
+    def confirm(self) -> float:
+        """Confirm what was bound and echo what was patched; pods per second, 0.0 for none."""
+        events = self._confirmations(self.effects)
+        n_pods = sum(isinstance(event, happened.PodUpdated) for event in events)
+        began = time.perf_counter()
+        for first in range(0, len(events), BATCH):
+            self.scheduler.handle(events[first : first + BATCH], self._now, HEADS_MAX)
+        took = time.perf_counter() - began
+        return n_pods / took if n_pods else 0.0
+
+    def _settle(self, effects: list[Effect]) -> None:
+        events = self._confirmations(effects)
+        if events:
+            self._settle(self.scheduler.handle(events, 0, HEADS_MAX))
+
+    def _confirmations(self, effects: list[Effect]) -> list[Event]:
+        gone = {effect.uid for effect in effects if isinstance(effect, to_do.Evict)}
+        pods: dict[str, Pod] = {}
+        binds: list[Event] = []
+        for effect in effects:
+            if isinstance(effect, to_do.Bind) and effect.uid not in gone:
+                before = pods.get(effect.uid, self._pods[effect.uid])
+                pods[effect.uid] = bound(before, effect.node)
+                binds.append(happened.BindDone(effect.effect, effect.uid))
+            elif isinstance(effect, to_do.PatchStatus) and effect.uid not in gone:
+                before = pods.get(effect.uid, self._pods[effect.uid])
+                pods[effect.uid] = patched(before, effect)
+        seen = self._client.again(pods.values())
+        self._pods |= {pod.uid: pod for pod in seen}
+        return [*binds, *(happened.PodUpdated(pod) for pod in seen)]
+
+    def _remember(self, events: Iterable[Event]) -> None:
+        for event in events:
+            if isinstance(event, happened.PodAdded):
+                self._pods[event.pod.uid] = event.pod
+
+
+def bound(pod: Pod, node: str) -> Pod:
+    """The pod on a node."""
+    return replace(pod, spec=replace(pod.spec, node_name=node))
+
+
+def patched(pod: Pod, patch: to_do.PatchStatus) -> Pod:
+    """The pod with the condition and the nomination that were set."""
+    status = pod.status
+    if patch.reason:
+        condition = PodCondition("PodScheduled", "False", patch.reason, patch.message)
+        status = replace(status, conditions=(condition,))
+    if patch.nominated_node is not None:
+        status = replace(status, nominated_node_name=patch.nominated_node)
+    return replace(pod, status=status)

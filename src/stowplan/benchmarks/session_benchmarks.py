@@ -1,0 +1,229 @@
+"""How long sessions take: on a crowded cluster with queues, for many small gangs, for a big one.
+
+Measured is the call of the machine in which the session is held, with all that it decides: the
+state beside the session, and the effects.
+"""
+
+from __future__ import annotations
+
+import datetime
+import gc
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from stowplan.assembly.deciders import ConfigText, deciders_of
+from stowplan.messages import events as happened
+from stowplan.messages.effects import Bind, Effect, PatchStatus
+from stowplan.messages.events import Event
+from stowplan.objects.meta import ObjectMeta
+from stowplan.objects.node import Node, NodeStatus
+from stowplan.objects.pod import (
+    Container,
+    Pod,
+    PodCondition,
+    PodSpec,
+    PodStatus,
+    ResourceRequirements,
+)
+from stowplan.objects.podgroup import PodGroup, PodGroupSpec, Queue, QueueSpec
+from stowplan.scheduler import Scheduler
+from stowplan.simulation.event_queue import SECOND
+
+CONFIGURATION = """
+actions: "reclaim, allocate, backfill, preempt"
+tiers:
+- plugins: [{name: priority}, {name: gang}, {name: conformance}]
+- plugins: [{name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}]
+"""
+START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+BATCH = 1000
+SIZE = 20
+"""Pods of a gang in the crowded cluster."""
+CROWDED_NODES = 4000
+GANG_NODES = 5000
+N_CHANGED = 100
+N_QUEUES = 20
+REQUESTS = (("500m", "1Gi"), ("1", "2Gi"), ("250m", "512Mi"), ("1", "4Gi"), ("2", "2Gi"))
+NODE = {"cpu": "24", "memory": "128Gi", "pods": "110"}
+
+
+class SessionBenchmark:
+    """A machine that holds sessions, and the pods that it was shown."""
+
+    def __init__(self, n_nodes: int) -> None:
+        files = [ConfigText(CONFIGURATION, "bench")]
+        self.scheduler: Scheduler = deciders_of(files).scheduler()
+        self.pods: dict[str, Pod] = {}
+        self.now = 0
+        self._specs: dict[tuple[str, str, str], PodSpec] = {}
+        self._effects: list[Effect] = []
+        self.show(happened.NodeAdded(_node(number)) for number in range(n_nodes))
+
+    def show(self, events: Iterator[Event] | Sequence[Event]) -> None:
+        """Tell the machine, before it is synced, a thousand at a time."""
+        held = list(events)
+        for first in range(0, len(held), BATCH):
+            self.scheduler.handle(held[first : first + BATCH], self.now)
+
+    def queue(self, name: str, weight: int = 1) -> Event:
+        """A queue comes."""
+        meta = ObjectMeta(name=name, uid=name)
+        return happened.ObjectAdded(Queue(metadata=meta, spec=QueueSpec(weight=weight)))
+
+    def gang(
+        self, name: str, queue: str, size: int, asks: tuple[str, str], nodes: Sequence[int] = ()
+    ) -> Iterator[Event]:
+        """A gang comes, pending, or running on these nodes."""
+        moment = START + datetime.timedelta(seconds=len(self.pods))
+        meta = ObjectMeta(name=name, namespace="ns", uid=name, creation_timestamp=moment)
+        spec = PodGroupSpec(min_member=size, queue=queue)
+        yield happened.ObjectAdded(PodGroup(metadata=meta, spec=spec))
+        for number in range(size):
+            on = f"n{nodes[number]:05d}" if nodes else ""
+            yield happened.PodAdded(self._pod(f"{name}-{number}", name, asks, on, moment))
+
+    def _pod(
+        self, name: str, group: str, asks: tuple[str, str], on: str, moment: datetime.datetime
+    ) -> Pod:
+        meta = ObjectMeta(
+            name=name,
+            namespace="ns",
+            uid=name,
+            annotations={"scheduling.k8s.io/group-name": group},
+            labels={"job": group},
+            creation_timestamp=moment,
+        )
+        status = PodStatus(phase="Running" if on else "Pending")
+        pod = self.pods[name] = Pod(metadata=meta, spec=self._spec(*asks, on), status=status)
+        return pod
+
+    def _spec(self, cpu: str, memory: str, on: str) -> PodSpec:
+        found = self._specs.get((cpu, memory, on))
+        if found is None:
+            asked = ResourceRequirements(requests={"cpu": cpu, "memory": memory})
+            main = Container(name="c", resources=asked)
+            found = PodSpec(containers=(main,), scheduler_name="kube-batch", node_name=on)
+            self._specs[cpu, memory, on] = found
+        return found
+
+    def session(self, *events: Event) -> float:
+        """Let a session be held after these events; how long the call took, in seconds."""
+        self.now += SECOND
+        began = time.perf_counter()
+        effects = self.scheduler.handle(events, self.now)
+        took = time.perf_counter() - began
+        self._effects += effects
+        return took
+
+    def settle(self) -> int:
+        """Carry out what was decided, without holding a session: how many pods were bound."""
+        events: list[Event] = []
+        n_bound = 0
+        for effect in self._effects:
+            match effect:
+                case Bind():
+                    n_bound += 1
+                    spec = replace(self.pods[effect.name].spec, node_name=effect.node)
+                    status = PodStatus(phase="Running")
+                    events.append(happened.BindDone(effect.effect, effect.uid))
+                    events.append(self._changed(effect.name, spec=spec, status=status))
+                case PatchStatus():
+                    said = PodCondition("PodScheduled", "False", effect.reason, effect.message)
+                    status = PodStatus(phase="Pending", conditions=(said,))
+                    events.append(self._changed(effect.name, status=status))
+        self._effects.clear()
+        self.show(events)
+        return n_bound
+
+    def _changed(self, name: str, **fields: Any) -> Event:
+        pod = self.pods[name] = replace(self.pods[name], **fields)
+        return happened.PodUpdated(pod)
+
+
+def crowded_seconds(n_nodes: int = CROWDED_NODES) -> dict[str, float]:
+    """s of a first session on a crowded cluster, and of one in which some pods have changed.
+
+    25 running pods for each node, in gangs, and 10 that wait.
+    """
+    crowd = SessionBenchmark(n_nodes)
+    crowd.show([crowd.queue(f"q{number}", 1 + number % 3) for number in range(N_QUEUES)])
+    n_running, n_waiting = 25 * n_nodes // SIZE, 10 * n_nodes // SIZE
+    for number in range(n_running):
+        nodes = [(number * SIZE + k) % n_nodes for k in range(SIZE)]
+        crowd.show(
+            list(crowd.gang(f"r{number}", f"q{number % N_QUEUES}", SIZE, _asks(number), nodes))
+        )
+    for number in range(n_waiting):
+        crowd.show(list(crowd.gang(f"p{number}", f"q{number % N_QUEUES}", SIZE, _asks(number))))
+    gc.collect()
+    gc.freeze()
+    found = {"first": crowd.session(happened.Synced())}
+    while crowd.settle():
+        crowd.session()
+    changes = []
+    for round_ in range(5):
+        left = [crowd.pods[f"r{round_}-{k}"] for k in range(SIZE)]
+        events: list[Event] = [happened.PodDeleted(pod) for pod in left]
+        for number in range(N_CHANGED // SIZE - 1):
+            name = f"new{round_}-{number}"
+            events += list(crowd.gang(name, f"q{number}", SIZE, _asks(number)))
+        changes.append(crowd.session(*events))
+        crowd.settle()
+    gc.unfreeze()
+    return found | {f"{N_CHANGED} changed": sorted(changes)[len(changes) // 2]}
+
+
+def small_gangs(n_nodes: int = GANG_NODES, n_gangs: int = 1000, size: int = 3) -> dict[str, float]:
+    """s for many small gangs on an empty cluster, in one session."""
+    return _alone(n_nodes, n_gangs, size)
+
+
+def big_gang(n_nodes: int = GANG_NODES, size: int = GANG_NODES) -> dict[str, float]:
+    """s for one gang with a pod for every node."""
+    return _alone(n_nodes, 1, size)
+
+
+def _alone(n_nodes: int, n_gangs: int, size: int) -> dict[str, float]:
+    crowd = SessionBenchmark(n_nodes)
+    crowd.show([crowd.queue("q")])
+    for number in range(n_gangs):
+        crowd.show(list(crowd.gang(f"g{number}", "q", size, ("1", "1Gi"))))
+    gc.collect()
+    gc.freeze()
+    took = crowd.session(happened.Synced())
+    gc.unfreeze()
+    n_bound = crowd.settle()
+    if n_bound != n_gangs * size:
+        raise RuntimeError(f"{n_bound} of {n_gangs * size} pods were bound")
+    return {f"{n_gangs} of {size}": took}
+
+
+def session_seconds(n_nodes: int = CROWDED_NODES, repeat: int = 1) -> dict[str, float]:
+    """The fastest of `repeat` runs each, s. n_nodes: of the crowded cluster; the others have a
+    quarter more."""
+    more = n_nodes * GANG_NODES // CROWDED_NODES
+    small_gangs(40, 5)
+    found: dict[str, list[float]] = {}
+    for _ in range(repeat):
+        for measured in (
+            small_gangs(more, more // 5),
+            big_gang(more, more),
+            crowded_seconds(n_nodes),
+        ):
+            for name, seconds in measured.items():
+                found.setdefault(name, []).append(seconds)
+    return {name: round(min(times), 3) for name, times in found.items()}
+
+
+def _asks(number: int) -> tuple[str, str]:
+    return REQUESTS[number % len(REQUESTS)]
+
+
+def _node(number: int) -> Node:
+    name = f"n{number:05d}"
+    labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": f"z{number % 3}"}
+    status = NodeStatus(allocatable=dict(NODE), capacity=dict(NODE))
+    return Node(metadata=ObjectMeta(name=name, labels=labels), status=status)

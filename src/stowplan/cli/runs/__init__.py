@@ -1,0 +1,1 @@
+"""What the subcommands do once their arguments are read."""

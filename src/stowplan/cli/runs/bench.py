@@ -1,0 +1,224 @@
+"""What `stowplan bench` does: measure shape by shape, print beside kube-scheduler's figures."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from stowplan.benchmarks.baselines import MEASURED, PUBLISHED
+from stowplan.benchmarks.benchmark_workload import WorkloadSizes
+from stowplan.benchmarks.catalog import CASES, NAMES, SESSIONS, START, check_case_name
+from stowplan.benchmarks.comparison import compare_result, read_earlier
+from stowplan.benchmarks.measurement import BenchmarkResult, environment_facts, measure, peak_mb
+from stowplan.benchmarks.session_benchmarks import CROWDED_NODES, session_seconds
+from stowplan.benchmarks.start_time import start_seconds
+from stowplan.cli.tables.console import stdout_console
+
+START_NODES = 5000
+_SOURCES = {MEASURED: "m", PUBLISHED: "p"}
+
+
+class BenchSettings(NamedTuple):
+    """How every shape is to be measured; None: as the shape itself says."""
+
+    nodes: int | None
+    pods: int | None
+    existing: int
+    templates: int
+    repeat: int
+    stages: bool
+    engine: str | None
+
+
+class BenchFailed(click.ClickException):
+    """A shape could not be measured; the text says why."""
+
+
+def list_shapes() -> None:
+    """Print the shapes that can be measured."""
+    _print_shapes(stdout_console())
+
+
+def run_benchmarks(
+    names: Sequence[str],
+    settings: BenchSettings,
+    output: str,
+    compare: str | None,
+    *,
+    in_process: bool,
+) -> int:
+    """Measure the shapes and print what came of it; the exit code."""
+    chosen = [check_case_name(name) for name in names] or list(NAMES)
+    before = None if compare is None else read_earlier(compare)
+    results, failed = _run_shapes(
+        chosen, settings, _measure_in_process if in_process else _measure_in_subprocess
+    )
+    if before is not None:
+        results = [compare_result(result, before.get(result.shape)) for result in results]
+    if output == "json":
+        report = {"machine": environment_facts(), "results": results, "failed": failed}
+        click.echo(msgspec.json.format(msgspec.json.encode(report), indent=2))
+    else:
+        _print(results, stdout_console(), comparing=before is not None)
+    short = any(result.done < result.pods for result in results)
+    return 1 if short or failed else 0
+
+
+def _run_shapes(
+    names: Sequence[str],
+    settings: BenchSettings,
+    one: Callable[[str, BenchSettings], BenchmarkResult],
+) -> tuple[list[BenchmarkResult], dict[str, str]]:
+    """The results, and by shape why there is none. A line on standard error for each."""
+    results: list[BenchmarkResult] = []
+    failed: dict[str, str] = {}
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    for index, name in enumerate(names, start=1):
+        try:
+            with console.status(f"{index} of {len(names)}: {name}"):
+                result = one(name, settings)
+        except BenchFailed as problem:
+            failed[name] = problem.message
+            console.print(Text(f"{name}: {problem.message}"))
+            continue
+        results.append(result)
+        console.print(Text(_line(result)))
+    return results, failed
+
+
+def _measure_in_process(name: str, settings: BenchSettings) -> BenchmarkResult:
+    """The figures of a shape, measured in this process."""
+    nodes, pods, existing, templates, repeat, stages, engine = settings
+    if name == START:
+        n_nodes = nodes or START_NODES
+        try:
+            seconds = start_seconds(n_nodes, repeat)
+        except subprocess.CalledProcessError as problem:
+            raise BenchFailed(_failure_text(problem.returncode, problem.stderr)) from None
+        return BenchmarkResult(START, n_nodes, 1, done=1, seconds=seconds)
+    if name == SESSIONS:
+        n_nodes = nodes or CROWDED_NODES
+        seconds = session_seconds(n_nodes, repeat)
+        return BenchmarkResult(SESSIONS, n_nodes, 1, done=1, memory_mb=peak_mb(), seconds=seconds)
+    shape = CASES[name]
+    sizes = WorkloadSizes(nodes or shape.nodes, pods or shape.pods, existing, templates)
+    return measure(shape, sizes, repeat, stages=stages, engine=engine)
+
+
+def _measure_in_subprocess(name: str, settings: BenchSettings) -> BenchmarkResult:
+    """The figures of a shape, measured in a process whose memory and warmth are its own."""
+    arguments = ["bench", name, "--in-process", "-o", "json"]
+    for option, value in settings._asdict().items():
+        if value is True:
+            arguments.append(f"--{option}")
+        elif value not in (None, False):
+            arguments += [f"--{option}", str(value)]
+    command = [sys.executable, "-m", "stowplan", *arguments]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        return msgspec.convert(msgspec.json.decode(ran.stdout)["results"][0], BenchmarkResult)
+    except (msgspec.DecodeError, IndexError):
+        raise BenchFailed(_failure_text(ran.returncode, ran.stderr)) from None
+
+
+def _failure_text(code: int, text: str) -> str:
+    lines = text.strip().splitlines()
+    said = lines[-1] if lines else "without a word"
+    return f"the measuring process ended with {code}: {said}"
+
+
+# What is shown.
+
+
+def _line(result: BenchmarkResult) -> str:
+    if isinstance(result.seconds, dict):
+        told = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in result.seconds.items())
+        if result.memory_mb is not None:
+            told += f", {result.memory_mb:,.0f} MiB"
+        return f"{result.shape}: {told}"
+    rate = result.pods_per_s or 0.0
+    text = f"{result.shape}: {rate:,.0f} {result.unit}/s"
+    if result.done < result.pods:
+        text += f", but only {result.done:,} of {result.pods:,} came to their end"
+    return text
+
+
+def _print_shapes(console: Console) -> None:
+    table = _table("SHAPE", NODES=False, PODS=False, WHAT=True)
+    for shape in CASES.values():
+        pods = f"{shape.pods:,}" + ("" if shape.unit == "pods" else f" {shape.unit}")
+        table.add_row(shape.name, f"{shape.nodes:,}", pods, Text(shape.what))
+    table.add_row(START, f"{START_NODES:,}", "1", "from process start to the first decision")
+    text = "sessions on a crowded cluster, and for gangs on an empty one"
+    table.add_row(SESSIONS, f"{CROWDED_NODES:,}", f"{35 * CROWDED_NODES:,}", text)
+    console.print(table)
+
+
+def _table(first: str, **columns: bool) -> Table:
+    """A table. columns: by name, True for text, False for figures."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(first, no_wrap=True)
+    for name, is_text in columns.items():
+        table.add_column(name, justify="left" if is_text else "right")
+    return table
+
+
+def _print(results: Sequence[BenchmarkResult], console: Console, *, comparing: bool) -> None:
+    rates = [result for result in results if not isinstance(result.seconds, dict)]
+    names = ["NODES", "PODS", "PER S", "P50 MS", "P99 MS", "MIB", "FLOOR", "FACTOR"]
+    table = _table("SHAPE", **dict.fromkeys(names + ["OLD", "RATIO"] * comparing, False))
+    for result in rates:
+        table.add_row(*_row(result, comparing=comparing))
+    if rates:
+        console.print(table)
+    _print_stages(rates, console)
+    for result in results:
+        if isinstance(result.seconds, dict):
+            console.print(_line(result))
+    if any(result.floor for result in rates):
+        for source, mark in _SOURCES.items():
+            console.print(Text(f"Floor {mark}: {source}"), soft_wrap=True)
+
+
+def _row(result: BenchmarkResult, *, comparing: bool) -> list[str]:
+    def shown(value: object, digits: int = 0) -> str:
+        return f"{value:,.{digits}f}" if isinstance(value, float | int) else ""
+
+    mark = f" {_SOURCES[result.floor_source]}" if result.floor_source else ""
+    unit = "" if result.unit == "pods" else f" {result.unit}"
+    done = (
+        shown(result.pods) if result.done == result.pods else f"{result.done:,} of {result.pods:,}"
+    )
+    cells = [
+        result.shape,
+        shown(result.nodes),
+        done + unit,
+        shown(result.pods_per_s),
+        shown(result.p50_ms, 1),
+        shown(result.p99_ms, 1),
+        shown(result.memory_mb),
+        shown(result.floor) + mark,
+        shown(result.factor, 1),
+    ]
+    if comparing:
+        cells += [shown(result.old_pods_per_s), shown(result.ratio, 2)]
+    return cells
+
+
+def _print_stages(results: Sequence[BenchmarkResult], console: Console) -> None:
+    told = [(r.shape, r.stages_us) for r in results if isinstance(r.stages_us, dict)]
+    if not told:
+        return
+    table = _table("US EACH", **{name.upper(): False for name in told[0][1]})
+    for shape, stages in told:
+        table.add_row(shape, *(f"{us:,.1f}" for us in stages.values()))
+    console.print()
+    console.print(table)

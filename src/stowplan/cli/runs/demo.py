@@ -1,0 +1,112 @@
+"""What `stowplan demo` does and prints: a scripted minute on a cluster in this process."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import click
+from rich.text import Text
+
+from stowplan.cli.tables.console import stdout_console
+from stowplan.cli.tables.jobs import plain_table
+from stowplan.examples.demo import DemoResult, run_demo
+from stowplan.examples.demo_cluster import AppPlacement, DemoError, demo_deciders
+from stowplan.examples.demo_explanations import explain_placement
+from stowplan.examples.demo_screen import LiveDisplay, PlainDisplay
+from stowplan.forecast.queue_shares import Shares, shares_of
+from stowplan.inputs.cluster_reader import Cluster
+from stowplan.simulation.session_runner import SessionRunner
+
+CPU = "cpu"
+NEXT_STEPS = (
+    ("up --node-count 5", "a cluster of your own, for kubectl"),
+    ("simulate", "5,000 pods on 1,000 nodes, without a cluster"),
+)
+
+
+def run_demo_command(*, fast: bool) -> int:
+    """Run the demonstration and print what came of it; the exit code."""
+    console = stdout_console()
+    console.print(
+        "Six nodes of 8 cores in three zones, and one scheduler with two ways to decide:\n"
+        "pod by pod, as kube-scheduler does, and in sessions, as kube-batch does for gangs."
+    )
+    theatre = LiveDisplay(console) if console.is_terminal else PlainDisplay(console)
+    try:
+        with theatre:
+            outcome = run_demo(theatre, fast=fast)
+    except DemoError as problem:
+        raise click.ClickException(str(problem)) from None
+    print_placements(outcome.placements)
+    if outcome.snapshot.nodes:
+        print_queues(_shares(outcome))
+    print_waits(outcome)
+    print_end(outcome)
+    return 0 if outcome.is_as_expected else 1
+
+
+def _shares(outcome: DemoResult) -> Shares:
+    """The queues as `stowplan queues` sees them."""
+    found = outcome.snapshot
+    return shares_of(
+        SessionRunner(Cluster(found.nodes, found.pods, found.objects), demo_deciders())
+    )
+
+
+def print_placements(placements: list[AppPlacement]) -> None:
+    """A line per app: who placed how many of its pods where, and why the last of them there."""
+    table = plain_table("\nWho went where", "APP", "BY", "PLACED", "NODE:PODS", "WHY")
+    for one in placements:
+        nodes = ", ".join(f"{name.removeprefix('node-')}:{n}" for name, n in one.where.items())
+        placed = f"{one.n_placed} of {one.n_pods}"
+        table.add_row(
+            *map(Text, (one.app, one.decided_by, placed, nodes or "-", explain_placement(one)))
+        )
+    stdout_console().print(table)
+
+
+def print_queues(shares: Shares) -> None:
+    """A line per queue, in cores."""
+    title = "\nQueues after the reclaim, in cores"
+    table = plain_table(title, "QUEUE", "WEIGHT", "DESERVES", "HAS", "WAITS FOR")
+    for queue in shares.queues:
+        deserved = (queue.deserved or {}).get(CPU, 0.0)
+        amounts = (deserved, queue.allocated[CPU], queue.pending[CPU])
+        table.add_row(queue.name, str(queue.weight), *(f"{amount:g}" for amount in amounts))
+    stdout_console().print(table)
+
+
+def print_waits(outcome: DemoResult) -> None:
+    """A line per decider."""
+    table = plain_table("\nFrom being created to having a node", "BY", "PODS", "P50", "P99")
+    for wait in outcome.waits:
+        times = (f"{1000 * seconds:.0f} ms" for seconds in (wait.p50_s, wait.p99_s))
+        table.add_row(wait.decided_by, str(wait.n_pods), *times)
+    stdout_console().print(table)
+
+
+def print_end(outcome: DemoResult) -> None:
+    """Whether all went as expected, and what to try next."""
+    failed = [check for check in outcome.checks if not check.held]
+    n_checks = len(outcome.checks)
+    if failed:
+        click.echo(f"\n{len(failed)} of {n_checks} checks failed ({outcome.took_s:.0f} s):")
+        for check in failed:
+            click.echo(f"  expected: {check.expected}\n  seen:     {check.seen}")
+        for line in outcome.complaints:
+            click.echo(f"  {line}", err=True)
+    else:
+        click.echo(f"\nAll {n_checks} checks held, in {outcome.took_s:.0f} s.")
+    click.echo("Next:")
+    program = _program()
+    for arguments, what in NEXT_STEPS:
+        click.echo(f"  {program} {arguments:<18}  {what}")
+
+
+def _program() -> str:
+    """How to call this command from here."""
+    called = Path(sys.argv[0])
+    is_known = shutil.which("stowplan") is not None or called.name != "stowplan"
+    return "stowplan" if is_known else str(called)

@@ -1,0 +1,1 @@
+"""Tables and other text that the subcommands print."""

@@ -1,0 +1,77 @@
+"""Reviews: asking an API server who somebody is, and what they may do.
+
+Source: Kubernetes API v1.36, authentication.k8s.io/v1 and authorization.k8s.io/v1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from stowplan.client.requests import JSON, ApiRequest
+from stowplan.client.responses import ApiResponse, decode_body
+
+
+class UserInfo(msgspec.Struct, frozen=True):
+    """Whom a token belongs to."""
+
+    username: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: dict[str, tuple[str, ...]] = {}
+
+
+class _TokenStatus(msgspec.Struct, frozen=True):
+    authenticated: bool = False
+    user: UserInfo = UserInfo()
+
+
+class _TokenReview(msgspec.Struct, frozen=True):
+    status: _TokenStatus = _TokenStatus()
+
+
+class _AccessStatus(msgspec.Struct, frozen=True):
+    allowed: bool = False
+
+
+class _AccessReview(msgspec.Struct, frozen=True):
+    status: _AccessStatus = _AccessStatus()
+
+
+def token_review(token: str) -> ApiRequest:
+    """Who has a token?"""
+    return _review_request(
+        "authentication.k8s.io/v1", "TokenReview", "tokenreviews", {"token": token}
+    )
+
+
+def user_of_token_review(answer: ApiResponse) -> UserInfo | None:
+    """Whom the token belongs to; None for nobody, or where the server does not say."""
+    found = decode_body(answer.body, _TokenReview) if answer.is_done else None
+    return found.status.user if found is not None and found.status.authenticated else None
+
+
+def subject_access_review(user: UserInfo, path: str, verb: str = "get") -> ApiRequest:
+    """May somebody read a path that is no resource?"""
+    spec = {
+        "user": user.username,
+        "uid": user.uid,
+        "groups": user.groups,
+        "extra": user.extra,
+        "nonResourceAttributes": {"path": path, "verb": verb},
+    }
+    version = "authorization.k8s.io/v1"
+    return _review_request(version, "SubjectAccessReview", "subjectaccessreviews", spec)
+
+
+def is_access_allowed(answer: ApiResponse) -> bool:
+    """True where they may."""
+    found = decode_body(answer.body, _AccessReview) if answer.is_done else None
+    return found is not None and bool(found.status.allowed)
+
+
+def _review_request(version: str, kind: str, plural: str, spec: dict[str, Any]) -> ApiRequest:
+    body = {"kind": kind, "apiVersion": version, "spec": spec}
+    path = f"/apis/{version}/{plural}"
+    return ApiRequest("POST", path, (), msgspec.json.encode(body), JSON, timeout_s=10.0)

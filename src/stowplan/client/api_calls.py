@@ -1,0 +1,175 @@
+"""Performing: the requests that an effect takes, and the event that it ends in.
+
+Each effect is a generator: it yields requests, is sent their answers, and returns its outcome, None
+where its kind has none or nobody waits for one. It is the same for whoever sends the requests.
+
+A 429 says that nothing was done: the request is yielded again after the time that the server asks
+for (`RetryPause`). An answer that leaves open what was done ends the effect; what to make of that
+is the machine's matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+import msgspec
+
+from stowplan.client import requests
+from stowplan.client.event_correlator import EventCorrelator
+from stowplan.client.requests import ApiRequest
+from stowplan.client.responses import (
+    ApiResponse,
+    ResponseOutcome,
+    decode_body,
+    error_message,
+    retry_delay_s,
+)
+from stowplan.messages import effects as to_do
+from stowplan.messages import events as happened
+from stowplan.messages.effects import Effect
+from stowplan.messages.events import Event
+from stowplan.objects.encoding.json_codec import DecodeError, decode
+from stowplan.objects.pod import Pod
+
+THROTTLED_RETRIES_MAX = 20
+"""How often a request is repeated that the server has no time for."""
+
+
+class RetryPause(msgspec.Struct, frozen=True):
+    """Leave the server alone for so long."""
+
+    seconds: float
+
+
+class RequestTime(msgspec.Struct, frozen=True):
+    """When a request is made. now: nanoseconds of a steady clock. wall_ns: since 1970."""
+
+    now: int
+    wall_ns: int
+    seconds: str
+    micros: str
+
+
+ApiCallSteps = Generator[ApiRequest | RetryPause, ApiResponse | None, Event | None]
+RequestClock = Callable[[], RequestTime]
+
+
+def send_unthrottled(
+    request: ApiRequest,
+) -> Generator[ApiRequest | RetryPause, ApiResponse | None, ApiResponse]:
+    """A request, repeated while the server is too busy for it."""
+    attempt = 0
+    while True:
+        answer = yield request
+        assert answer is not None
+        attempt += 1
+        if answer.verdict is not ResponseOutcome.THROTTLED or attempt == THROTTLED_RETRIES_MAX:
+            return answer
+        yield RetryPause(retry_delay_s(answer))
+
+
+class ApiCalls:
+    """Turns effects into requests. clock: says what time it is when a request is made."""
+
+    def __init__(self, series: EventCorrelator, clock: RequestClock) -> None:
+        self.series = series
+        self._clock = clock
+        self._kinds: dict[type[Any], Callable[[Any], ApiCallSteps]] = {
+            to_do.Bind: self._bind,
+            to_do.ReadPod: self._read,
+            to_do.PatchStatus: self._patch,
+            to_do.PatchGroup: self._patch_group,
+            to_do.RecordEvent: self._record,
+            to_do.Evict: self._evict,
+            to_do.Write: self._write,
+        }
+
+    def steps(self, effect: Effect) -> ApiCallSteps:
+        """The requests of an effect that is performed at the API server; raises KeyError for
+        others."""
+        return self._kinds[type(effect)](effect)
+
+    def _bind(self, effect: to_do.Bind) -> ApiCallSteps:
+        answer = yield from send_unthrottled(requests.bind(effect))
+        if answer.is_done:
+            return happened.BindDone(effect.effect, effect.uid)
+        return happened.BindFailed(effect.effect, effect.uid, answer.status, error_message(answer))
+
+    def _read(self, effect: to_do.ReadPod) -> ApiCallSteps:
+        answer = yield from send_unthrottled(requests.read_pod(effect))
+        if answer.status == 404:
+            return happened.PodRead(effect.effect, effect.uid, None)
+        if not answer.is_done:
+            return None
+        try:
+            return happened.PodRead(effect.effect, effect.uid, decode(answer.body, Pod))
+        except DecodeError:
+            # As good as no answer: it is asked for again.
+            return None
+
+    def _patch(self, effect: to_do.PatchStatus) -> ApiCallSteps:
+        answer = yield from send_unthrottled(requests.patch_status(effect, self._clock().seconds))
+        if answer.is_done:
+            return None
+        return happened.PatchFailed(effect.effect, effect.uid, answer.status, error_message(answer))
+
+    def _patch_group(self, effect: to_do.PatchGroup) -> ApiCallSteps:
+        moment = self._clock().seconds
+        answer = yield from send_unthrottled(requests.patch_pod_group(effect, moment))
+        if answer.status == 404:
+            answer = yield from send_unthrottled(
+                requests.patch_pod_group(effect, moment, whole=True)
+            )
+        if answer.is_done:
+            return None
+        return happened.PatchFailed(effect.effect, effect.uid, answer.status, error_message(answer))
+
+    def _record(self, effect: to_do.RecordEvent) -> ApiCallSteps:
+        moment = self._clock()
+        request = self.series.record(effect, moment.now, moment.wall_ns, moment.micros)
+        if request is None:
+            return None
+        answer = yield from send_unthrottled(request)
+        if request.method == "PATCH" and answer.status == 404:
+            # It has expired there.
+            self.series.forget(effect)
+            moment = self._clock()
+            request = self.series.record(effect, moment.now, moment.wall_ns, moment.micros)
+            assert request is not None
+            answer = yield from send_unthrottled(request)
+        if not answer.is_done:
+            self.series.forget(effect)
+        return None
+
+    def _evict(self, effect: to_do.Evict) -> ApiCallSteps:
+        answer = yield from send_unthrottled(requests.mark_victim(effect, self._clock().seconds))
+        if answer.is_done:
+            answer = yield from send_unthrottled(requests.delete_victim(effect))
+        if answer.is_done:
+            return happened.EvictDone(effect.effect, effect.uid)
+        return happened.EvictFailed(effect.effect, effect.uid, answer.status, error_message(answer))
+
+    def _write(self, effect: to_do.Write) -> ApiCallSteps:
+        try:
+            request = requests.update_object(effect)
+        except LookupError as problem:
+            return happened.WriteFailed(effect.effect, effect.uid, 400, str(problem))
+        answer = yield from send_unthrottled(request)
+        if answer.is_done:
+            version = _version_in(answer)
+            return happened.WriteDone(effect.effect, effect.uid, version)
+        return happened.WriteFailed(effect.effect, effect.uid, answer.status, error_message(answer))
+
+
+class _WrittenObjectMeta(msgspec.Struct, frozen=True):
+    version: str = msgspec.field(default="", name="resourceVersion")
+
+
+class _WrittenObject(msgspec.Struct, frozen=True):
+    metadata: _WrittenObjectMeta = _WrittenObjectMeta()
+
+
+def _version_in(answer: ApiResponse) -> str:
+    found = decode_body(answer.body, _WrittenObject)
+    return found.metadata.version if found is not None else ""

@@ -1,0 +1,127 @@
+"""Series: the same event told again and again becomes one event that counts.
+
+The first time it is created, the second time it gets a series; what comes after is counted and told
+once in a while.
+
+Source: client-go v1.36, tools/events event_broadcaster.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from stowplan.client.backoff import SECOND
+from stowplan.client.requests import ApiRequest, create_event, patch_event
+from stowplan.messages.effects import RecordEvent
+
+SERIES_FINISHED_S = 360
+"""A series that has not been told for so long is over."""
+SERIES_REFRESH_S = 1800
+SERIES_KEPT_MAX = 20_000
+
+EventKey = tuple[str, str, str, str, str, str]
+
+PodVersionLookup = Callable[[str, str, str], str]
+"""The resource version of a pod by namespace, name and uid, "" where it is not known."""
+
+
+class CorrelatedEvent(msgspec.Struct):
+    """An event that was told. sent_at: when the server was told last; count: 1 before a series."""
+
+    namespace: str
+    name: str
+    count: int
+    last_seen_at: int
+    sent_at: int
+    sent_count: int = 1
+
+
+class EventCorrelator:
+    """The events told of late."""
+
+    def __init__(self, instance: str, version: PodVersionLookup = lambda *_: "") -> None:
+        """instance: of this scheduler, behind its name: the host's name. version: of a pod, as the
+        watch has shown it last: what happens to another version is another event."""
+        self._instance = instance
+        self._version = version
+        self._kept: OrderedDict[EventKey, CorrelatedEvent] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def record(self, effect: RecordEvent, now: int, wall_ns: int, moment: str) -> ApiRequest | None:
+        """The request that an event takes, None where it is only counted.
+
+        wall_ns: nanoseconds since 1970, for a name of its own. moment: the same, as the API spells
+        it with microseconds.
+        """
+        version = ""
+        if effect.kind == "Pod":
+            version = self._version(effect.namespace, effect.name, effect.uid)
+        key = (*_series_key(effect), version)
+        kept = self._kept.get(key)
+        if kept is not None and now - kept.last_seen_at < SERIES_FINISHED_S * SECOND:
+            self._kept.move_to_end(key)
+            kept.count += 1
+            kept.last_seen_at = now
+            if kept.sent_count == 1 or now - kept.sent_at >= SERIES_REFRESH_S * SECOND:
+                kept.sent_count, kept.sent_at = kept.count, now
+                return patch_event(kept.namespace, kept.name, _series(kept.count, moment))
+            return None
+        name = f"{effect.name}.{wall_ns:x}"
+        self._kept[key] = CorrelatedEvent(effect.namespace, name, 1, now, now)
+        self._kept.move_to_end(key)
+        self._forget(now)
+        return create_event(effect.namespace, self._event(effect, name, moment, version))
+
+    def forget(self, effect: RecordEvent) -> None:
+        """The server does not have the event (any more): the next one begins anew."""
+        about = _series_key(effect)
+        for key in [key for key in self._kept if key[:5] == about]:
+            del self._kept[key]
+
+    def _forget(self, now: int) -> None:
+        while self._kept:
+            key, oldest = next(iter(self._kept.items()))
+            if (
+                len(self._kept) <= SERIES_KEPT_MAX
+                and now - oldest.last_seen_at < SERIES_FINISHED_S * SECOND
+            ):
+                return
+            del self._kept[key]
+
+    def _event(self, effect: RecordEvent, name: str, moment: str, version: str) -> dict[str, Any]:
+        regarding = {
+            "kind": effect.kind,
+            "namespace": effect.namespace,
+            "name": effect.name,
+            "uid": effect.uid,
+            "apiVersion": effect.api_version,
+        }
+        if version:
+            regarding["resourceVersion"] = version
+        return {
+            "kind": "Event",
+            "apiVersion": "events.k8s.io/v1",
+            "metadata": {"name": name, "namespace": effect.namespace},
+            "eventTime": moment,
+            "reportingController": effect.scheduler,
+            "reportingInstance": f"{effect.scheduler}-{self._instance}",
+            "action": effect.action,
+            "reason": effect.reason,
+            "regarding": regarding,
+            "note": effect.note,
+            "type": effect.type,
+        }
+
+
+def _series_key(effect: RecordEvent) -> tuple[str, str, str, str, str]:
+    return effect.uid, effect.type, effect.action, effect.reason, effect.scheduler
+
+
+def _series(count: int, moment: str) -> dict[str, Any]:
+    return {"count": count, "lastObservedTime": moment}

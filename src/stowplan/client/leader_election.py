@@ -1,0 +1,267 @@
+"""Election: who of several schedulers leads, agreed on through a Lease.
+
+Whoever finds the lease free, given back, or not renewed for its whole duration takes it, on
+condition that nobody else was faster; the holder renews it. All times are those of a clock of one's
+own that goes on while the computer sleeps: what counts is when a change of the lease was *seen*,
+never what it says of the time.
+
+A holder may write until `deadline`: so long after the moment at which its last successful renewal
+was *sent*. That is before anybody else can take the lease, who must have seen it unchanged for its
+longer duration. A holder whose deadline is over has lost, for good.
+
+Source: client-go v1.36, tools/leaderelection.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from stowplan.client.backoff import SECOND, seconds_after
+from stowplan.client.requests import ApiRequest, create_lease, read_lease, update_lease
+from stowplan.client.responses import ApiResponse, decode_body, error_message
+
+JITTER = 1.2
+
+
+class LeaderElectionConfig(msgspec.Struct, frozen=True):
+    """What the contenders have agreed on. Durations in seconds."""
+
+    namespace: str
+    name: str
+    identity: str
+    duration_s: float = 15.0
+    renew_s: float = 10.0
+    retry_s: float = 2.0
+
+    @property
+    def timeout_s(self) -> float:
+        """How long a request may take."""
+        return max(1.0, self.renew_s / 2)
+
+
+class LeaseSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """`spec` of a Lease."""
+
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    lease_transitions: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """A Lease. metadata: all of it, as it came: a PUT has to bring it back."""
+
+    metadata: dict[str, Any] = {}
+    spec: LeaseSpec = LeaseSpec()
+
+    @property
+    def holder(self) -> str:
+        """Who holds it, "" for nobody."""
+        return self.spec.holder_identity or ""
+
+    @property
+    def version(self) -> str:
+        """Its resource version."""
+        return str(self.metadata.get("resourceVersion", ""))
+
+
+class ElectionRole(Enum):
+    """What a contender is."""
+
+    WAITING = "waiting"
+    LEADING = "leading"
+    LOST = "lost"
+    RELEASED = "released"
+
+
+class LeaderElector:
+    """One contender.
+
+    deadline: the time until which to write, 0 for never. term: of leadership, greater with every
+    change of leader. leader: who holds the lease as far as is known. fault: what went wrong last.
+    """
+
+    def __init__(self, election_config: LeaderElectionConfig, rng: np.random.Generator) -> None:
+        self.election_config = election_config
+        self.role = ElectionRole.WAITING
+        self.deadline = 0
+        self.term = 0
+        self.leader = ""
+        self.fault = ""
+        self._rng = rng
+        # The lease as it was seen last, and when it was first seen like that.
+        self._seen: Lease | None = None
+        self._seen_at = 0
+        self._must_read = True
+        self._next_at = 0
+        self._sent: ApiRequest | None = None
+        self._sent_at = 0
+        self._acquired = ""
+
+    def may_write(self, now: int) -> bool:
+        """True while nobody else can lead."""
+        return self.role is ElectionRole.LEADING and now < self.deadline
+
+    # What to do.
+
+    def next(self, now: int, moment: str) -> ApiRequest | int:
+        """The request to make now, or the time until which to wait. moment: the time as the API
+        spells it, with microseconds."""
+        if self.role is ElectionRole.LEADING and now >= self.deadline:
+            why = self.fault or "no answer in time"
+            self._lose(f"not renewed within {self.election_config.renew_s:g} s: {why}")
+        if self.role in (ElectionRole.LOST, ElectionRole.RELEASED):
+            return now + SECOND
+        if now < self._next_at:
+            return self._next_at
+        self._sent_at = now
+        self._sent = self._request(now, moment)
+        return self._sent
+
+    def _request(self, now: int, moment: str) -> ApiRequest:
+        election_config, seen = self.election_config, self._seen
+        if self._must_read or not self._may_acquire(now):
+            return read_lease(
+                election_config.namespace, election_config.name, election_config.timeout_s
+            )
+        if seen is None:
+            self._acquired = moment
+            body = self._body(
+                {"name": election_config.name, "namespace": election_config.namespace}, moment, 0
+            )
+            return create_lease(election_config.namespace, body, election_config.timeout_s)
+        transitions = seen.spec.lease_transitions or 0
+        if seen.holder != election_config.identity:
+            transitions += 1
+            self._acquired = moment
+        self._acquired = self._acquired or seen.spec.acquire_time or moment
+        body = self._body(seen.metadata, moment, transitions)
+        return update_lease(
+            election_config.namespace, election_config.name, body, election_config.timeout_s
+        )
+
+    def _may_acquire(self, now: int) -> bool:
+        """True when the lease, as it was seen last, is free or ours."""
+        seen = self._seen
+        if seen is None or seen.holder in ("", self.election_config.identity):
+            return True
+        return now >= self._expires_at(seen)
+
+    def _expires_at(self, seen: Lease) -> int:
+        """When a lease that stays as it is counts as given up: after the longer of what its holder
+        says and what we go by."""
+        said_s = float(seen.spec.lease_duration_seconds or 0)
+        return seconds_after(self._seen_at, max(self.election_config.duration_s, said_s))
+
+    def _body(self, meta: dict[str, Any], moment: str, transitions: int) -> dict[str, Any]:
+        return {
+            "kind": "Lease",
+            "apiVersion": "coordination.k8s.io/v1",
+            "metadata": meta,
+            "spec": {
+                "holderIdentity": self.election_config.identity,
+                "leaseDurationSeconds": round(self.election_config.duration_s),
+                "acquireTime": self._acquired,
+                "renewTime": moment,
+                "leaseTransitions": transitions,
+            },
+        }
+
+    # What came of it.
+
+    def answered(self, answer: ApiResponse, now: int) -> None:
+        """The answer to the request that was asked for last."""
+        request = self._sent
+        assert request is not None
+        if self.role in (ElectionRole.LOST, ElectionRole.RELEASED):
+            return
+        self._next_at = seconds_after(now, self._pause_s())
+        if request.method == "GET":
+            self._handle_read(answer, now)
+        elif answer.is_done:
+            self._handle_written(answer, now)
+        else:
+            self.fault = error_message(answer)
+            # Somebody was faster, or nobody knows: look before trying again.
+            self._must_read = True
+
+    def _pause_s(self) -> float:
+        retry_s = self.election_config.retry_s
+        if self.role is ElectionRole.LEADING:
+            return retry_s
+        return retry_s * (1 + JITTER * float(self._rng.random()))
+
+    def _handle_read(self, answer: ApiResponse, now: int) -> None:
+        if answer.status == 404:
+            if self.role is ElectionRole.LEADING:
+                self._lose("the lease is gone")
+                return
+            self.leader, self._seen = "", None
+            self._must_read, self._next_at = False, now
+            return
+        lease = decode_body(answer.body, Lease) if answer.is_done else None
+        if lease is None:
+            self.fault = "the answer is no Lease" if answer.is_done else error_message(answer)
+            return
+        self._observe(lease, now)
+        self._must_read = False
+        if self.role is ElectionRole.LEADING and lease.holder != self.election_config.identity:
+            self._lose(f"{lease.holder or 'nobody'} holds the lease")
+        elif self._may_acquire(now):
+            self._next_at = now
+        else:
+            self._next_at = min(self._next_at, self._expires_at(lease))
+
+    def _observe(self, lease: Lease, now: int) -> None:
+        seen = self._seen
+        self.leader = lease.holder
+        if seen is None or (seen.version, seen.spec) != (lease.version, lease.spec):
+            self._seen, self._seen_at = lease, now
+
+    def _handle_written(self, answer: ApiResponse, now: int) -> None:
+        lease = decode_body(answer.body, Lease)
+        if lease is None or lease.holder != self.election_config.identity:
+            self.fault = "the answer is not the lease that was written"
+            self._must_read = True
+            return
+        self._observe(lease, now)
+        self._must_read = False
+        self.fault = ""
+        self.deadline = seconds_after(self._sent_at, self.election_config.renew_s)
+        term = (lease.spec.lease_transitions or 0) + 1
+        if self.role is ElectionRole.WAITING:
+            self.role, self.term = ElectionRole.LEADING, max(term, self.term + 1)
+        self._next_at = seconds_after(self._sent_at, self.election_config.retry_s)
+
+    def _lose(self, fault: str) -> None:
+        self.role, self.fault = ElectionRole.LOST, fault
+        self.deadline = 0
+
+    def release(self, now: int, moment: str) -> ApiRequest | None:
+        """Lead no more, and give the lease back so that nobody has to wait for its end: the request
+        that does, None where there is nothing to give back."""
+        was_leading, self.role = self.may_write(now), ElectionRole.RELEASED
+        self.deadline = 0
+        if not was_leading or self._seen is None:
+            return None
+        election_config, spec = self.election_config, self._seen.spec
+        body = {
+            "kind": "Lease",
+            "apiVersion": "coordination.k8s.io/v1",
+            "metadata": self._seen.metadata,
+            "spec": {
+                "holderIdentity": "",
+                "leaseDurationSeconds": 1,
+                "acquireTime": moment,
+                "renewTime": moment,
+                "leaseTransitions": spec.lease_transitions or 0,
+            },
+        }
+        return update_lease(
+            election_config.namespace, election_config.name, body, election_config.timeout_s
+        )

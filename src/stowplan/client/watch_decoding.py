@@ -1,0 +1,320 @@
+"""Watch lines and list pages to typed objects.
+
+Nearly every line is an object of the expected kind and is decoded in one go. Whatever does not fit
+(bookmarks with nulls, Statuses) is read with more patience. An object that makes no sense is passed
+over and told: one that somebody has spoilt must not keep the others from being seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from stowplan.client.responses import ApiStatus, ListMeta
+from stowplan.messages.extender_api import object_tree
+from stowplan.objects.encoding.json_codec import DecodeError, convert, decode, without_nulls
+from stowplan.objects.meta import NamespacedObject, Object
+from stowplan.objects.pod import Pod
+from stowplan.objects.pod_templates import PodTemplates
+
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+"""The annotation of the bookmark that ends the beginning of a streaming list."""
+
+_EXCERPT_BYTES_MAX = 200
+
+
+class WatchEvent(msgspec.Struct, frozen=True, gc=False):
+    """A line of a watch. type: ADDED, MODIFIED, DELETED, BOOKMARK or ERROR."""
+
+    type: str
+    object: Any
+
+
+class Bookmark(msgspec.Struct, frozen=True):
+    """How far the watch has come. is_initial_end: all there was at the beginning has been told."""
+
+    version: str
+    is_initial_end: bool
+
+
+class UndecodableObject(msgspec.Struct, frozen=True):
+    """An object or a line that makes no sense. what: where, what was got, what was wanted.
+
+    is_line: the line itself is broken, so nothing behind it can be trusted.
+    """
+
+    what: str
+    is_stream_broken: bool = False
+
+
+class WatchedChange(msgspec.Struct, frozen=True, gc=False):
+    """An object as a line shows it. type: ADDED, MODIFIED or DELETED."""
+
+    type: str
+    value: Object
+
+
+DecodedWatchEvent = WatchedChange | Bookmark | ApiStatus | UndecodableObject
+
+
+class ListPage(msgspec.Struct, frozen=True):
+    """A page of a list."""
+
+    meta: ListMeta
+    items: list[Object]
+    faults: list[UndecodableObject]
+
+
+class _BookmarkMeta(msgspec.Struct, frozen=True):
+    resource_version: str = msgspec.field(default="", name="resourceVersion")
+    annotations: dict[str, str] | None = None
+
+
+class _BookmarkObject(msgspec.Struct, frozen=True):
+    metadata: _BookmarkMeta = _BookmarkMeta()
+
+
+class _RawWatchEvent(msgspec.Struct, frozen=True):
+    type: str
+    object: msgspec.Raw
+
+
+class _RawListPage(msgspec.Struct, frozen=True):
+    metadata: ListMeta = ListMeta()
+    items: list[msgspec.Raw] | None = None
+
+
+_bookmark_decoder = msgspec.json.Decoder(_BookmarkObject)
+_raw_watch_event_decoder = msgspec.json.Decoder(_RawWatchEvent)
+_raw_list_page_decoder = msgspec.json.Decoder(_RawListPage)
+_status_decoder = msgspec.json.Decoder(ApiStatus)
+_DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class RawObjectCache:
+    """Objects as the API server spells them, for whoever has to show them to others: with all the
+    fields that scheduling does not read."""
+
+    def __init__(self) -> None:
+        # By kind and key, not by uid: who takes another's place takes it here too.
+        self._kept: dict[tuple[type, str], tuple[str, str, bytes]] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def keep(self, value: Object, spelling: bytes) -> None:
+        """The newest version of an object."""
+        meta = value.metadata
+        self._kept[_cache_key(value)] = meta.uid, meta.resource_version, spelling
+
+    def drop(self, value: Object) -> None:
+        """An object is gone."""
+        self._kept.pop(_cache_key(value), None)
+
+    def spelt(self, value: Object) -> dict[str, Any]:
+        """An object with all its fields; where that version is not at hand, with those we know."""
+        kept, meta = self._kept.get(_cache_key(value)), value.metadata
+        if kept is None or kept[:2] != (meta.uid, meta.resource_version):
+            return object_tree(value)
+        tree: dict[str, Any] = msgspec.json.decode(kept[2])
+        return tree
+
+
+def _cache_key(value: Object) -> tuple[type, str]:
+    return type(value), value.key if isinstance(value, NamespacedObject) else value.name
+
+
+class WatchDecoder:
+    """Reads lists and watches of one kind."""
+
+    def __init__(
+        self,
+        kind: type[Object],
+        templates: PodTemplates | None = None,
+        whole: RawObjectCache | None = None,
+    ) -> None:
+        """templates: pods of one template share what they have in common. whole: keeps objects as
+        they are spelt."""
+        self._kind = kind
+        self._whole = whole
+        items: Any = list[kind]  # type: ignore[valid-type]
+        line = msgspec.defstruct("TypedLine", [("type", str), ("object", kind)], gc=False)
+        page = msgspec.defstruct(
+            "TypedPage", [("metadata", ListMeta, ListMeta()), ("items", items, [])]
+        )
+        self._line = msgspec.json.Decoder(line)
+        self._page = msgspec.json.Decoder(page)
+        self._postprocess: Callable[[Any], Object] = _identity
+        self._templates: PodTemplates | None = None
+        if kind is Pod:
+            self._templates = PodTemplates() if templates is None else templates
+            self._postprocess = self._templates.intern
+
+    def line(self, data: bytes) -> DecodedWatchEvent:
+        """What a line says."""
+        try:
+            found: Any = self._line.decode(data)
+        except _DECODE_ERRORS:
+            return self._decode_leniently(data)
+        if found.type == "BOOKMARK":
+            return _bookmark(data)
+        if found.type in ("ADDED", "MODIFIED", "DELETED") and found.object.metadata.name:
+            value = self._postprocess(found.object)
+            if self._whole is not None:
+                self._keep(found.type, value, bytes(_raw_watch_event_decoder.decode(data).object))
+            return WatchedChange(found.type, value)
+        return self._decode_leniently(data)
+
+    def _keep(self, change: str, value: Object, spelling: bytes) -> None:
+        assert self._whole is not None
+        if change == "DELETED":
+            self._whole.drop(value)
+        else:
+            self._whole.keep(value, spelling)
+
+    def forget(self, value: Object) -> None:
+        """An object is gone."""
+        if self._whole is not None:
+            self._whole.drop(value)
+
+    def keep_for(self, n_objects: int) -> None:
+        """There are so many objects now."""
+        if self._templates is not None:
+            self._templates.keep_for(n_objects)
+
+    def _decode_leniently(self, data: bytes) -> DecodedWatchEvent:
+        try:
+            raw = _raw_watch_event_decoder.decode(data)
+        except _DECODE_ERRORS as problem:
+            return UndecodableObject(
+                f"got {_excerpt(data)} ({problem}), wanted a watch event", is_stream_broken=True
+            )
+        if raw.type == "BOOKMARK":
+            return _bookmark(data)
+        if raw.type == "ERROR":
+            return _error(bytes(raw.object))
+        if raw.type not in ("ADDED", "MODIFIED", "DELETED"):
+            what = f"got type {raw.type!r}, wanted ADDED, MODIFIED, DELETED, BOOKMARK or ERROR"
+            return UndecodableObject(what, is_stream_broken=True)
+        value = self._object(bytes(raw.object))
+        return value if isinstance(value, UndecodableObject) else WatchedChange(raw.type, value)
+
+    def _object(self, data: bytes) -> Object | UndecodableObject:
+        try:
+            value = decode(data, self._kind)
+        except (DecodeError, UnicodeDecodeError, RecursionError) as problem:
+            return UndecodableObject(f"{self._kind.__name__} {_name_in(data)}: {problem}")
+        if not value.metadata.name:
+            return UndecodableObject(f"{self._kind.__name__}: got no metadata.name, wanted one")
+        return self._postprocess(value)
+
+    def page(self, data: bytes) -> ListPage | UndecodableObject:
+        """What a page of a list holds; Unreadable where it is no list, cut off for one."""
+        try:
+            found: Any = self._page.decode(data)
+        except _DECODE_ERRORS:
+            return self._decode_page_leniently(data)
+        if not found.metadata.resource_version:
+            return UndecodableObject(
+                f"got {_excerpt(data)}, wanted a list with a resourceVersion", True
+            )
+        items = [self._postprocess(item) for item in found.items]
+        if self._whole is not None:
+            for item, raw in zip(
+                items, _raw_list_page_decoder.decode(data).items or (), strict=True
+            ):
+                self._whole.keep(item, bytes(raw))
+        return ListPage(found.metadata, items, [])
+
+    def _decode_page_leniently(self, data: bytes) -> ListPage | UndecodableObject:
+        try:
+            found = _raw_list_page_decoder.decode(data)
+        except _DECODE_ERRORS as problem:
+            return UndecodableObject(
+                f"got {_excerpt(data)} ({problem}), wanted a list", is_stream_broken=True
+            )
+        if not found.metadata.resource_version:
+            return UndecodableObject(
+                f"got {_excerpt(data)}, wanted a list with a resourceVersion", True
+            )
+        read = [self._object(bytes(item)) for item in found.items or ()]
+        return ListPage(
+            found.metadata,
+            [item for item in read if not isinstance(item, UndecodableObject)],
+            [item for item in read if isinstance(item, UndecodableObject)],
+        )
+
+
+class LineSplitter:
+    """Cuts a stream of bytes into lines; the last one is kept until its end has come."""
+
+    def __init__(self) -> None:
+        self._rest: list[bytes] = []
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The lines that are whole now, empty ones left out."""
+        *whole, rest = data.split(b"\n")
+        if whole and self._rest:
+            self._rest.append(whole[0])
+            whole[0] = b"".join(self._rest)
+            self._rest = []
+        if rest:
+            self._rest.append(rest)
+        return (line for line in whole if line and not line.isspace())
+
+    @property
+    def is_cut(self) -> bool:
+        """True in the middle of a line."""
+        return bool(self._rest)
+
+
+def _identity(value: Object) -> Object:
+    return value
+
+
+def _bookmark(data: bytes) -> Bookmark | UndecodableObject:
+    try:
+        meta = _bookmark_decoder.decode(
+            bytes(_raw_watch_event_decoder.decode(data).object)
+        ).metadata
+    except _DECODE_ERRORS as problem:
+        return UndecodableObject(
+            f"got {_excerpt(data)} ({problem}), wanted a bookmark", is_stream_broken=True
+        )
+    return Bookmark(
+        meta.resource_version, (meta.annotations or {}).get(INITIAL_EVENTS_END) == "true"
+    )
+
+
+def _error(data: bytes) -> ApiStatus:
+    try:
+        return _status_decoder.decode(data)
+    except _DECODE_ERRORS:
+        pass
+    try:
+        return convert(without_nulls(msgspec.json.decode(data)), ApiStatus)
+    except (*_DECODE_ERRORS, DecodeError):
+        return ApiStatus(kind="Status", message=f"got {_excerpt(data)}, wanted a Status")
+
+
+def _name_in(data: bytes) -> str:
+    try:
+        tree = msgspec.json.decode(data)
+    except _DECODE_ERRORS:
+        return "?"
+    meta = tree.get("metadata") if isinstance(tree, dict) else None
+    if not isinstance(meta, dict):
+        return "?"
+    namespace = meta.get("namespace")
+    return f"{namespace}/{meta.get('name')}" if namespace else str(meta.get("name"))
+
+
+def _excerpt(data: bytes) -> str:
+    text = data[:_EXCERPT_BYTES_MAX].decode(errors="replace")
+    return (
+        repr(text)
+        if len(data) <= _EXCERPT_BYTES_MAX
+        else f"{text!r} and {len(data) - _EXCERPT_BYTES_MAX} bytes more"
+    )

@@ -1,0 +1,294 @@
+"""How many pods a selection finds on each row, kept by delta for the selections in use.
+
+Pods that look the same to every selection (namespace, labels, whether they are being deleted)
+form a kind. A kind knows its rows, so a selection that is asked for the first time costs the
+kinds it may admit, not the pods; and a kind knows the selections in use that admit it, so a pod
+that comes or goes costs those. Both find each other through single labels: most selections
+want a certain value of some key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Generic, TypeVar
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.columns.array_growth import CAPACITY_MIN, grow
+from stowplan.columns.labels import ABSENT
+from stowplan.columns.nodetable import NodeTable
+from stowplan.columns.pods.podinfo import PodInfo
+from stowplan.objects.pod import Pod
+from stowplan.objects.selectors import SelectorRequirement, requirement_admits
+
+Ints = NDArray[np.int64]
+Pair = tuple[str, str]
+T = TypeVar("T")
+
+TALLIES_MAX = 512
+"""How many selections are counted at a time; the one asked for longest ago goes first."""
+
+
+def admits(requirements: Iterable[SelectorRequirement], labels: Mapping[str, str]) -> bool:
+    """True when the labels meet every requirement; none are met by any labels."""
+    return all(requirement_admits(r, labels.get(r.key)) for r in requirements)
+
+
+class PodSelection(msgspec.Struct, frozen=True, cache_hash=True):
+    """Which pods are counted.
+
+    requirements: on the labels, without faults; all must hold. namespaces: None for all of them.
+    terminating: pods that are being deleted count too.
+    """
+
+    requirements: tuple[SelectorRequirement, ...]
+    namespaces: frozenset[str] | None = None
+    terminating: bool = True
+
+    def takes(self, pod: Pod) -> bool:
+        """True for a pod that is counted."""
+        return (
+            (self.namespaces is None or pod.namespace in self.namespaces)
+            and (self.terminating or pod.metadata.deletion_timestamp is None)
+            and admits(self.requirements, pod.labels)
+        )
+
+    def __and__(self, other: PodSelection) -> PodSelection:
+        """The pods that both select."""
+        namespaces = self.namespaces
+        if namespaces is None:
+            namespaces = other.namespaces
+        elif other.namespaces is not None:
+            namespaces &= other.namespaces
+        return PodSelection(
+            self.requirements + other.requirements,
+            namespaces,
+            self.terminating and other.terminating,
+        )
+
+
+def anchor(requirements: Iterable[SelectorRequirement]) -> tuple[Pair, ...]:
+    """Labels one of which every pod has that meets the requirements; empty when there are none."""
+    for requirement in requirements:
+        if requirement.operator == "In":
+            return tuple((requirement.key, value) for value in requirement.values)
+    return ()
+
+
+class LabelIndex(Generic[T]):
+    """Things found by single labels. A thing is compared by identity or must be hashable."""
+
+    def __init__(self) -> None:
+        self._under: dict[Pair, dict[T, None]] = {}
+        self._unanchored: dict[T, None] = {}
+
+    def add(self, thing: T, labels: Iterable[Pair]) -> None:
+        """Enter a thing under each of `labels`; under none of them, every search finds it."""
+        pairs = tuple(labels)
+        if not pairs:
+            self._unanchored[thing] = None
+        for pair in pairs:
+            self._under.setdefault(pair, {})[thing] = None
+
+    def drop(self, thing: T, labels: Iterable[Pair]) -> None:
+        """Take out a thing that was entered under these labels."""
+        pairs = tuple(labels)
+        if not pairs:
+            del self._unanchored[thing]
+        for pair in pairs:
+            things = self._under[pair]
+            del things[thing]
+            if not things:
+                del self._under[pair]
+
+    def found_by(self, labels: Iterable[Pair]) -> Iterator[T]:
+        """What stands under one of `labels`, and what is found by every search."""
+        if self._under:
+            for pair in labels:
+                yield from self._under.get(pair, ())
+        yield from self._unanchored
+
+
+class RowTally:
+    """A number per row that grows with the table."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self, n_rows: int) -> None:
+        self._counts: Ints = np.zeros(max(n_rows, CAPACITY_MIN), dtype=np.int64)
+
+    def count(self, row: int, by: int) -> None:
+        """Change one row's number."""
+        self._counts[row] += by
+
+    def add(self, numbers: Mapping[int, int]) -> None:
+        """Change several rows' numbers."""
+        rows = np.fromiter(numbers.keys(), dtype=np.int64, count=len(numbers))
+        self._counts[rows] += np.fromiter(numbers.values(), dtype=np.int64, count=len(numbers))
+
+    def make_room(self, row: int) -> None:
+        """Let `row` be one of the rows."""
+        if row >= self._counts.shape[0]:
+            self._counts = grow(self._counts, (row + 1,))
+
+    def move(self, source: int, target: int) -> None:
+        """Let `target` have the number of `source`, which has none afterwards."""
+        self._counts[target] = self._counts[source]
+        self._counts[source] = 0
+
+    def column(self, n_nodes: int) -> Ints:
+        """int64 (n_nodes,): a view, to be read only and only until the next change."""
+        return self._counts[:n_nodes]
+
+
+KindKey = tuple[str, tuple[Pair, ...], bool]
+
+
+def kind_key(pod: Pod) -> KindKey:
+    """What tells one kind of pods from another.
+
+    The order of the labels tells kinds apart that could be one, which costs little: pods of one
+    template have one order.
+    """
+    meta = pod.metadata
+    return pod.namespace, tuple(meta.labels.items()), meta.deletion_timestamp is not None
+
+
+class PodKind:
+    """Pods that look the same to every selection, and where they are.
+
+    labels: of each of them. rows: row -> how many. tallies: of the selections in use that take
+    the kind.
+    """
+
+    __slots__ = ("labels", "pod", "rows", "tallies")
+
+    def __init__(self, pod: Pod, labels: tuple[Pair, ...]) -> None:
+        """pod: any pod of the kind."""
+        self.pod = pod
+        self.labels = labels
+        self.rows: dict[int, int] = {}
+        self.tallies: tuple[RowTally, ...] = ()
+
+
+class MatchingPods:
+    """Counts of the pods that selections admit, per row. A watcher of one table."""
+
+    counts_alike = True
+
+    def __init__(self, table: NodeTable) -> None:
+        self._table = table
+        self._kinds: dict[KindKey, PodKind] = {}
+        self._kinds_by_label: LabelIndex[PodKind] = LabelIndex()
+        self._tallies: dict[PodSelection, RowTally] = {}
+        self._selections_by_label: LabelIndex[PodSelection] = LabelIndex()
+
+    @classmethod
+    def of(cls, table: NodeTable) -> MatchingPods:
+        """The counts kept beside `table`, from now on if nobody has asked before."""
+        kept = table.extras.get(cls.__name__)
+        if not isinstance(kept, cls):
+            kept = table.extras[cls.__name__] = cls(table)
+            table.watch(kept)
+        return kept
+
+    def counts(self, selection: PodSelection) -> Ints:
+        """int64 (n_nodes,): pods that `selection` takes on each row; a view, read only."""
+        tally = self._tallies.pop(selection, None)
+        if tally is None:
+            if len(self._tallies) >= TALLIES_MAX:
+                self._forget(next(iter(self._tallies)))
+            tally = self._start(selection)
+        self._tallies[selection] = tally
+        return tally.column(self._table.n_nodes)
+
+    def in_use(self) -> tuple[PodSelection, ...]:
+        """The selections that are counted, the one asked for longest ago first."""
+        return tuple(self._tallies)
+
+    # What the table announces.
+
+    def pod_added(self, row: int, info: PodInfo) -> None:
+        kind = self._kind(info.pod)
+        kind.rows[row] = kind.rows.get(row, 0) + 1
+        for tally in kind.tallies:
+            tally.count(row, 1)
+
+    def pod_removed(self, row: int, info: PodInfo) -> None:
+        key = kind_key(info.pod)
+        kind = self._kinds[key]
+        kind.rows[row] -= 1
+        for tally in kind.tallies:
+            tally.count(row, -1)
+        if not kind.rows[row]:
+            del kind.rows[row]
+        if not kind.rows:
+            del self._kinds[key]
+            self._kinds_by_label.drop(kind, kind.labels)
+
+    def row_added(self, row: int) -> None:
+        for tally in self._tallies.values():
+            tally.make_room(row)
+
+    def row_moved(self, source: int, target: int) -> None:
+        for tally in self._tallies.values():
+            tally.move(source, target)
+        for kind in {self._kinds[kind_key(info.pod)] for info in self._table.pods[target]}:
+            kind.rows[target] = kind.rows.pop(source)
+
+    def row_dropped(self, row: int) -> None:
+        """Nothing is left on the row: its pods have been announced as removed or moved."""
+
+    # Inside.
+
+    def _kind(self, pod: Pod) -> PodKind:
+        key = kind_key(pod)
+        kind = self._kinds.get(key)
+        if kind is None:
+            kind = self._kinds[key] = PodKind(pod, key[1])
+            self._kinds_by_label.add(kind, kind.labels)
+            kind.tallies = tuple(
+                self._tallies[selection]
+                for selection in self._selections_by_label.found_by(kind.labels)
+                if selection.takes(pod)
+            )
+        return kind
+
+    def _start(self, selection: PodSelection) -> RowTally:
+        tally = RowTally(self._table.n_nodes)
+        for kind in self._admitted(selection):
+            kind.tallies += (tally,)
+            tally.add(kind.rows)
+        self._selections_by_label.add(selection, anchor(selection.requirements))
+        return tally
+
+    def _forget(self, selection: PodSelection) -> None:
+        tally = self._tallies.pop(selection)
+        self._selections_by_label.drop(selection, anchor(selection.requirements))
+        for kind in self._admitted(selection):
+            kind.tallies = tuple(one for one in kind.tallies if one is not tally)
+
+    def _admitted(self, selection: PodSelection) -> Iterator[PodKind]:
+        pairs = anchor(selection.requirements)
+        kinds = self._kinds_by_label.found_by(pairs) if pairs else self._kinds.values()
+        return (kind for kind in kinds if selection.takes(kind.pod))
+
+
+def sums_by_value(codes: NDArray[np.int32], n_values: int, counts: Ints) -> Ints:
+    """int64 (n_values + 1,): the counts of rows added up by the value of a label.
+
+    codes: int32 (n_rows,), of a label column. counts: int64 (n_rows,). Rows without the label
+    are left out; the last entry, which the code ABSENT selects, is 0.
+    """
+    rows = np.flatnonzero(counts)
+    chosen, amounts = codes[rows], counts[rows]
+    if chosen.size and chosen.min() == ABSENT:
+        present = chosen != ABSENT
+        chosen, amounts = chosen[present], amounts[present]
+    sums = np.zeros(n_values + 1, dtype=np.int64)
+    if chosen.size:
+        # Sums of weights are doubles, exact for whole numbers up to 2**53.
+        sums[:-1] = np.bincount(chosen, weights=amounts, minlength=n_values)
+    return sums

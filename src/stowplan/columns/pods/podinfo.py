@@ -1,0 +1,111 @@
+"""What a pod takes on the node it is on, computed once per pod template."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+from stowplan.objects.pod import Pod, PodSpec
+from stowplan.objects.pod_templates import template_of
+from stowplan.objects.requests import nonzero_requested, requested
+
+WILDCARD_IP = "0.0.0.0"
+
+Port = tuple[str, str, int]
+
+
+class Footprint(msgspec.Struct, frozen=True, gc=False):
+    """A pod's share of a node.
+
+    requested: base units by resource name. nonzero: (milli-CPU, bytes) with the scheduler's
+    defaults for containers that request none. ports: (ip, protocol, host port) in use.
+    """
+
+    requested: dict[str, int]
+    nonzero: tuple[int, int]
+    ports: tuple[Port, ...]
+    has_affinity: bool
+
+
+class PodInfo(msgspec.Struct, frozen=True, gc=False):
+    """A pod on a node with its footprint."""
+
+    pod: Pod
+    footprint: Footprint
+
+    @classmethod
+    def of(cls, pod: Pod) -> PodInfo:
+        """The pod with its footprint; pods that share a spec object share the work."""
+        if reports_resources(pod):
+            return cls(pod, _footprint(pod))
+        # The node that a spec names changes nothing.
+        shared = template_of(pod.spec).__dict__
+        kept: Footprint | None = shared.get("footprint")
+        if kept is None:
+            kept = shared["footprint"] = _footprint(pod)
+        return cls(pod, kept)
+
+    @property
+    def uid(self) -> str:
+        """The pod's uid."""
+        return self.pod.uid
+
+
+def is_same_to_rules(before: Pod, after: Pod) -> bool:
+    """True for two versions of a pod between which nothing changed that columns, or rules that
+    look at pods on nodes, read: its wishes, name of the node apart, labels, start and end."""
+    old, new = before.metadata, after.metadata
+    # Counted by kind, and a kind has its labels in one order.
+    if old.labels is not new.labels and list(old.labels.items()) != list(new.labels.items()):
+        return False
+    if old.deletion_timestamp != new.deletion_timestamp:
+        return False
+    if old.namespace != new.namespace or before.status.start_time != after.status.start_time:
+        return False
+    wishes, node_name = before.spec, after.spec.node_name
+    if wishes.node_name != node_name:
+        wishes = replace(wishes, node_name=node_name)
+    if wishes != after.spec:
+        return False
+    return not (reports_resources(before) or reports_resources(after))
+
+
+def reports_resources(pod: Pod) -> bool:
+    """True when the status bears on the requests (in-place resize), so the spec is not all."""
+    status = pod.status
+    if status.resources or status.allocated_resources:
+        return True
+    # Loops, as this is asked of every version of every pod.
+    for container in status.container_statuses:
+        if container.resources or container.allocated_resources:
+            return True
+    for container in status.init_container_statuses:
+        if container.resources or container.allocated_resources:
+            return True
+    return False
+
+
+def host_ports(spec: PodSpec) -> tuple[Port, ...]:
+    """(ip, protocol, port) of every host port, sidecars first.
+
+    An absent IP is 0.0.0.0 and an absent protocol TCP. Source: kube-scheduler v1.36,
+    plugins/nodeports and framework/types HostPortInfo.
+    """
+    running = [c for c in spec.init_containers if c.is_sidecar]
+    running += spec.containers
+    return tuple(
+        (p.host_ip or WILDCARD_IP, p.protocol or "TCP", p.host_port)
+        for c in running
+        for p in c.ports
+        if p.host_port > 0
+    )
+
+
+def _footprint(pod: Pod) -> Footprint:
+    affinity = pod.spec.affinity
+    return Footprint(
+        requested=requested(pod),
+        nonzero=nonzero_requested(pod),
+        ports=host_ports(pod.spec),
+        has_affinity=bool(affinity and (affinity.pod_affinity or affinity.pod_anti_affinity)),
+    )

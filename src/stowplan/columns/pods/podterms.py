@@ -1,0 +1,289 @@
+"""The pod affinity terms of the pods on the nodes: each distinct one once, with its rows, by delta.
+
+Pods of one template have equal terms, so a cluster has few. A term is found by the labels of a
+pod that it may match; only then it is asked. Terms come from `spec.affinity` as the scheduler
+reads it: a group (required affinity, say) in which a selector is malformed counts as absent.
+
+Source: kube-scheduler v1.36, framework/types PodInfo and kube-scheduler/framework AffinityTerm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.columns.nodetable import NodeTable
+from stowplan.columns.pods.podcounts import TALLIES_MAX, LabelIndex, RowTally, admits, anchor
+from stowplan.columns.pods.podinfo import PodInfo
+from stowplan.objects.pod import Pod, PodAffinity, PodAffinityTerm
+from stowplan.objects.selectors import LabelSelector, SelectorError, SelectorRequirement
+
+Ints = NDArray[np.int64]
+Requirements = tuple[SelectorRequirement, ...]
+Stated = list[tuple[PodAffinityTerm, int]]
+
+
+class AffinityTerm(msgspec.Struct, frozen=True, cache_hash=True):
+    """A term with its selectors read.
+
+    requirements: on the labels of the pods it is about; None matches no pod. namespaces: by name.
+    namespace_requirements: on the labels of further namespaces; None adds none.
+    """
+
+    topology_key: str
+    requirements: Requirements | None
+    namespaces: frozenset[str]
+    namespace_requirements: Requirements | None
+
+    def matches(self, pod: Pod, namespace_labels: Mapping[str, str]) -> bool:
+        """True when the term is about `pod`. namespace_labels: of the pod's namespace."""
+        if self.requirements is None:
+            return False
+        reaches = pod.namespace in self.namespaces or (
+            self.namespace_requirements is not None
+            and admits(self.namespace_requirements, namespace_labels)
+        )
+        return reaches and admits(self.requirements, pod.labels)
+
+
+class TermRole(Enum):
+    """What a term asks for: preferred terms count with a weight, negative to keep apart."""
+
+    REQUIRED_AFFINITY = "required affinity"
+    REQUIRED_ANTI_AFFINITY = "required anti-affinity"
+    PREFERRED = "preferred"
+
+    # The names are the members: without this a lookup by role hashes the name each time.
+    __hash__ = object.__hash__
+
+
+class WeightedTerm(msgspec.Struct, frozen=True, cache_hash=True):
+    """A term in its role. weight: 0 for required terms."""
+
+    role: TermRole
+    term: AffinityTerm
+    weight: int = 0
+
+
+class PodTerms(msgspec.Struct, frozen=True):
+    """All terms of a pod. faults: what is wrong with groups that were left out."""
+
+    required_affinity: tuple[WeightedTerm, ...] = ()
+    required_anti_affinity: tuple[WeightedTerm, ...] = ()
+    preferred: tuple[WeightedTerm, ...] = ()
+    faults: tuple[str, ...] = ()
+
+    @property
+    def all(self) -> tuple[WeightedTerm, ...]:
+        """Every term, in whatever role."""
+        return self.required_affinity + self.required_anti_affinity + self.preferred
+
+    def of(self, role: TermRole) -> tuple[WeightedTerm, ...]:
+        """The terms in a role, in the order of the spec; affinity before anti-affinity."""
+        if role is TermRole.PREFERRED:
+            return self.preferred
+        if role is TermRole.REQUIRED_AFFINITY:
+            return self.required_affinity
+        return self.required_anti_affinity
+
+    @property
+    def fault(self) -> str:
+        """The original's text for all faults, "" when there are none."""
+        distinct = tuple(dict.fromkeys(self.faults))
+        return distinct[0] if len(distinct) == 1 else f"[{', '.join(distinct)}]" if distinct else ""
+
+
+NO_TERMS = PodTerms()
+_KEPT = "podterms"
+
+
+def terms_of(pod: Pod) -> PodTerms:
+    """The pod's terms, read once per spec and namespace."""
+    affinity = pod.spec.affinity
+    if affinity is None or not (affinity.pod_affinity or affinity.pod_anti_affinity):
+        return NO_TERMS
+    kept: dict[str, PodTerms] = pod.spec.__dict__.setdefault(_KEPT, {})
+    found = kept.get(pod.namespace)
+    if found is None:
+        found = kept[pod.namespace] = _read(
+            affinity.pod_affinity or PodAffinity(),
+            affinity.pod_anti_affinity or PodAffinity(),
+            pod.namespace,
+        )
+    return found
+
+
+def _read(affinity: PodAffinity, anti: PodAffinity, namespace: str) -> PodTerms:
+    faults: list[str] = []
+
+    def read(group: str, role: TermRole, stated: Stated) -> tuple[WeightedTerm, ...]:
+        try:
+            return tuple(
+                WeightedTerm(role, _term(term, namespace), weight) for term, weight in stated
+            )
+        except SelectorError as fault:
+            faults.append(f"{group}: {fault}")
+            return ()
+
+    return PodTerms(
+        required_affinity=read(
+            "requiredAffinityTerms", TermRole.REQUIRED_AFFINITY, [(t, 0) for t in affinity.required]
+        ),
+        required_anti_affinity=read(
+            "requiredAntiAffinityTerms",
+            TermRole.REQUIRED_ANTI_AFFINITY,
+            [(t, 0) for t in anti.required],
+        ),
+        preferred=read("preferredAffinityTerms", TermRole.PREFERRED, _weighed(affinity, 1))
+        + read("preferredAntiAffinityTerms", TermRole.PREFERRED, _weighed(anti, -1)),
+        faults=tuple(faults),
+    )
+
+
+def _weighed(affinity: PodAffinity, sign: int) -> Stated:
+    return [(weighted.pod_affinity_term, sign * weighted.weight) for weighted in affinity.preferred]
+
+
+def _term(term: PodAffinityTerm, namespace: str) -> AffinityTerm:
+    requirements = _requirements(term.label_selector)
+    selector = term.namespace_selector
+    own = (namespace,) if selector is None and not term.namespaces else term.namespaces
+    return AffinityTerm(term.topology_key, requirements, frozenset(own), _requirements(selector))
+
+
+def _requirements(selector: LabelSelector | None) -> Requirements | None:
+    return None if selector is None else selector.requirements
+
+
+class ExistingPodTerm:
+    """A term that pods on the nodes have, and where. rows: row -> how many times it is there."""
+
+    __slots__ = ("rows", "tally", "weighted")
+
+    def __init__(self, weighted: WeightedTerm) -> None:
+        self.weighted = weighted
+        self.rows: dict[int, int] = {}
+        self.tally: RowTally | None = None
+
+
+class ExistingPodTerms:
+    """The terms of the pods on the nodes. A watcher of one table. n_entered: how often one has come
+    that no pod had."""
+
+    counts_alike = True
+
+    def __init__(self, table: NodeTable) -> None:
+        self._table = table
+        self.n_entered = 0
+        self._held: dict[WeightedTerm, ExistingPodTerm] = {}
+        self._by_label: dict[TermRole, LabelIndex[ExistingPodTerm]] = {
+            role: LabelIndex() for role in TermRole
+        }
+        self._n_held = dict.fromkeys(TermRole, 0)
+        self._tallied: dict[ExistingPodTerm, RowTally] = {}
+
+    @classmethod
+    def of(cls, table: NodeTable) -> ExistingPodTerms:
+        """The terms kept beside `table`, from now on if nobody has asked before."""
+        kept = table.extras.get(cls.__name__)
+        if not isinstance(kept, cls):
+            kept = table.extras[cls.__name__] = cls(table)
+            table.watch(kept)
+        return kept
+
+    def has(self, role: TermRole) -> bool:
+        """True when a pod on some node has a term in this role."""
+        return self._n_held[role] > 0
+
+    def matching(
+        self, role: TermRole, pod: Pod, namespace_labels: Mapping[str, str]
+    ) -> list[ExistingPodTerm]:
+        """The terms in a role that are about `pod`."""
+        found = self._by_label[role].found_by(pod.labels.items())
+        return [held for held in found if held.weighted.term.matches(pod, namespace_labels)]
+
+    def counts(self, held: ExistingPodTerm) -> Ints:
+        """int64 (n_nodes,): how many times a term is on each row; a view, read only."""
+        tally = self._tallied.pop(held, None)
+        if tally is None:
+            if len(self._tallied) >= TALLIES_MAX:
+                self._forget(next(iter(self._tallied)))
+            tally = held.tally = RowTally(self._table.n_nodes)
+            tally.add(held.rows)
+        self._tallied[held] = tally
+        return tally.column(self._table.n_nodes)
+
+    def all(self) -> Iterable[ExistingPodTerm]:
+        """Every term that a pod on some node has."""
+        return self._held.values()
+
+    # What the table announces.
+
+    def pod_added(self, row: int, info: PodInfo) -> None:
+        if not info.footprint.has_affinity:
+            return
+        for weighted in terms_of(info.pod).all:
+            held = self._held.get(weighted)
+            if held is None:
+                held = self._enter(weighted)
+            held.rows[row] = held.rows.get(row, 0) + 1
+            if held.tally is not None:
+                held.tally.count(row, 1)
+
+    def pod_removed(self, row: int, info: PodInfo) -> None:
+        if not info.footprint.has_affinity:
+            return
+        for weighted in terms_of(info.pod).all:
+            held = self._held[weighted]
+            held.rows[row] -= 1
+            if held.tally is not None:
+                held.tally.count(row, -1)
+            if not held.rows[row]:
+                del held.rows[row]
+            if not held.rows:
+                self._leave(weighted)
+
+    def row_added(self, row: int) -> None:
+        for tally in self._tallied.values():
+            tally.make_room(row)
+
+    def row_moved(self, source: int, target: int) -> None:
+        for tally in self._tallied.values():
+            tally.move(source, target)
+        present = {
+            weighted
+            for info in self._table.pods[target]
+            if info.footprint.has_affinity
+            for weighted in terms_of(info.pod).all
+        }
+        for weighted in present:
+            rows = self._held[weighted].rows
+            rows[target] = rows.pop(source)
+
+    def row_dropped(self, row: int) -> None:
+        """Nothing is left on the row: its pods have been announced as removed or moved."""
+
+    # Inside.
+
+    def _enter(self, weighted: WeightedTerm) -> ExistingPodTerm:
+        held = self._held[weighted] = ExistingPodTerm(weighted)
+        self.n_entered += 1
+        self._n_held[weighted.role] += 1
+        if weighted.term.requirements is not None:
+            self._by_label[weighted.role].add(held, anchor(weighted.term.requirements))
+        return held
+
+    def _leave(self, weighted: WeightedTerm) -> None:
+        held = self._held.pop(weighted)
+        self._n_held[weighted.role] -= 1
+        self._forget(held)
+        if weighted.term.requirements is not None:
+            self._by_label[weighted.role].drop(held, anchor(weighted.term.requirements))
+
+    def _forget(self, held: ExistingPodTerm) -> None:
+        held.tally = None
+        self._tallied.pop(held, None)

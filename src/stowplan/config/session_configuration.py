@@ -1,0 +1,522 @@
+"""The `actions:` / `tiers:` file: which actions a session runs, and which policies it asks.
+
+Read in two ways. Strictly: whatever is unknown or malformed is a mistake with its path. Or as
+kube-batch reads it: unknown keys pass, unknown policies are left for the session to ignore, and
+only what its YAML reader cannot make sense of is refused.
+
+Differs: what is unknown or cannot be read is an error; kube-batch passes over it, and decides by
+its default where there is no file. What Volcano knows and sessions do not do is accepted with a
+warning that says what it would do (`volcano.py`).
+
+Scalars keep the text in which they are written: an argument is a text, `yes` as much as `true`.
+
+What kube-batch takes as flags stands in a block `batch` of options, which may also be part of a
+KubeSchedulerConfiguration and then holds actions and tiers too.
+
+Source: kube-batch v0.5, pkg/scheduler/util.go, conf/scheduler_conf.go, plugins/defaults.go.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+import yaml
+
+from stowplan.config import volcano_settings
+from stowplan.config.strict_decoder import (
+    INVALID,
+    Problems,
+    child_path,
+    decode,
+    encode,
+    fields_of,
+    format_alternatives,
+    format_value,
+)
+from stowplan.framework.problems import Problem, did_you_mean
+from stowplan.objects.encoding import duration
+
+SWITCHES = (
+    "enableJobOrder",
+    "enableJobReady",
+    "enableJobPipelined",
+    "enableTaskOrder",
+    "enablePreemptable",
+    "enableReclaimable",
+    "enableQueueOrder",
+    "enablePredicate",
+    "enableNodeOrder",
+)
+"""The switches of a policy, all on where the file does not say."""
+
+DEFAULT_TEXT = """\
+actions: "allocate, backfill"
+tiers:
+- plugins:
+  - name: priority
+  - name: gang
+- plugins:
+  - name: drf
+  - name: predicates
+  - name: proportion
+  - name: nodeorder
+"""
+"""The file of somebody who gave none."""
+
+_TRUE = frozenset({"y", "yes", "on", "true"})
+_FALSE = frozenset({"n", "no", "off", "false"})
+_TEXT = "tag:yaml.org,2002:str"
+_NULL = "tag:yaml.org,2002:null"
+
+ArgumentCheck = Callable[[str], bool]
+
+
+BIND_FAILURE_POLICIES = ("Keep", "Release")
+KUBE_BATCH = "kube-batch"
+SCHEDULER_NAMES = (KUBE_BATCH, "volcano")
+"""Whose pods are scheduled where the file does not say: those of kube-batch and of Volcano."""
+
+
+class PluginOption(msgspec.Struct, frozen=True):
+    """A policy in a tier. disabled: the switches that are off, in the order of SWITCHES."""
+
+    name: str
+    disabled: tuple[str, ...] = ()
+    arguments: dict[str, str] = {}
+
+
+class BatchConfiguration(msgspec.Struct, frozen=True):
+    """What the file says, and the options that stand beside it.
+
+    tiers: None where the file has none. period_s: how long after the end of a session the next one
+    opens. scheduler_names: whose pods are scheduled, at least one. uses_priority_classes: False
+    leaves every job at priority 0. bind_failures_max: after so many refusals of one pod in a row
+    the policy applies: "Keep" or "Release" its gang's other pods. warnings: what the file names and
+    has no effect, a line each.
+    """
+
+    source: str
+    actions: tuple[str, ...]
+    tiers: tuple[tuple[PluginOption, ...], ...] | None
+    scheduler_names: tuple[str, ...] = (KUBE_BATCH,)
+    period_s: float = 1.0
+    default_queue: str = "default"
+    uses_priority_classes: bool = True
+    bind_failures_max: int = 5
+    bind_failure_policy: str = "Keep"
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def scheduler_name(self) -> str:
+        """The first of the names, which its events and its lease have."""
+        return self.scheduler_names[0]
+
+
+class BatchOptions(msgspec.Struct, frozen=True, rename="camel"):
+    """The block of options, named as the flags of kube-batch and Volcano are; the last two are
+    ours. Of scheduler_name and scheduler_names one at most is given."""
+
+    scheduler_name: str | None = None
+    scheduler_names: tuple[str, ...] | None = None
+    schedule_period: timedelta = timedelta(seconds=1)
+    default_queue: str = "default"
+    priority_class: bool = True
+    bind_failures: int = 5
+    bind_failure_policy: str = "Keep"
+
+    def problems(self, path: str) -> Iterator[Problem]:
+        """What types cannot say."""
+        for name, text in (
+            ("schedulerName", self.scheduler_name),
+            ("defaultQueue", self.default_queue),
+        ):
+            if text == "":
+                yield Problem(f"{path}.{name}", "''", "a name")
+        yield from self._names_problems(path)
+        if self.schedule_period <= timedelta(0):
+            got = duration.render(self.schedule_period)
+            yield Problem(f"{path}.schedulePeriod", got, "a duration above 0s")
+        if self.bind_failures < 1:
+            yield Problem(f"{path}.bindFailures", str(self.bind_failures), "1 or more")
+        if self.bind_failure_policy not in BIND_FAILURE_POLICIES:
+            got = repr(self.bind_failure_policy)
+            yield Problem(
+                f"{path}.bindFailurePolicy",
+                got,
+                format_alternatives(BIND_FAILURE_POLICIES),
+                did_you_mean(self.bind_failure_policy, BIND_FAILURE_POLICIES),
+            )
+
+    def _names_problems(self, path: str) -> Iterator[Problem]:
+        names = self.scheduler_names
+        if names is None:
+            return
+        where = f"{path}.schedulerNames"
+        if self.scheduler_name is not None:
+            yield Problem(where, "schedulerName too", "schedulerName or schedulerNames")
+        if not names or "" in names or len(set(names)) < len(names):
+            yield Problem(where, format_value(list(names)), "names, each once")
+
+
+class SupportedSettings(msgspec.Struct, frozen=True):
+    """What a file may name, and how it is read.
+
+    policies: name -> argument -> what it wants and whether a text will do; None where any argument
+    may be given. lenient: as kube-batch reads it. scheduler_names: where the file gives none.
+    """
+
+    actions: Collection[str]
+    policies: Mapping[str, Mapping[str, tuple[str, ArgumentCheck]] | None]
+    lenient: bool = False
+    scheduler_names: tuple[str, ...] = SCHEDULER_NAMES
+
+
+OPTIONS = "batch"
+"""The key of the block of options."""
+
+_WHAT = ("actions", "tiers")
+
+
+def is_session_configuration(text: str | bytes) -> bool:
+    """True for a text that is meant to be such a file: one that does not say what kind it is, and
+    names actions, tiers or options, however they are spelt."""
+    root = _root(text, Problems())
+    if not isinstance(root, yaml.MappingNode):
+        return False
+    keys = {key.value for key, _ in root.value if isinstance(key, yaml.ScalarNode)}
+    if keys & {"kind", "apiVersion"}:
+        return False
+    return any(key == OPTIONS or did_you_mean(key, _WHAT) for key in keys)
+
+
+def read(text: str | bytes, source: str, known: SupportedSettings) -> BatchConfiguration:
+    """The configuration that a text holds; raises ConfigError with every mistake."""
+    problems = Problems()
+    root = _root(text, problems)
+    if problems.found:
+        raise problems.error(source)
+    walk = _SessionConfigurationReader(problems, known)
+    # The original knows no block of options, and passes over it.
+    fields = walk.fields(root, "", (*_WHAT, OPTIONS), volcano_settings.FIELDS)
+    block = fields.pop(OPTIONS, None)
+    options = BatchOptions() if block is None else walk.options(block, OPTIONS)
+    found = walk.configuration(source, fields, options, by_default=block is not None)
+    if problems.found:
+        raise problems.error(source)
+    return found
+
+
+def read_block(
+    tree: Any, source: str, known: SupportedSettings, problems: Problems
+) -> BatchConfiguration | None:
+    """The configuration that the block `batch` of another document holds, None for no block.
+
+    Mistakes are added to `problems`; what is in their place is never used.
+    """
+    if tree is None:
+        return None
+    if not isinstance(tree, dict):
+        problems.add(OPTIONS, format_value(tree), "a mapping")
+        return None
+    walk = _SessionConfigurationReader(problems, known, inside=OPTIONS)
+    names = (*fields_of(BatchOptions), *_WHAT)
+    for key in tree:
+        if key not in names:
+            problems.add(
+                child_path(OPTIONS, key),
+                "an unknown field",
+                format_alternatives(names),
+                did_you_mean(key, names),
+            )
+    options = walk.decoded(
+        {k: v for k, v in tree.items() if k in names and k not in _WHAT}, OPTIONS
+    )
+    # Written out and read again, so that scalars have their text.
+    fields = {
+        key: yaml.compose(yaml.safe_dump(tree[key], width=10**6), Loader=yaml.SafeLoader)
+        for key in _WHAT
+        if tree.get(key) is not None
+    }
+    return walk.configuration(source, fields, options, by_default=True)
+
+
+def _root(text: str | bytes, problems: Problems) -> yaml.Node | None:
+    try:
+        decoded = text.decode() if isinstance(text, bytes) else text
+        return next(iter(yaml.compose_all(decoded, Loader=yaml.SafeLoader)), None)
+    except UnicodeError:
+        problems.add("document", "what is not UTF-8", "text in UTF-8")
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        where = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "document"
+        problems.add(where, error.problem or "what is not YAML", "YAML")
+    except yaml.YAMLError as error:
+        problems.add("document", str(error).splitlines()[0], "YAML")
+    except RecursionError:
+        problems.add("document", "deeper nesting", "actions and tiers")
+    return None
+
+
+class _SessionConfigurationReader:
+    """From YAML nodes to values; what is in place of a mistake is never used."""
+
+    def __init__(self, problems: Problems, known: SupportedSettings, *, inside: str = "") -> None:
+        """inside: the path of the mapping that has actions and tiers."""
+        self._problems = problems
+        self._known = known
+        self._lenient = known.lenient
+        self._inside = inside
+        self._warnings: list[str] = []
+
+    def configuration(
+        self,
+        source: str,
+        fields: Mapping[str, yaml.Node | None],
+        options: BatchOptions,
+        *,
+        by_default: bool,
+    ) -> BatchConfiguration:
+        """All of it. by_default: the default actions and tiers hold where neither is given."""
+        if by_default and not any(key in fields for key in _WHAT):
+            default = _root(DEFAULT_TEXT, self._problems)
+            fields = self.fields(default, "", None)
+        return BatchConfiguration(
+            source,
+            self.actions(fields.get("actions")),
+            self.tiers(fields.get("tiers")),
+            self._names(options),
+            options.schedule_period.total_seconds(),
+            options.default_queue,
+            options.priority_class,
+            options.bind_failures,
+            options.bind_failure_policy,
+            tuple(self._warnings),
+        )
+
+    def _names(self, options: BatchOptions) -> tuple[str, ...]:
+        if options.scheduler_name is not None:
+            return (options.scheduler_name,)
+        return options.scheduler_names or self._known.scheduler_names
+
+    def _warn(self, path: str, what: str, would: str) -> None:
+        """Something that Volcano knows has no effect here."""
+        self._warnings.append(f"{path}: {what} has no effect; in Volcano it would {would}")
+
+    def options(self, node: yaml.Node, path: str) -> BatchOptions:
+        """The options that a block holds."""
+        try:
+            tree = yaml.SafeLoader("").construct_document(node)
+        except yaml.YAMLError:
+            self._problems.add(path, _format_node(node), "plain values")
+            return BatchOptions()
+        return self.decoded({} if tree is None else tree, path)
+
+    def decoded(self, tree: Any, path: str) -> BatchOptions:
+        """The options in a tree."""
+        options = decode(tree, BatchOptions, path, self._problems)
+        if options is INVALID:
+            return BatchOptions()
+        self._problems.extend(options.problems(path))
+        return options
+
+    def fields(
+        self,
+        node: yaml.Node | None,
+        path: str,
+        allowed: Iterable[str] | None,
+        idle: Mapping[str, str] = MappingProxyType({}),
+    ) -> dict[str, yaml.Node]:
+        """The entries of a mapping. allowed: None for any. idle: also allowed, without effect:
+        name -> what it would do."""
+        if node is None or _is_null(node):
+            return {}
+        if not isinstance(node, yaml.MappingNode):
+            self._problems.add(path or "document", _format_node(node), "a mapping")
+            return {}
+        found: dict[str, yaml.Node] = {}
+        names = None if allowed is None else tuple(allowed)
+        for key, value in node.value:
+            name = key.value if isinstance(key, yaml.ScalarNode) else ""
+            if not isinstance(key, yaml.ScalarNode):
+                self._problems.add(
+                    path or "document", f"{_format_node(key)} as a key", "a name as key"
+                )
+            elif name in found and not self._lenient:
+                self._problems.add(child_path(path, name), "the key again", "each key once")
+            elif name in idle and not self._lenient:
+                self._warn(child_path(path, name) if path else name, "it", idle[name])
+            elif names is not None and name not in names and not self._lenient:
+                hint = did_you_mean(name, (*names, *idle))
+                self._problems.add(
+                    child_path(path, name), "an unknown field", format_alternatives(names), hint
+                )
+            found[name] = value
+        return found
+
+    def items(self, node: yaml.Node | None, path: str) -> list[tuple[str, yaml.Node]]:
+        """The entries of a list, each with its path."""
+        if node is None or _is_null(node):
+            return []
+        if not isinstance(node, yaml.SequenceNode):
+            self._problems.add(path, _format_node(node), "a list")
+            return []
+        return [(f"{path}[{i}]", item) for i, item in enumerate(node.value)]
+
+    def text(self, node: yaml.Node | None, path: str) -> str:
+        """A scalar as it is written; "" for none."""
+        if node is None or _is_null(node):
+            return ""
+        if not isinstance(node, yaml.ScalarNode):
+            self._problems.add(path, _format_node(node), "a text")
+            return ""
+        return str(node.value)
+
+    def actions(self, node: yaml.Node | None) -> tuple[str, ...]:
+        """The names in a comma separated list."""
+        path = child_path(self._inside, "actions") if self._inside else "actions"
+        text = self.text(node, path)
+        if self._problems.is_invalid(path):
+            return ()
+        names = tuple(name.strip(" \t\n\v\f\r\x85\xa0") for name in text.split(","))
+        idle = {} if self._lenient else volcano_settings.ACTIONS
+        for name in names:
+            if name in self._known.actions:
+                continue
+            if name in idle:
+                self._warn(path, f"action {name!r}", idle[name])
+            else:
+                hint = did_you_mean(name, (*self._known.actions, *idle))
+                got = repr(name) if name else "an empty name"
+                self._problems.add(
+                    path, got, format_alternatives(sorted(self._known.actions)), hint
+                )
+        return names
+
+    def tiers(self, node: yaml.Node | None) -> tuple[tuple[PluginOption, ...], ...] | None:
+        """The tiers, None for none."""
+        if node is None or _is_null(node):
+            return None
+        path = child_path(self._inside, "tiers") if self._inside else "tiers"
+        return tuple(self._tier(tier, place) for place, tier in self.items(node, path))
+
+    def _tier(self, node: yaml.Node, path: str) -> tuple[PluginOption, ...]:
+        fields = self.fields(node, path, ("plugins",))
+        entries = self.items(fields.get("plugins"), f"{path}.plugins")
+        return tuple(self._policy(entry, place) for place, entry in entries)
+
+    def _policy(self, node: yaml.Node, path: str) -> PluginOption:
+        allowed = ("name", "arguments", *SWITCHES)
+        fields = self.fields(node, path, allowed, volcano_settings.SWITCHES)
+        name = self.text(fields.get("name"), f"{path}.name")
+        is_idle = False
+        if not self._lenient and name not in self._known.policies:
+            is_idle = self._is_idle(name, f"{path}.name")
+        off = tuple(s for s in SWITCHES if not self._is_on(fields.get(s), f"{path}.{s}"))
+        given = self.fields(fields.get("arguments"), f"{path}.arguments", None)
+        read = _unread_argument if is_idle else self.text
+        arguments = {
+            key: read(value, child_path(f"{path}.arguments", key)) for key, value in given.items()
+        }
+        if not self._lenient:
+            self._check(name, arguments, f"{path}.arguments")
+        return PluginOption(name, off, arguments)
+
+    def _is_idle(self, name: str, path: str) -> bool:
+        """True for a plugin that Volcano alone has; what nobody knows is a mistake."""
+        if name in volcano_settings.PLUGINS:
+            self._warn(path, f"plugin {name!r}", volcano_settings.PLUGINS[name])
+            return True
+        names = sorted(self._known.policies)
+        hint = did_you_mean(name, (*names, *volcano_settings.PLUGINS))
+        self._problems.add(
+            path, format_value(name) if name else "", format_alternatives(names), hint
+        )
+        return False
+
+    def _is_on(self, node: yaml.Node | None, path: str) -> bool:
+        if node is None or _is_null(node):
+            return True
+        word = node.value.lower() if isinstance(node, yaml.ScalarNode) else ""
+        if isinstance(node, yaml.ScalarNode) and not node.style and word in _TRUE | _FALSE:
+            return word in _TRUE
+        self._problems.add(path, _format_node(node), "true or false")
+        return True
+
+    def _check(self, name: str, arguments: Mapping[str, str], path: str) -> None:
+        """Whether the policy knows these arguments and can read them."""
+        known = self._known.policies.get(name)
+        if known is None:
+            return
+        for key, text in arguments.items():
+            would = "" if key in known else volcano_settings.argument(name, key)
+            if would:
+                self._warn(child_path(path, key), "it", would)
+            elif key not in known:
+                wanted = format_alternatives(known) if known else "no arguments"
+                names = (*known, *volcano_settings.ARGUMENTS.get(name, ()))
+                self._problems.add(
+                    child_path(path, key), "an unknown argument", wanted, did_you_mean(key, names)
+                )
+            elif not known[key][1](text):
+                self._problems.add(child_path(path, key), format_value(text), known[key][0])
+
+
+def _unread_argument(node: yaml.Node, path: str) -> str:
+    """An argument that nobody reads: a scalar as it is written, anything else as JSON."""
+    if isinstance(node, yaml.ScalarNode):
+        return str(node.value)
+    return json.dumps(yaml.SafeLoader("").construct_document(node), default=str)
+
+
+def _is_null(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and node.tag == _NULL
+
+
+def _format_node(node: yaml.Node) -> str:
+    if isinstance(node, yaml.ScalarNode):
+        return format_value(str(node.value))
+    return "a list" if isinstance(node, yaml.SequenceNode) else "a mapping"
+
+
+def configuration_tree(configuration: BatchConfiguration) -> dict[str, Any]:
+    """The file again, as a tree: actions, tiers with the switches that are off, and all options."""
+    return {**_what(configuration), OPTIONS: _options(configuration)}
+
+
+def configuration_block(configuration: BatchConfiguration) -> dict[str, Any]:
+    """The same as the block `batch` of another document."""
+    return {**_options(configuration), **_what(configuration)}
+
+
+def _options(configuration: BatchConfiguration) -> dict[str, Any]:
+    names = configuration.scheduler_names
+    options = BatchOptions(
+        names[0] if len(names) == 1 else None,
+        names if len(names) > 1 else None,
+        timedelta(seconds=configuration.period_s),
+        configuration.default_queue,
+        configuration.uses_priority_classes,
+        configuration.bind_failures_max,
+        configuration.bind_failure_policy,
+    )
+    tree: dict[str, Any] = encode(options)
+    return {key: value for key, value in tree.items() if value is not None}
+
+
+def _what(configuration: BatchConfiguration) -> dict[str, Any]:
+    tree: dict[str, Any] = {"actions": ", ".join(configuration.actions)}
+    if configuration.tiers is not None:
+        tree["tiers"] = [
+            {"plugins": [_policy(policy) for policy in tier]} for tier in configuration.tiers
+        ]
+    return tree
+
+
+def _policy(policy: PluginOption) -> dict[str, Any]:
+    tree: dict[str, Any] = {"name": policy.name} | dict.fromkeys(policy.disabled, False)
+    return tree | ({"arguments": dict(policy.arguments)} if policy.arguments else {})

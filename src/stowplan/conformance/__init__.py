@@ -1,0 +1,1 @@
+"""Answers to recorded scheduling questions (stowplan evaluate)."""

@@ -1,0 +1,163 @@
+"""evaluate(): scheduling questions in bulk, a line each, answered a line each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from stowplan.batch import COMPATS, Compat
+from stowplan.conformance import (
+    attempt_cases,
+    queue_cases,
+    queue_order_cases,
+    queue_scripts,
+    sequences,
+    session_evaluation,
+    v1_13_cases,
+)
+from stowplan.framework import ConfigError, ContractError
+from stowplan.inputs.input_error import InputError
+from stowplan.inputs.plugin_sources import PluginSource, plugin_classes
+from stowplan.objects.encoding.json_codec import DecodeError, untyped
+from stowplan.objects.quantity import QuantityError
+
+Answer = dict[str, Any]
+Case = Any
+"""A case of any format; it has an `id`."""
+BadCase = (DecodeError, ConfigError, QuantityError, ValueError, OverflowError)
+"""What a case raises that cannot be answered, as its values make no sense."""
+
+INVALID = "Invalid"
+"""The `reason` of an answer to a line that is no case, or whose values make no sense."""
+SCHEDULER_ERROR = "SchedulerError"
+"""The `reason` of an answer to a case in which a plugin broke its contract."""
+
+
+class CaseFormat(msgspec.Struct, frozen=True):
+    """What a line may be read as. read: raises DecodeError. takes_plugins: `answer` takes
+    `plugins`, classes that take part, as well."""
+
+    read: Callable[[bytes], Case]
+    answer: Callable[..., Answer]
+    takes_plugins: bool = False
+
+
+def _read_attempt(line: bytes) -> Case:
+    try:
+        return attempt_cases.read_case(line)
+    except DecodeError:
+        if _is_order(line):
+            return queue_order_cases.read_case(line)
+        raise
+
+
+def _is_order(line: bytes) -> bool:
+    """True for a line that asks for the order of a queue, and for no attempt."""
+    tree = untyped(line)
+    if isinstance(tree, dict) and isinstance(tree.get("case"), dict):
+        tree = tree["case"]
+    return isinstance(tree, dict) and "queue" in tree and "pod" not in tree
+
+
+def _answer_attempt(case: Case, plugins: Sequence[type[Any]] = ()) -> Answer:
+    if isinstance(case, queue_order_cases.OrderCase):
+        return queue_order_cases.answer(case, plugins=plugins)
+    return attempt_cases.answer(case, plugins=plugins)
+
+
+FORMATS = {
+    "attempt": CaseFormat(_read_attempt, _answer_attempt, takes_plugins=True),
+    "sequence": CaseFormat(sequences.read_case, sequences.answer, takes_plugins=True),
+    "order": CaseFormat(queue_order_cases.read_case, queue_order_cases.answer, takes_plugins=True),
+    "queue": CaseFormat(queue_cases.read_case, queue_scripts.answer),
+    "legacy": CaseFormat(v1_13_cases.read_case, v1_13_cases.answer),
+    "session": CaseFormat(session_evaluation.read_case, session_evaluation.answer),
+}
+
+
+def evaluate(
+    lines: Iterable[bytes | str],
+    *,
+    form: str = "attempt",
+    source: str = "input",
+    plugins: Iterable[PluginSource] = (),
+    compat: str = "",
+) -> Iterator[dict[str, Any]]:
+    """Answer each line; yields `{"id": ..., "result": {...}}` in the order of the lines.
+
+    form: what a line holds; `attempt` is a cluster and one pending pod, or the queue of an `order`.
+    source: named in errors. plugins: as for `simulate`. compat: for sessions, whose defects to
+    keep. Blank lines are passed over. No line ends the others: one that cannot be answered has the
+    result `{"outcome": "error", "reason": ..., "message": ...}`, the reason FAULT where a plugin
+    broke its contract, INVALID where it is the line's own fault. Raises InputError for options that
+    do not go together, and ContractError for plugins that cannot be loaded.
+    """
+    if form not in FORMATS:
+        raise InputError(source, "--as", form, ", ".join(FORMATS))
+    chosen = FORMATS[form]
+    answered = chosen.answer
+    if compat:
+        answered = partial(answered, compat=_compat(source, form, compat))
+    classes = plugin_classes(plugins)
+    if classes:
+        if not chosen.takes_plugins:
+            able = ", ".join(name for name, one in FORMATS.items() if one.takes_plugins)
+            raise InputError(source, "--plugin", f"it with --as {form}", able)
+        answered = partial(answered, plugins=classes)
+    for number, line in enumerate(lines, start=1):
+        text = line.encode() if isinstance(line, str) else line
+        if text.strip():
+            yield _answered(text, f"line {number}", source, chosen.read, answered)
+
+
+def _answered(
+    line: bytes,
+    place: str,
+    source: str,
+    read: Callable[[bytes], Case],
+    answer: Callable[[Case], Answer],
+) -> dict[str, Any]:
+    """The answer to a line, which is an error where there is no other."""
+    case = None
+    try:
+        case = read(line)
+        return {"id": case.id, "result": answer(case)}
+    except ContractError as fault:
+        found = {"outcome": "error", "reason": SCHEDULER_ERROR, "message": str(fault)}
+    except BadCase as problem:
+        message = str(InputError.at(source, place, problem))
+        found = {"outcome": "error", "reason": INVALID, "message": message}
+    except RecursionError:
+        wanted = "nesting that objects have"
+        message = str(InputError(source, place, "deeper nesting", wanted))
+        found = {"outcome": "error", "reason": INVALID, "message": message}
+    return {"id": _id_of(line, place) if case is None else case.id, "result": found}
+
+
+def _id_of(line: bytes, place: str) -> str:
+    """The id on a line that could not be read; its place where it has none."""
+    try:
+        tree = untyped(line)
+    except (DecodeError, RecursionError):
+        return place
+    for holder in (tree.get("case"), tree) if isinstance(tree, dict) else ():
+        if isinstance(holder, dict) and isinstance(holder.get("id"), str):
+            return str(holder["id"])
+    return place
+
+
+def _compat(source: str, form: str, compat: str) -> Compat:
+    """Whose defects sessions keep."""
+    if form != "session":
+        raise InputError(source, "--compat", f"it with --as {form}", "session")
+    if compat not in COMPATS:
+        raise InputError(source, "--compat", compat, ", ".join(COMPATS))
+    return COMPATS[compat]
+
+
+def encoded(answer: dict[str, Any]) -> bytes:
+    """An answer as a line of JSON, with its newline."""
+    return msgspec.json.encode(answer) + b"\n"

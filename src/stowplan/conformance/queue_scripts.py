@@ -1,0 +1,517 @@
+"""Queue scripts in bulk: operations on a scheduling queue in, what it answered and held out.
+
+A case is a script: what happens to the queue and around it, step by step, with the clock moved by
+hand. The answer has per step the result of the operation, the answers of the queueing hints, and
+what changed in any part of the queue. The plugins are those of the default profile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from stowplan import config
+from stowplan.assembly import DEFAULT_PLUGINS, registry
+from stowplan.conformance.queue_cases import QueueCase, QueueOperation, value_of
+from stowplan.framework import FeatureGates, Framework, Profile, Registry
+from stowplan.framework.clusterevents import (
+    ACTION_OF_TITLE,
+    ANYTHING,
+    ASSIGNED_POD_ADD,
+    ASSIGNED_POD_DELETE,
+    FORCE_ACTIVATE,
+    RESOURCE_OF_KIND,
+    UNSCHEDULABLE_TIMEOUT,
+    Action,
+    ClusterEvent,
+    QueueingHint,
+    event_labels,
+    node_update_events,
+    pod_update_events,
+)
+from stowplan.framework.object_store import ObjectStore, key_of
+from stowplan.objects.encoding.json_codec import convert
+from stowplan.objects.meta import Object, ObjectMeta
+from stowplan.objects.node import Node
+from stowplan.objects.pod import Pod
+from stowplan.queue import SECOND, QueueEntry, SchedulingQueue
+from stowplan.queue.in_flight_pods import InFlightEvent
+
+Answer = dict[str, Any]
+ScriptChange = tuple[ClusterEvent, Any, Any]
+"""An event, with the object before and after."""
+
+_MS = SECOND // 1000
+_WILDCARDS = {
+    "*/All": ANYTHING,
+    "UnschedulableTimeout": UNSCHEDULABLE_TIMEOUT,
+    "ForceActivate": FORCE_ACTIVATE,
+}
+
+
+def answer(case: QueueCase) -> Answer:
+    """The answer to one case; raises ValueError for an operation that makes no sense."""
+    return QueueScriptRunner(case).run()
+
+
+class QueueScriptRunner:
+    """The state between the steps of one case: the queue, and the listers beside it."""
+
+    def __init__(self, case: QueueCase) -> None:
+        self.case = case
+        self.now = 0
+        self.world = ObjectStore()
+        self.pods: dict[str, Pod] = {}
+        self._brought: dict[str, Pod] = {}
+        self.attempts: dict[str, list[QueueEntry]] = {}
+        self.hints: list[Answer] = []
+        for kind, trees in case.objects.items():
+            for tree in trees:
+                self._list(value_of(kind, tree))
+        self.preempting: set[str] = set()
+        self.queue = self.make_queue()
+        self._seen: Answer = _empty()
+
+    def make_queue(self) -> SchedulingQueue:
+        """The queue of the default profile, which reads this script's listers."""
+        profile, full = _defaults()
+        framework = Framework(profile, full, FeatureGates())
+        self.preempting = framework.shared.preempting
+        by_name = {profile.scheduler_name: framework}
+        return SchedulingQueue.of(by_name, self.pods.get, self.world, self.case.config.options())
+
+    def run(self) -> Answer:
+        """Take every step."""
+        return {"steps": [self._step(number, op) for number, op in enumerate(self.case.ops)]}
+
+    def _step(self, number: int, op: QueueOperation) -> Answer:
+        act: Callable[[QueueOperation], Answer | None] | None = getattr(
+            self, f"_on_{_snake(op.op)}", None
+        )
+        if act is None:
+            raise ValueError(f"{self.case.id}: step {number}: unknown op {op.op!r}")
+        self.now += op.ms * _MS
+        self.hints = []
+        try:
+            result = act(op)
+        except ValueError as problem:
+            raise ValueError(f"{self.case.id}: step {number} ({op.op}): {problem}") from problem
+        step: Answer = {}
+        if result is not None:
+            step["result"] = result
+        if self.hints:
+            step["hints"] = self.hints
+        changes = self._changes()
+        if changes:
+            step["state"] = changes
+        return step
+
+    # Pods in the queue.
+
+    def _on_advance(self, op: QueueOperation) -> None:
+        """The clock has moved already."""
+
+    def _on_add(self, op: QueueOperation) -> None:
+        self.queue.add(self._listed(op), self.now)
+
+    def _on_update(self, op: QueueOperation) -> Answer:
+        old, new = self._known(_pod(op).key), self._listed(op)
+        waiting = self.queue.unschedulable_pods.get(new.key)
+        entries = [] if waiting is None or new.uid in self.queue.in_flight else [waiting]
+        events = pod_update_events(old, new)
+        self._ask(_with_pod(entries, new), [(event, old, new) for event in events])
+        self.queue.update(old, new, self.now)
+        result: Answer = {"events": event_labels(events)}
+        if op.handler:
+            named = old.status.nominated_node_name
+            released = bool(named) and named != new.status.nominated_node_name
+            result["nominationReleased"] = released
+            if released:
+                self._release(old)
+        return result
+
+    def _on_delete(self, op: QueueOperation) -> Answer | None:
+        pod = self._unlisted(op.pod)
+        self.queue.delete(pod)
+        if not op.handler:
+            return None
+        released = bool(pod.status.nominated_node_name)
+        if released:
+            self._release(pod)
+        return {"nominationReleased": released}
+
+    def _release(self, old: Pod) -> None:
+        self._send([(ASSIGNED_POD_DELETE, old, None)], lambda pod: pod.priority <= old.priority)
+
+    def _on_activate(self, op: QueueOperation) -> None:
+        self.queue.activate((self.pods.get(key) or _unknown(key) for key in op.pods), self.now)
+
+    # Attempts.
+
+    def _on_pop(self, op: QueueOperation) -> Answer:
+        entry = None if self._would_block() else self.queue.pop()
+        result: Answer = {"pod": None}
+        if entry is not None:
+            self.attempts.setdefault(entry.key, []).append(entry)
+            result = {"pod": entry.key, "attempts": entry.attempts}
+        if entry is not None and self.queue.discarded:
+            result["discarded"] = [lost.key for lost in self.queue.discarded]
+        return result
+
+    def _would_block(self) -> bool:
+        """True when every pod that could be popped is in flight already, and would be dropped."""
+        queue = self.queue
+        ready = [*queue.active, *(queue.backoff.refused if queue.options.pops_from_backoff else ())]
+        return all(entry.uid in queue.in_flight for entry in ready)
+
+    def _on_done(self, op: QueueOperation) -> None:
+        running = self.attempts.get(op.pod, ())
+        if any(op.uid in ("", entry.uid) for entry in running):
+            self.queue.done(self._attempt(op, keep=op.keep).uid)
+        else:
+            self.queue.done(op.uid or self._known(op.pod).uid)
+
+    def _on_fail(self, op: QueueOperation) -> Answer:
+        entry = self._attempt(op)
+        listed = self.pods.get(entry.key)
+        skipped = None
+        if listed is None:
+            skipped = "gone"
+        elif listed.node_name:
+            skipped = "assigned"
+        elif listed.uid != entry.uid:
+            skipped = "recreated"
+        error = None
+        if skipped is None:
+            error = self._put_back(entry, op, listed)
+        else:
+            self.queue.done(entry.uid)
+        if skipped != "recreated":
+            self.queue.nominator.nominate(entry.pod, op.nominate.told)
+        return {"error": error, "skipped": skipped}
+
+    def _on_add_unschedulable(self, op: QueueOperation) -> Answer:
+        entry = self._attempt(op)
+        listed = self.pods.get(entry.key)
+        same = listed is not None and listed.uid == entry.uid
+        return {"error": self._put_back(entry, op, listed if same else None)}
+
+    def _put_back(self, entry: QueueEntry, op: QueueOperation, pod: Pod | None) -> str | None:
+        refused, pending = op.unschedulable_plugins, op.pending_plugins
+        if entry.uid in self.queue.in_flight:
+            asked = _copy(entry, pod or entry.pod)
+            asked.refused_by, asked.pending_on = refused, pending
+            events = self.queue.in_flight.since(entry.uid)
+            self._ask([asked], [(one.event, one.old, one.new) for one in events])
+        return (
+            self.queue.add_unschedulable_if_not_present(
+                entry, self.now, refused_by=refused, pending_on=pending, pod=pod
+            )
+            or None
+        )
+
+    def _attempt(self, op: QueueOperation, *, keep: bool = False) -> QueueEntry:
+        """The attempt that an operation names, forgotten unless it goes on."""
+        running = self.attempts.get(op.pod, [])
+        entry = next((one for one in running if op.uid in ("", one.uid)), None)
+        if entry is None:
+            raise ValueError(f"pod: got {op.pod!r}, wanted one that was popped")
+        if not keep:
+            running.remove(entry)
+        return entry
+
+    # Events.
+
+    def _on_move(self, op: QueueOperation) -> Answer:
+        event = _WILDCARDS.get(op.event) or _event(op.event)
+        old = None if op.old is None else value_of(op.kind, op.old)
+        new = None if op.new is None else value_of(op.kind, op.new)
+        most = op.priority_le
+        only = None if most is None else lambda pod: pod.priority <= most
+        return self._send([(event, old, new)], only)
+
+    def _on_object_add(self, op: QueueOperation) -> Answer:
+        new = self._list(value_of(op.kind, op.object))
+        return self._send([(_of_kind(op.kind, Action.ADD), None, new)])
+
+    def _on_object_update(self, op: QueueOperation) -> Answer:
+        value = value_of(op.kind, op.object)
+        old, new = self.world.find(type(value), key_of(value)), self._list(value)
+        if isinstance(old, Node) and isinstance(new, Node):
+            return self._send([(event, old, new) for event in node_update_events(old, new)])
+        return self._send([(_of_kind(op.kind, Action.UPDATE), old, new)])
+
+    def _on_object_delete(self, op: QueueOperation) -> Answer:
+        value = value_of(op.kind, op.object)
+        old = self.world.find(type(value), key_of(value))
+        if old is None:
+            raise ValueError(f"object: got {key_of(value)!r}, wanted a {op.kind} that is there")
+        self.world.drop(type(value), key_of(value))
+        return self._send([(_of_kind(op.kind, Action.DELETE), old, None)])
+
+    def _on_bound_pod_add(self, op: QueueOperation) -> Answer:
+        return self._send([(ASSIGNED_POD_ADD, None, self._listed(op))])
+
+    def _on_bound_pod_update(self, op: QueueOperation) -> Answer:
+        old, new = self._known(_pod(op).key), self._listed(op)
+        return self._send([(event, old, new) for event in pod_update_events(old, new)])
+
+    def _on_bound_pod_delete(self, op: QueueOperation) -> Answer:
+        return self._send([(ASSIGNED_POD_DELETE, self._unlisted(op.pod), None)])
+
+    def _on_bound(self, op: QueueOperation) -> Answer:
+        old, new = self._known(_pod(op).key), self._listed(op)
+        result = self._send([(ASSIGNED_POD_ADD, None, new)])
+        self.queue.delete(old)
+        return result
+
+    def _on_assigned_pod_added(self, op: QueueOperation) -> None:
+        pod = self._listed(op)
+        self._ask_parked(ASSIGNED_POD_ADD, None, pod)
+        self.queue.assigned_pod_added(pod, self.now)
+
+    def _on_assigned_pod_updated(self, op: QueueOperation) -> Answer:
+        old, new = self._known(_pod(op).key), self._listed(op)
+        events = pod_update_events(old, new)
+        for event in events:
+            self._ask_parked(event, old, new)
+            self.queue.assigned_pod_updated(old, new, event, self.now)
+        return {"events": event_labels(events)}
+
+    def _send(
+        self,
+        events: list[ScriptChange],
+        only: Callable[[Pod], bool] | None = None,
+    ) -> Answer:
+        for event, old, new in events:
+            self._ask_parked(event, old, new)
+            self.queue.move(event, old, new, self.now, only)
+        return {"events": event_labels([event for event, _, _ in events])}
+
+    def _ask_parked(self, event: ClusterEvent, old: Any, new: Any) -> None:
+        """Of all parked entries, the gated ones only where the gate hears the event."""
+        opens = self.queue.hints.opens
+        entries = [
+            e for e in self.queue.unschedulable_pods if not e.gated_by or opens(e.gated_by, event)
+        ]
+        self._ask(entries, [(event, old, new)])
+
+    def _ask(self, entries: Iterable[QueueEntry], events: Iterable[ScriptChange]) -> None:
+        """Write down what the hints say of these entries to each of the events."""
+        hints = self.queue.hints
+        waiting = sorted(entries, key=lambda entry: entry.key)
+        for event, old, new in events:
+            for entry in waiting:
+                said = hints.answers(entry, event, old, new)
+                if said:
+                    self.hints.append(_hint(event, entry.key, said))
+
+    # Time.
+
+    def _on_flush_backoff(self, op: QueueOperation) -> None:
+        self.queue.flush_backoff(self.now)
+
+    def _on_flush_leftover(self, op: QueueOperation) -> None:
+        self.queue.flush_unschedulable(self.now)
+
+    # Nominations.
+
+    def _on_nominate(self, op: QueueOperation) -> None:
+        pod = self._known(op.pod) if op.object is None else _pod(op)
+        self.queue.nominator.nominate(pod, op.nominate.told)
+
+    def _on_denominate(self, op: QueueOperation) -> None:
+        self.queue.nominator.drop(self._known(op.pod).uid)
+
+    def _on_update_nominated(self, op: QueueOperation) -> None:
+        old, new = self._known(_pod(op).key), self._listed(op)
+        self.queue.nominator.follow(old, new)
+
+    def _on_nominated_pods_for_node(self, op: QueueOperation) -> Answer:
+        return {"pods": [info.pod.key for info in self.queue.nominator.on(op.node)]}
+
+    # Listers alone.
+
+    def _on_set_listed(self, op: QueueOperation) -> None:
+        self._listed(op)
+
+    def _on_unlist(self, op: QueueOperation) -> None:
+        self._unlisted(op.pod)
+
+    def _on_preempting(self, op: QueueOperation) -> None:
+        uid = self._known(op.pod).uid
+        if op.value:
+            self.preempting.add(uid)
+        else:
+            self.preempting.discard(uid)
+
+    def _listed(self, op: QueueOperation) -> Pod:
+        pod = _pod(op)
+        self._list(pod)
+        return pod
+
+    def _known(self, key: str) -> Pod:
+        """The pod as it is listed, or was last."""
+        if key not in self._brought:
+            raise ValueError(f"pod: got {key!r}, wanted one that has been there")
+        return self.pods.get(key) or self._brought[key]
+
+    def _unlisted(self, key: str) -> Pod:
+        """The pod, which is listed no more."""
+        pod = self._known(key)
+        self.pods.pop(key, None)
+        return pod
+
+    def _list(self, value: Object) -> Object:
+        if isinstance(value, Pod):
+            self.pods[value.key] = self._brought[value.key] = value
+        else:
+            self.world.put(value)
+        return value
+
+    # What is there.
+
+    def _changes(self) -> Answer:
+        """What differs from the state after the step before."""
+        state = self._state()
+        changes: Answer = {}
+        for name, now in state.items():
+            before = self._seen[name]
+            if now == before:
+                continue
+            changes[name] = _map_changes(before, now) if name in ("pods", "popped") else now
+        self._seen = state
+        return changes
+
+    def _state(self) -> Answer:
+        queue = self.queue
+        in_flight = {uid: self._entry_in_flight(uid) for uid in queue.in_flight.pods()}
+        return {
+            "t": self.now // _MS,
+            "active": [entry.key for entry in queue.active.in_order()],
+            "backoff": [entry.key for entry in queue.backoff.refused.in_order()],
+            "errorBackoff": self._failed(),
+            "unschedulable": sorted(e.key for e in queue.unschedulable_pods if not e.gated_by),
+            "gated": {e.key: e.gated_by for e in queue.unschedulable_pods if e.gated_by},
+            "inFlight": [_log_entry(entry) for entry in queue.in_flight.log()],
+            "pods": {entry.key: self._of_queued(entry) for entry in queue},
+            "popped": {uid: {"pod": e.key, **_common(e)} for uid, e in in_flight.items()},
+            "nominated": {
+                node: [info.pod.key for info in queue.nominator.on(node)]
+                for node in queue.nominator.nodes()
+            },
+            "cycle": queue.cycle,
+            "moveCycle": queue.move_request_cycle,
+        }
+
+    def _failed(self) -> list[str | list[str]]:
+        """The pods that wait after an error; those of equal expiry, if several, in a list."""
+        by_expiry: dict[int | None, list[str]] = {}
+        for entry in self.queue.backoff.failed.in_order():
+            by_expiry.setdefault(self.queue.backoff.expiry(entry), []).append(entry.key)
+        return [sorted(keys) if len(keys) > 1 else keys[0] for keys in by_expiry.values()]
+
+    def _entry_in_flight(self, uid: str) -> QueueEntry:
+        """The attempt of a uid that is in flight."""
+        found = [e for entries in self.attempts.values() for e in entries if e.uid == uid]
+        return found[-1]
+
+    def _of_queued(self, entry: QueueEntry) -> Answer:
+        expiry = self.queue.backoff.expiry(entry)
+        return {
+            "uid": entry.uid,
+            "backoffExpiry": None if expiry is None else expiry // _MS,
+            **_common(entry),
+        }
+
+
+@lru_cache(maxsize=1)
+def _defaults() -> tuple[Profile, Registry]:
+    """The default profile, and the registry that it was made for."""
+    full = registry()
+    (profile,) = config.default(full, DEFAULT_PLUGINS).profiles.values()
+    return profile, full
+
+
+def _common(entry: QueueEntry) -> Answer:
+    first = entry.initial_attempt
+    return {
+        "attempts": entry.attempts,
+        "unschedulableCount": entry.refusals,
+        "consecutiveErrors": entry.errors,
+        "timestamp": int(entry.added_at) // _MS,
+        "initialAttempt": None if first is None else first // _MS,
+        "unschedulablePlugins": sorted(entry.refused_by),
+        "pendingPlugins": sorted(entry.pending_on),
+        "flushed": entry.flushed,
+        "priority": entry.pod.priority,
+        "resourceVersion": entry.pod.metadata.resource_version,
+    }
+
+
+def _empty() -> Answer:
+    lists = ("active", "backoff", "errorBackoff", "unschedulable", "inFlight")
+    maps = ("gated", "pods", "popped", "nominated")
+    return {
+        "t": 0,
+        **{name: [] for name in lists},
+        **{name: {} for name in maps},
+        "cycle": 0,
+        "moveCycle": -1,
+    }
+
+
+def _map_changes(before: Answer, now: Answer) -> Answer:
+    """Per key: None where it has gone, else the fields that differ."""
+    changes: Answer = {key: None for key in before if key not in now}
+    for key, fields in now.items():
+        known = before.get(key, {})
+        changed = {name: v for name, v in fields.items() if name not in known or known[name] != v}
+        if changed:
+            changes[key] = changed
+    return changes
+
+
+def _log_entry(entry: str | InFlightEvent) -> str:
+    return f"event {entry.event.label}" if isinstance(entry, InFlightEvent) else f"pod {entry}"
+
+
+def _hint(event: ClusterEvent, key: str, said: dict[str, QueueingHint]) -> Answer:
+    plugins = {plugin: hint.title for plugin, hint in sorted(said.items())}
+    return {"event": event.label, "pod": key, "plugins": plugins}
+
+
+def _with_pod(entries: Iterable[QueueEntry], pod: Pod) -> list[QueueEntry]:
+    return [_copy(entry, pod) for entry in entries]
+
+
+def _copy(entry: QueueEntry, pod: Pod) -> QueueEntry:
+    return msgspec.structs.replace(entry, pod=pod)
+
+
+def _event(text: str) -> ClusterEvent:
+    """`RESOURCE/ACTION`, where the resource may hold a slash too."""
+    resource, _, action = text.rpartition("/")
+    if action not in ACTION_OF_TITLE:
+        raise ValueError(f"event: got {text!r}, wanted RESOURCE/ACTION, such as Node/Add")
+    return ClusterEvent(resource, ACTION_OF_TITLE[action])
+
+
+def _of_kind(kind: str, action: Action) -> ClusterEvent:
+    return ClusterEvent(RESOURCE_OF_KIND.get(kind, kind), action)
+
+
+def _pod(op: QueueOperation) -> Pod:
+    return convert(op.object, Pod)
+
+
+def _unknown(key: str) -> Pod:
+    namespace, _, name = key.partition("/")
+    return Pod(metadata=ObjectMeta(name=name, namespace=namespace))
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name)

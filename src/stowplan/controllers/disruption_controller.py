@@ -1,0 +1,269 @@
+"""PodDisruptionBudget: how many healthy pods there are, should be, and so may be disrupted.
+
+Source: kube-controller-manager v1.36, pkg/controller/disruption/disruption.go and
+kubectl/component-helpers apps/poddisruptionbudget.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from stowplan.apis.machinery.errors import ApiError
+from stowplan.apis.machinery.resource import StoreChange
+from stowplan.controllers.runtime.controller import Controller
+from stowplan.controllers.runtime.controller_client import (
+    BUDGETS,
+    DEPLOYMENTS,
+    PODS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+    ControllerClient,
+)
+from stowplan.controllers.runtime.event_recorder import EventRecorder
+from stowplan.controllers.runtime.object_fields import (
+    controller_of,
+    find_condition,
+    int_or_percent_of,
+    parse_label_selector,
+    selector_matches,
+)
+from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts, split_key
+from stowplan.controllers.runtime.object_times import format_time, unix_seconds
+from stowplan.objects.selectors import LabelSelector
+
+Tree = dict[str, Any]
+COMPONENT = "controllermanager"
+DISRUPTED_SECONDS = 120.0
+"""How long a pod that was evicted counts as gone while it is still there."""
+
+
+class PodWithoutController(Exception):
+    """A pod of a budget in percent whose controller's size nobody knows; text as recorded."""
+
+
+@dataclass(slots=True)
+class _SelectedPods:
+    """A budget's selector and the pods that it selects."""
+
+    selector: LabelSelector | None
+    pods: set[Key]
+
+
+class DisruptionController(Controller):
+    """Computes `status` of disruption budgets; evictions wait for it and count it down."""
+
+    name = "disruption"
+    path = BUDGETS
+
+    def __init__(self, api: ControllerClient, index: ObjectIndex, recorder: EventRecorder) -> None:
+        super().__init__(api, index, recorder)
+        self._budgets: dict[str, dict[str, _SelectedPods]] = {}
+
+    def observe(self, change: StoreChange, before: PodFacts | None) -> None:
+        """A changed budget, and the budgets that select a changed pod."""
+        key = split_key(change)
+        if change.resource.path == BUDGETS:
+            self.queue.add(key)
+            self._note_budget(change, key)
+        elif change.resource.path == PODS and self._budgets.get(key[0]):
+            self._note_pod(before, self.index.pods.get(key))
+        elif change.resource.path in (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS):
+            for name in self._budgets.get(key[0], ()):
+                self.queue.add((key[0], name))
+
+    def sync(self, key: Key) -> None:
+        """Count, and write if the counts differ from what stands."""
+        budget = self.api.get(BUDGETS, *key)
+        if budget is None:
+            return
+        chosen = self._budgets.get(key[0], {}).get(key[1])
+        pods = [self.index.pods[pod] for pod in sorted(chosen.pods)] if chosen else []
+        try:
+            expected, desired = self._expected(budget, pods)
+        except PodWithoutController as error:
+            self._fail(budget, str(error))
+            return
+        disrupted, again = self._disrupted(budget, pods)
+        if again:
+            self.queue.add(key, again)
+        healthy = sum(p.ready and not p.deleting and p.key[1] not in disrupted for p in pods)
+        allowed = max(0, healthy - desired) if expected > 0 else 0
+        self._write(budget, expected, desired, healthy, allowed, disrupted)
+
+    def _note_budget(self, change: StoreChange, key: Key) -> None:
+        """Keep which pods a budget selects."""
+        known = self._budgets.setdefault(key[0], {})
+        if change.type == "DELETED":
+            known.pop(key[1], None)
+            return
+        tree = self.decoded(change.value) or {}
+        wanted = parse_label_selector((tree.get("spec") or {}).get("selector"))
+        old = known.get(key[1])
+        if old is None or old.selector != wanted:
+            pods = self.index.in_namespace(key[0])
+            known[key[1]] = _SelectedPods(
+                wanted, {pod.key for pod in pods if selector_matches(wanted, pod.labels)}
+            )
+
+    def _note_pod(self, before: PodFacts | None, now: PodFacts | None) -> None:
+        """Queue the budgets that select a changed pod, or did."""
+        pod = now or before
+        for name, chosen in self._budgets.get(pod.key[0], {}).items() if pod else ():
+            assert pod is not None
+            selected = now is not None and selector_matches(chosen.selector, now.labels)
+            if selected or pod.key in chosen.pods:
+                self.queue.add((pod.key[0], name))
+            if selected:
+                chosen.pods.add(pod.key)
+            else:
+                chosen.pods.discard(pod.key)
+
+    def _expected(self, budget: Tree, pods: list[PodFacts]) -> tuple[int, int]:
+        """How many pods there should be in all, and how many of them healthy."""
+        spec = budget["spec"]
+        if spec.get("maxUnavailable") is not None:
+            expected = self._scale(budget, pods)
+            lost = int_or_percent_of(spec["maxUnavailable"], expected, round_up=True)
+            return expected, max(0, expected - lost)
+        least = spec.get("minAvailable")
+        if isinstance(least, str):
+            expected = self._scale(budget, pods)
+            return expected, int_or_percent_of(least, expected, round_up=True)
+        return (len(pods), int(least)) if least is not None else (0, 0)
+
+    def _scale(self, budget: Tree, pods: list[PodFacts]) -> int:
+        """The sizes of all controllers of these pods, added up."""
+        sizes: dict[str, int] = {}
+        unmanaged = []
+        for pod in pods:
+            if not pod.owner:
+                unmanaged.append(pod.key[1])
+            elif pod.owner not in sizes:
+                uid, size = self._size_of_controller(pod)
+                sizes[uid] = size
+                sizes.setdefault(pod.owner, 0)
+        if unmanaged:
+            text = (
+                "Pods selected by this PodDisruptionBudget (selector: "
+                f"{budget['spec'].get('selector')}) were found to be unmanaged. As a result, the "
+                "status of the PDB cannot be calculated correctly, which may result in undefined "
+                'behavior. To account for these pods please set ".spec.minAvailable" field of the '
+                "PDB to an integer value."
+            )
+            self.recorder.record(budget, COMPONENT, "UnmanagedPods", text, type="Warning")
+        return sum(sizes.values())
+
+    def _size_of_controller(self, pod: PodFacts) -> tuple[str, int]:
+        """The uid and size of what scales a pod: the Deployment above a ReplicaSet, if any."""
+        path = {"ReplicaSet": REPLICA_SETS, "StatefulSet": STATEFUL_SETS}.get(pod.owner_kind)
+        found = self.api.get(path, pod.key[0], pod.owner_name) if path else None
+        if found is None or found["metadata"]["uid"] != pod.owner:
+            raise PodWithoutController(f'found no controllers for pod "{pod.key[1]}"')
+        above = controller_of(found)
+        if above is not None and above.get("kind") == "Deployment":
+            deployment = self.api.get(DEPLOYMENTS, pod.key[0], above["name"])
+            if deployment is not None and deployment["metadata"]["uid"] == above["uid"]:
+                found = deployment
+        return found["metadata"]["uid"], found["spec"].get("replicas", 1)
+
+    def _disrupted(self, budget: Tree, pods: list[PodFacts]) -> tuple[dict[str, str], float]:
+        """Evicted pods that are still there, and when to look at them again."""
+        noted = (budget.get("status") or {}).get("disruptedPods") or {}
+        kept: dict[str, str] = {}
+        again = 0.0
+        for pod in pods:
+            since = noted.get(pod.key[1])
+            if since is None or pod.deleting:
+                continue
+            due = unix_seconds(since) + DISRUPTED_SECONDS
+            if due > self.api.now:
+                kept[pod.key[1]] = since
+                again = min(again, due) if again else due
+        return kept, again
+
+    def _write(
+        self,
+        budget: Tree,
+        expected: int,
+        desired: int,
+        healthy: int,
+        allowed: int,
+        disrupted: dict[str, str],
+    ) -> None:
+        old = budget.get("status") or {}
+        generation = budget["metadata"].get("generation", 0)
+        status: Tree = {
+            "observedGeneration": generation,
+            "disruptionsAllowed": allowed,
+            "currentHealthy": healthy,
+            "desiredHealthy": desired,
+            "expectedPods": expected,
+        }
+        if disrupted:
+            status["disruptedPods"] = disrupted
+        conditions = list(old.get("conditions") or ())
+        set_disruption_allowed(conditions, allowed, generation, self.api.now)
+        status["conditions"] = conditions
+        if status != old:
+            budget["status"] = status
+            self.api.update_status(BUDGETS, budget)
+
+    def _fail(self, budget: Tree, why: str) -> None:
+        """Allow nothing while the count cannot be made."""
+        status = budget.setdefault("status", {})
+        before = dict(status)
+        conditions = [dict(each) for each in status.get("conditions") or ()]
+        entry = {
+            "type": "DisruptionAllowed",
+            "status": "False",
+            "observedGeneration": status.get("observedGeneration", 0),
+            "reason": "SyncFailed",
+            "message": why,
+        }
+        _set_status_condition(conditions, entry, self.api.now)
+        status["disruptionsAllowed"] = 0
+        status["conditions"] = conditions
+        text = f"Failed to calculate the number of expected pods: {why}"
+        reason = "CalculateExpectedPodCountFailed"
+        self.recorder.record(budget, COMPONENT, reason, text, type="Warning")
+        if status != before:
+            try:
+                self.api.update_status(BUDGETS, budget)
+            except ApiError as error:
+                if error.code != 409:
+                    raise
+
+
+def set_disruption_allowed(
+    conditions: list[Tree], allowed: int, generation: int, now: float
+) -> None:
+    """Have the condition DisruptionAllowed say what the number says."""
+    enough = allowed > 0
+    entry = {
+        "type": "DisruptionAllowed",
+        "status": "True" if enough else "False",
+        "observedGeneration": generation,
+        "reason": "SufficientPods" if enough else "InsufficientPods",
+        "message": "",
+    }
+    _set_status_condition(conditions, entry, now)
+
+
+def _set_status_condition(conditions: list[Tree], entry: Tree, now: float) -> None:
+    """As the original's SetStatusCondition: the time moves with the status alone."""
+    at = next((i for i, each in enumerate(conditions) if each["type"] == entry["type"]), None)
+    old = find_condition(conditions, entry["type"])
+    moved = old is None or old.get("status") != entry["status"]
+    since = (
+        format_time(now)
+        if moved or old is None
+        else old.get("lastTransitionTime", format_time(now))
+    )
+    order = ("type", "status", "observedGeneration", "lastTransitionTime", "reason", "message")
+    full = {**entry, "lastTransitionTime": since}
+    made = {name: full[name] for name in order}
+    if at is None:
+        conditions.append(made)
+    else:
+        conditions[at] = made

@@ -1,0 +1,65 @@
+"""The claims that pods bring along: made beside the pod, and gone with it.
+
+Source: kube-controller-manager v1.36, pkg/controller/volume/ephemeral.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stowplan.apis.machinery.resource import StoreChange
+from stowplan.controllers.runtime.controller import Controller
+from stowplan.controllers.runtime.controller_client import CLAIMS, PODS
+from stowplan.controllers.runtime.object_fields import (
+    controller_of,
+    controller_reference,
+    is_deleting,
+)
+from stowplan.controllers.runtime.object_index import Key, PodFacts, split_key
+
+Tree = dict[str, Any]
+
+_MARK = b'"ephemeral":'
+
+
+class EphemeralVolumeController(Controller):
+    """Keys are those of pods with volumes that want a claim of their own."""
+
+    name = "ephemeral-volume"
+    path = PODS
+
+    def observe(self, change: StoreChange, before: PodFacts | None) -> None:
+        """A new pod, or one whose claim has gone."""
+        path = change.resource.path
+        if path == PODS and change.type == "ADDED" and _MARK in (change.value or b""):
+            self.queue.add(split_key(change))
+        elif path == CLAIMS and change.type == "DELETED":
+            tree = self.decoded(change.value) or {"metadata": {}}
+            owner = controller_of(tree)
+            if owner is not None and owner["kind"] == "Pod":
+                self.queue.add((split_key(change)[0], owner["name"]))
+
+    def sync(self, key: Key) -> None:
+        """Make the claims of a pod that are missing."""
+        pod = self.api.get(PODS, *key)
+        if pod is None or is_deleting(pod):
+            return
+        for volume in pod["spec"].get("volumes") or ():
+            template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
+            if template is not None:
+                self._make(pod, volume["name"], template)
+
+    def _make(self, pod: Tree, volume: str, template: Tree) -> None:
+        namespace, name = pod["metadata"]["namespace"], f"{pod['metadata']['name']}-{volume}"
+        found = self.api.get(CLAIMS, namespace, name)
+        if found is None:
+            given = template.get("metadata") or {}
+            meta: Tree = {key: given[key] for key in ("labels", "annotations") if given.get(key)}
+            meta |= {"name": name, "namespace": namespace}
+            meta["ownerReferences"] = [controller_reference(pod, "Pod", "v1")]
+            self.api.create(CLAIMS, {"metadata": meta, "spec": template["spec"]})
+        elif (controller_of(found) or {}).get("uid") != pod["metadata"]["uid"]:
+            whose = f"was not created for pod {namespace}/{pod['metadata']['name']}"
+            text = f"PVC {namespace}/{name} {whose} (pod is not owner)"
+            told = f"ephemeral volume {volume}: {text}"
+            self.recorder.record(pod, "ephemeral_volume", "FailedBinding", told, type="Warning")

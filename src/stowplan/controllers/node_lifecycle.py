@@ -1,0 +1,185 @@
+"""Node life cycle: heartbeats that stop, the conditions and taints that tell of it.
+
+A node's heart beats when its lease is renewed or when it posts a new `lastHeartbeatTime`.
+
+Differs: the original limits how many nodes of a zone get their NoExecute taint at once, and how
+many if much of the zone is gone; here each gets it as soon as its heartbeat is missed, and
+looks are due at the very moment instead of every 5 seconds.
+
+Source: kube-controller-manager v1.36, pkg/controller/nodelifecycle.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stowplan.apis.machinery.resource import StoreChange
+from stowplan.controllers.runtime.controller import Controller
+from stowplan.controllers.runtime.controller_client import LEASES, NODES, PODS, ControllerClient
+from stowplan.controllers.runtime.event_recorder import EventRecorder
+from stowplan.controllers.runtime.object_fields import find_condition
+from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts, split_key
+from stowplan.controllers.runtime.object_times import format_time
+
+Tree = dict[str, Any]
+COMPONENT = "node-controller"
+LEASE_NAMESPACE = "kube-node-lease"
+GRACE_SECONDS = 50.0
+STARTUP_GRACE_SECONDS = 60.0
+
+NOT_READY = "node.kubernetes.io/not-ready"
+UNREACHABLE = "node.kubernetes.io/unreachable"
+UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+_PRESSURES = {
+    "MemoryPressure": "node.kubernetes.io/memory-pressure",
+    "DiskPressure": "node.kubernetes.io/disk-pressure",
+    "NetworkUnavailable": "node.kubernetes.io/network-unavailable",
+    "PIDPressure": "node.kubernetes.io/pid-pressure",
+}
+_MANAGED_TAINTS = {NOT_READY, UNREACHABLE, UNSCHEDULABLE, *_PRESSURES.values()}
+_KUBELET_CONDITIONS = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
+
+
+class NodeLifecycleController(Controller):
+    """Marks nodes that went silent, and taints nodes by their conditions."""
+
+    name = "node-lifecycle"
+    path = NODES
+
+    def __init__(self, api: ControllerClient, index: ObjectIndex, recorder: EventRecorder) -> None:
+        super().__init__(api, index, recorder)
+        self._seen: dict[str, float] = {}
+        self._posted: dict[str, str] = {}
+
+    def observe(self, change: StoreChange, before: PodFacts | None) -> None:
+        """A beat (lease, posted status), a changed node, a pod that is ready on a silent node."""
+        namespace, name = split_key(change)
+        path = change.resource.path
+        if path == LEASES:
+            if namespace == LEASE_NAMESPACE and change.type != "DELETED":
+                self._seen[name] = self.api.now
+        elif path == NODES:
+            if change.type == "DELETED":
+                self._seen.pop(name, None)
+                self._posted.pop(name, None)
+                return
+            beat = _heartbeat(self.decoded(change.value) or {})
+            if name not in self._seen or self._posted.get(name) != beat:
+                self._seen[name] = self.api.now
+                self._posted[name] = beat
+            self.queue.add(("", name))
+
+    def sync(self, key: Key) -> None:
+        """Judge the heartbeat, then bring taints and pods in line with the conditions."""
+        name = key[1]
+        node = self.api.get(NODES, "", name)
+        if node is None:
+            return
+        ready = find_condition((node.get("status") or {}).get("conditions") or (), "Ready")
+        grace = GRACE_SECONDS if ready is not None else STARTUP_GRACE_SECONDS
+        due = self._seen.get(name, self.api.now) + grace
+        if due > self.api.now:
+            self.queue.add(key, due)
+        else:
+            node = self._mark_silent(node)
+        self._taint(node)
+        ready = find_condition((node.get("status") or {}).get("conditions") or (), "Ready")
+        if ready is not None and ready.get("status") != "True":
+            self._mark_pods(node)
+
+    def _mark_silent(self, node: Tree) -> Tree:
+        """Say Unknown of everything that the kubelet should have told."""
+        conditions = node.setdefault("status", {}).setdefault("conditions", [])
+        changed = False
+        now = format_time(self.api.now)
+        for type_ in _KUBELET_CONDITIONS:
+            old = find_condition(conditions, type_)
+            if old is None:
+                changed = True
+                conditions.append(
+                    {
+                        "type": type_,
+                        "status": "Unknown",
+                        "lastHeartbeatTime": node["metadata"].get("creationTimestamp"),
+                        "lastTransitionTime": now,
+                        "reason": "NodeStatusNeverUpdated",
+                        "message": "Kubelet never posted node status.",
+                    }
+                )
+            elif old.get("status") != "Unknown":
+                changed = True
+                old["status"] = "Unknown"
+                old["reason"] = "NodeStatusUnknown"
+                old["message"] = "Kubelet stopped posting node status."
+                old["lastTransitionTime"] = now
+        if not changed:
+            return node
+        name = node["metadata"]["name"]
+        text = f"Node {name} status is now: NodeNotReady"
+        self.recorder.record(
+            node, COMPONENT, "NodeNotReady", text, object_kind="Node", api_version="v1"
+        )
+        return self.api.update_status(NODES, node)
+
+    def _taint(self, node: Tree) -> None:
+        """Have exactly the taints of the node's conditions, besides those of others."""
+        spec = node.setdefault("spec", {})
+        old = spec.get("taints") or []
+        wanted = _taints_of(node)
+        have = {(each.get("key"), each.get("effect")) for each in old}
+        kept = [
+            each
+            for each in old
+            if each.get("key") not in _MANAGED_TAINTS
+            or each.get("effect") == "PreferNoSchedule"
+            or (each.get("key"), each.get("effect")) in wanted
+        ]
+        now = format_time(self.api.now)
+        new = [
+            {"key": key, "effect": effect, "timeAdded": now}
+            for key, effect in wanted
+            if (key, effect) not in have
+        ]
+        if new or len(kept) != len(old):
+            spec["taints"] = [*kept, *new]
+            self.api.update(NODES, node)
+
+    def _mark_pods(self, node: Tree) -> None:
+        """Pods of a node that is not ready are not ready either."""
+        for pod in self.index.on_node(node["metadata"]["name"]):
+            if not pod.ready:
+                continue
+            tree = self.api.get(PODS, *pod.key)
+            if tree is None:
+                continue
+            ready = find_condition(tree["status"].get("conditions") or (), "Ready")
+            if ready is not None:
+                ready["status"] = "False"
+                ready["lastTransitionTime"] = format_time(self.api.now)
+                self.api.update_status(PODS, tree)
+                self.recorder.record(
+                    tree, COMPONENT, "NodeNotReady", "Node is not ready", type="Warning",
+                    object_kind="Pod", api_version="v1",
+                )  # fmt: skip
+
+
+def _heartbeat(node: Tree) -> str:
+    """The moment that the kubelet last gave for Ready; "" if it gave none."""
+    ready = find_condition((node.get("status") or {}).get("conditions") or (), "Ready")
+    return str((ready or {}).get("lastHeartbeatTime") or "")
+
+
+def _taints_of(node: Tree) -> list[tuple[str, str]]:
+    """Keys and effects that follow from the conditions and from `spec.unschedulable`."""
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    status = {each.get("type"): each.get("status") for each in conditions}
+    wanted = []
+    if status.get("Ready") in ("False", "Unknown"):
+        key = NOT_READY if status["Ready"] == "False" else UNREACHABLE
+        wanted += [(key, "NoSchedule"), (key, "NoExecute")]
+    wanted += [
+        (key, "NoSchedule") for type_, key in _PRESSURES.items() if status.get(type_) == "True"
+    ]
+    if (node.get("spec") or {}).get("unschedulable"):
+        wanted.append((UNSCHEDULABLE, "NoSchedule"))
+    return wanted

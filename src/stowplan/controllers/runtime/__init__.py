@@ -1,0 +1,2 @@
+"""What controllers share: API access, index of owners, work queue, event recorder, controller
+base."""

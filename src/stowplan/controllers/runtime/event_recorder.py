@@ -1,0 +1,168 @@
+"""Events that controllers and hollow nodes write about the objects they work on.
+
+As client libraries do: an event that says the same again raises the count of the first; from the
+tenth on, events that differ in their text only are counted as one; and of what one component has
+to say about one object no more than 25 events are written at a time, then one in five minutes.
+
+Source: client-go v1.36, tools/record (event.go, events_cache.go).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from stowplan.apis.machinery.errors import ApiError
+from stowplan.controllers.runtime.controller_client import EVENTS, ControllerClient
+from stowplan.controllers.runtime.object_times import format_time
+
+Tree = dict[str, Any]
+
+CACHED_EVENTS_MAX = 4096
+SIMILAR_SECONDS = 600.0
+SIMILAR_MAX = 10
+BURST = 25
+REFILL_SECONDS = 300.0
+_MESSAGE_MAX = 1024
+
+Key = tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _SimilarEvents:
+    """Texts of events that differ in nothing else. last: when one was said."""
+
+    texts: set[str] = field(default_factory=set)
+    last: float = 0.0
+
+
+@dataclass(slots=True)
+class _EventTokenBucket:
+    """How many more events may be written about an object. at: when that was counted."""
+
+    left: float = BURST
+    at: float = 0.0
+
+
+class EventRecorder:
+    """Writes core/v1 events in process."""
+
+    def __init__(self, api: ControllerClient) -> None:
+        self.api = api
+        self._written: dict[Key, str] = {}
+        self._similar: dict[Key, _SimilarEvents] = {}
+        self._budgets: dict[Key, _EventTokenBucket] = {}
+        self._number = 0
+
+    def record(self, about: Tree, component: str, reason: str, message: str, **more: str) -> None:
+        """Say that something happened to the object `about`.
+
+        component: who says so. more: `type` ("Normal" if absent), `host`, `api_version` and
+        `object_kind` where the tree does not carry them. A refusal is swallowed on purpose: an
+        event must never stop what it tells of.
+        """
+        involved = _reference(about, more)
+        host, type_ = more.get("host", ""), more.get("type", "Normal")
+        subject: Key = (component, host, involved.get("uid", ""), involved["name"])
+        text = message[:_MESSAGE_MAX]
+        alike: Key = (*subject, type_, reason)
+        combined = self._are_many(alike, text)
+        key = alike if combined else (*alike, text)
+        if combined:
+            text = f"(combined from similar events): {text}"
+        if not self._may_say(subject):
+            return
+        source = {"component": component, **({"host": host} if host else {})}
+        told: Tree = {
+            "involvedObject": involved,
+            "reason": reason,
+            "message": text,
+            "source": source,
+            "type": type_,
+            "reportingComponent": "" if combined else component,
+            "reportingInstance": "" if combined else host,
+        }
+        namespace = about["metadata"].get("namespace") or "default"
+        try:
+            if not self._count_again(namespace, key, text):
+                self._write(namespace, key, told)
+        except ApiError:
+            self._written.pop(key, None)
+
+    def _are_many(self, alike: Key, text: str) -> bool:
+        """True when so many events like this one were said lately that they are told as one."""
+        found = self._similar.get(alike)
+        if found is None or self.api.now - found.last > SIMILAR_SECONDS:
+            found = _SimilarEvents()
+            _cache(self._similar, alike, found)
+        found.texts.add(text)
+        found.last = self.api.now
+        if len(found.texts) < SIMILAR_MAX:
+            return False
+        found.texts.discard(text)
+        return True
+
+    def _may_say(self, subject: Key) -> bool:
+        """Take one from what may still be said about this object."""
+        budget = self._budgets.get(subject)
+        if budget is None:
+            budget = _EventTokenBucket(at=self.api.now)
+            _cache(self._budgets, subject, budget)
+        budget.left = min(BURST, budget.left + (self.api.now - budget.at) / REFILL_SECONDS)
+        budget.at = self.api.now
+        if budget.left < 1:
+            return False
+        budget.left -= 1
+        return True
+
+    def _count_again(self, namespace: str, key: Key, text: str) -> bool:
+        name = self._written.get(key)
+        event = self.api.get(EVENTS, namespace, name) if name else None
+        if event is None:
+            return False
+        event["count"] = event.get("count", 1) + 1
+        event["message"] = text
+        event["lastTimestamp"] = format_time(self.api.now)
+        self.api.update(EVENTS, event)
+        return True
+
+    def _write(self, namespace: str, key: Key, told: Tree) -> None:
+        moment = format_time(self.api.now)
+        self._number += 1
+        # The original names events by the time in nanoseconds; the number keeps two of one step
+        # apart.
+        nanos = int(self.api.now * 1e6) * 1000 + self._number % 1000
+        name = f"{told['involvedObject']['name']}.{nanos:x}"
+        event: Tree = {
+            "kind": "Event",
+            "apiVersion": "v1",
+            "metadata": {"name": name, "namespace": namespace},
+            **told,
+            "firstTimestamp": moment,
+            "lastTimestamp": moment,
+            "count": 1,
+            "eventTime": None,
+        }
+        self.api.create(EVENTS, event)
+        _cache(self._written, key, name)
+
+
+def _cache(table: dict[Key, Any], key: Key, value: object) -> None:
+    """Keep a value, and forget the oldest of too many."""
+    table.pop(key, None)
+    if len(table) >= CACHED_EVENTS_MAX:
+        del table[next(iter(table))]
+    table[key] = value
+
+
+def _reference(about: Tree, more: dict[str, str]) -> Tree:
+    meta = about["metadata"]
+    reference = {
+        "kind": about.get("kind") or more.get("object_kind", ""),
+        "namespace": meta.get("namespace", ""),
+        "name": meta["name"],
+        "uid": meta.get("uid", ""),
+        "apiVersion": about.get("apiVersion") or more.get("api_version", ""),
+        "resourceVersion": meta.get("resourceVersion", ""),
+    }
+    return {name: value for name, value in reference.items() if value}

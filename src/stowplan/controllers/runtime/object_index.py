@@ -1,0 +1,311 @@
+"""What the controllers know without asking: pods in short, and who belongs to whom.
+
+Kept by every change of the store as it happens, so that it is never behind what was written. A
+pod is kept as the dozen facts that controllers decide on, not as its tree: a ReplicaSet of ten
+thousand pods is counted without decoding one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from stowplan.apis.core.pod_deletion_cost import deletion_cost
+from stowplan.apis.machinery.resource import StoreChange
+from stowplan.controllers.runtime.controller_client import NODES, PODS, REPLICA_SETS
+from stowplan.controllers.runtime.object_times import unix_seconds
+
+Key = tuple[str, str]
+"""Namespace and name."""
+
+
+class _IndexedOwner(msgspec.Struct, gc=False, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
+class _IndexedMeta(msgspec.Struct, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[_IndexedOwner] | None = None
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    finalizers: list[str] | None = None
+
+
+class _IndexedCondition(msgspec.Struct, rename="camel"):
+    type: str = ""
+    status: str = ""
+    last_transition_time: str | None = None
+
+
+class _IndexedRestarts(msgspec.Struct, rename="camel"):
+    restart_count: int = 0
+
+
+class _IndexedPodSpec(msgspec.Struct, frozen=True, rename="camel"):
+    node_name: str = ""
+
+
+class _IndexedPodStatus(msgspec.Struct, frozen=True, rename="camel"):
+    phase: str = ""
+    conditions: list[_IndexedCondition] | None = None
+    container_statuses: list[_IndexedRestarts] | None = None
+    init_container_statuses: list[_IndexedRestarts] | None = None
+
+
+class _IndexedObject(msgspec.Struct):
+    metadata: _IndexedMeta
+
+
+class _IndexedPod(msgspec.Struct):
+    metadata: _IndexedMeta
+    spec: _IndexedPodSpec = _IndexedPodSpec()
+    status: _IndexedPodStatus = _IndexedPodStatus()
+
+
+_OBJECT_DECODER = msgspec.json.Decoder(_IndexedObject)
+_POD_DECODER = msgspec.json.Decoder(_IndexedPod)
+_NO_LABELS: dict[str, str] = {}
+
+
+class PodFacts(msgspec.Struct, frozen=True, gc=False):
+    """One pod as controllers see it.
+
+    owner: uid of its controller, "" for none. ready_since, deleting_since, created: Unix seconds,
+    0.0 for "is not". restarts: the most of any container (ranking), restarts_sum: of all.
+    """
+
+    key: Key
+    uid: str
+    labels: dict[str, str]
+    owner: str
+    owner_kind: str
+    owner_name: str
+    node: str
+    phase: str
+    ready: bool
+    ready_since: float
+    created: float
+    deleting: float
+    cost: int
+    restarts: int
+    restarts_sum: int
+    finalizers: tuple[str, ...]
+
+    @property
+    def is_finished(self) -> bool:
+        """True once all its containers have ended for good."""
+        return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def is_active(self) -> bool:
+        """True for a pod that counts as a replica: neither finished nor on its way out."""
+        return not self.deleting and not self.is_finished
+
+
+class ObjectIndex:
+    """Pods by key, by owner and by node; everything that has owners, by owner."""
+
+    def __init__(self) -> None:
+        self.pods: dict[Key, PodFacts] = {}
+        self._of_owner: dict[str, dict[Key, None]] = {}
+        self._on_node: dict[str, dict[Key, None]] = {}
+        self._in_namespace: dict[str, dict[Key, None]] = {}
+        self._orphans: dict[tuple[str, str, str], dict[Key, None]] = {}
+        self._dependents: dict[str, dict[tuple[str, str, str], None]] = {}
+        self._loose: dict[str, dict[tuple[str, str, str], None]] = {}
+        self._owners: dict[tuple[str, str, str], tuple[str, ...]] = {}
+        self._labels: dict[frozenset[tuple[str, str]], dict[str, str]] = {}
+        self.nodes: dict[str, None] = {}
+        self.owners_lost: tuple[str, ...] = ()
+        """Owners (uids) that the object of the last change had before, if its owners changed."""
+        self.owners_changed = False
+        """True if the last change gave its object other owners than it had."""
+
+    def observe(self, change: StoreChange) -> PodFacts | None:
+        """Take a change in; of a pod, what it was before (None if it is new or no pod)."""
+        self.owners_changed = False
+        path = change.resource.path
+        if path == PODS:
+            return self._observe_pod(change)
+        namespace, name = split_key(change)
+        if path == NODES:
+            if change.type == "DELETED":
+                self.nodes.pop(name, None)
+            else:
+                self.nodes[name] = None
+        self._relate((path, namespace, name), change)
+        return None
+
+    def of_owner(self, uid: str) -> list[PodFacts]:
+        """The pods that this controller owns; their order means nothing."""
+        return [self.pods[key] for key in self._of_owner.get(uid, ())]
+
+    def on_node(self, node: str) -> list[PodFacts]:
+        """The pods bound to a node."""
+        return [self.pods[key] for key in self._on_node.get(node, ())]
+
+    def in_namespace(self, namespace: str) -> list[PodFacts]:
+        """The pods of a namespace."""
+        return [self.pods[key] for key in self._in_namespace.get(namespace, ())]
+
+    def orphans(self, namespace: str, labels: Mapping[str, str]) -> list[PodFacts]:
+        """The pods of a namespace that no controller owns and that have all these labels.
+
+        Looked up by the first of the labels: a namespace may hold thousands of such pods.
+        """
+        label = next(iter(labels.items()), ("", ""))
+        keys = self._orphans.get((namespace, *label), ())
+        found = (self.pods[key] for key in keys)
+        return [pod for pod in found if labels.items() <= pod.labels.items()]
+
+    def loose_sets(self, namespace: str) -> list[tuple[str, str, str]]:
+        """The ReplicaSets of a namespace that name no owner."""
+        return list(self._loose.get(namespace, ()))
+
+    def dependents(self, uid: str) -> list[tuple[str, str, str]]:
+        """Path, namespace and name of everything that names this uid as an owner."""
+        return list(self._dependents.get(uid, ()))
+
+    def _observe_pod(self, change: StoreChange) -> PodFacts | None:
+        namespace, name = split_key(change)
+        key = (namespace, name)
+        old = self.pods.pop(key, None)
+        if old is not None:
+            _discard(self._of_owner, old.owner, key)
+            _discard(self._on_node, old.node, key)
+            _discard(self._in_namespace, namespace, key)
+            for place in _orphan_keys(old):
+                _discard(self._orphans, place, key)
+        tree = _POD_DECODER.decode(change.value)
+        if change.type != "DELETED":
+            facts = self._facts(key, tree)
+            self.pods[key] = facts
+            if facts.owner:
+                self._of_owner.setdefault(facts.owner, {})[key] = None
+            for place in _orphan_keys(facts):
+                self._orphans.setdefault(place, {})[key] = None
+            if facts.node:
+                self._on_node.setdefault(facts.node, {})[key] = None
+            self._in_namespace.setdefault(namespace, {})[key] = None
+        self._set_owners(
+            (PODS, namespace, name),
+            () if change.type == "DELETED" else tree.metadata.owner_references or (),
+        )
+        return old
+
+    def _relate(self, item: tuple[str, str, str], change: StoreChange) -> None:
+        if item[0] == REPLICA_SETS:
+            self._sort_set(item, change)
+        if change.type == "DELETED":
+            self._set_owners(item, ())
+        elif item in self._owners or b'"ownerReferences"' in change.value:
+            self._set_owners(
+                item, _OBJECT_DECODER.decode(change.value).metadata.owner_references or ()
+            )
+
+    def _sort_set(self, item: tuple[str, str, str], change: StoreChange) -> None:
+        if change.type == "DELETED" or b'"ownerReferences"' in change.value:
+            _discard(self._loose, item[1], item)
+        else:
+            self._loose.setdefault(item[1], {})[item] = None
+
+    def _set_owners(
+        self, item: tuple[str, str, str], owners: list[_IndexedOwner] | tuple[()]
+    ) -> None:
+        uids = tuple(owner.uid for owner in owners)
+        known = self._owners.get(item, ())
+        if known == uids:
+            return
+        self.owners_changed = True
+        self.owners_lost = known
+        for uid in known:
+            _discard(self._dependents, uid, item)
+        for uid in uids:
+            self._dependents.setdefault(uid, {})[item] = None
+        if uids:
+            self._owners[item] = uids
+        else:
+            self._owners.pop(item, None)
+
+    def _facts(self, key: Key, pod: _IndexedPod) -> PodFacts:
+        meta, status = pod.metadata, pod.status
+        owner = next((o for o in meta.owner_references or () if o.controller), None)
+        ready = next((c for c in status.conditions or () if c.type == "Ready"), None)
+        is_ready = ready is not None and ready.status == "True"
+        counts = [
+            each.restart_count
+            for each in (
+                *(status.container_statuses or ()),
+                *(status.init_container_statuses or ()),
+            )
+        ]
+        return PodFacts(
+            key=key,
+            uid=meta.uid,
+            labels=self._shared_labels(meta.labels),
+            owner=owner.uid if owner else "",
+            owner_kind=owner.kind if owner else "",
+            owner_name=owner.name if owner else "",
+            node=pod.spec.node_name,
+            phase=status.phase,
+            ready=is_ready,
+            ready_since=unix_seconds(ready.last_transition_time) if ready and is_ready else 0.0,
+            created=unix_seconds(meta.creation_timestamp),
+            deleting=unix_seconds(meta.deletion_timestamp),
+            cost=deletion_cost(meta.annotations or _NO_LABELS) or 0,
+            restarts=max(counts, default=0),
+            restarts_sum=sum(counts),
+            finalizers=tuple(meta.finalizers or ()),
+        )
+
+    def _shared_labels(self, labels: dict[str, str] | None) -> dict[str, str]:
+        """One dict for all pods with these labels; pods of a template have the same."""
+        if not labels:
+            return _NO_LABELS
+        content = frozenset(labels.items())
+        shared = self._labels.get(content)
+        if shared is None:
+            if len(self._labels) > 50_000:
+                self._labels.clear()
+            shared = self._labels[content] = labels
+        return shared
+
+
+def _orphan_keys(pod: PodFacts) -> list[tuple[str, str, str]]:
+    """Where a pod without owner is found: under no label, and under each of its labels."""
+    if pod.owner:
+        return []
+    namespace = pod.key[0]
+    return [(namespace, "", ""), *((namespace, *label) for label in pod.labels.items())]
+
+
+def split_key(change: StoreChange) -> Key:
+    """Namespace and name of what changed."""
+    return _split(change.key)
+
+
+@lru_cache(maxsize=64)
+def _split(key: str) -> Key:
+    # Every controller asks it of every change.
+    _, namespace, name = key.rsplit("/", 2)
+    return namespace, name
+
+
+def _discard(table: dict[Any, dict[Any, None]], key: object, item: object) -> None:
+    items = table.get(key)
+    if items is not None:
+        items.pop(item, None)
+        if not items:
+            del table[key]

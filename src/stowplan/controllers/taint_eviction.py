@@ -1,0 +1,109 @@
+"""Eviction by taints: pods leave a node whose NoExecute taints they do not tolerate (any longer).
+
+Source: kube-controller-manager v1.36, pkg/controller/tainteviction.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stowplan.apis.machinery.resource import StoreChange
+from stowplan.controllers.runtime.controller import Controller
+from stowplan.controllers.runtime.controller_client import NODES, PODS, ControllerClient
+from stowplan.controllers.runtime.event_recorder import EventRecorder
+from stowplan.controllers.runtime.object_fields import set_condition
+from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts, split_key
+from stowplan.objects.encoding.json_codec import convert
+from stowplan.objects.node import Taint
+from stowplan.objects.pod import Toleration
+from stowplan.objects.taints import tolerates
+
+Tree = dict[str, Any]
+COMPONENT = "taint-eviction-controller"
+
+
+class TaintEvictionController(Controller):
+    """Deletes pods from nodes with NoExecute taints, at once or when their toleration runs out."""
+
+    name = "taint-eviction"
+    path = PODS
+
+    def __init__(self, api: ControllerClient, index: ObjectIndex, recorder: EventRecorder) -> None:
+        super().__init__(api, index, recorder)
+        self._taints: dict[str, tuple[Taint, ...]] = {}
+        self._since: dict[Key, float] = {}
+
+    def observe(self, change: StoreChange, before: PodFacts | None) -> None:
+        """The pods of a node whose NoExecute taints changed; a pod that came to such a node."""
+        key = split_key(change)
+        if change.resource.path == NODES:
+            gone = change.type == "DELETED"
+            found = () if gone else _no_execute(self.decoded(change.value) or {})
+            if found != self._taints.get(key[1], ()):
+                self._taints[key[1]] = found
+                if not found:
+                    del self._taints[key[1]]
+                for pod in self.index.on_node(key[1]):
+                    self.queue.add(pod.key)
+        elif change.resource.path == PODS:
+            pod_now = self.index.pods.get(key)
+            if pod_now is None:
+                self._since.pop(key, None)
+            elif pod_now.node in self._taints and not pod_now.deleting:
+                self.queue.add(key)
+
+    def sync(self, key: Key) -> None:
+        """Delete a pod, or note when it will have to go."""
+        facts = self.index.pods.get(key)
+        pod = self.api.get(PODS, *key) if facts is not None and not facts.deleting else None
+        if facts is None or pod is None:
+            self._since.pop(key, None)
+            return
+        allowed = self._allowed(pod, self._taints.get(facts.node, ()))
+        if allowed is None:
+            if self._since.pop(key, None) is not None:
+                self._say(pod, f"Cancelling deletion of Pod {key[0]}/{key[1]}")
+            return
+        since = self._since.get(key, self.api.now)
+        if since + allowed > self.api.now:
+            self._since[key] = since
+            self.queue.add(key, since + allowed)
+            return
+        self._since.pop(key, None)
+        self._evict(pod, key)
+
+    def _allowed(self, pod: Tree, taints: tuple[Taint, ...]) -> float | None:
+        """Seconds that a pod may stay; None: for ever."""
+        tolerations = [convert(one, Toleration) for one in pod["spec"].get("tolerations") or ()]
+        shown = list(zip(tolerations, pod["spec"].get("tolerations") or (), strict=True))
+        limits: list[float] = []
+        for taint in taints:
+            covering = next((tree for one, tree in shown if tolerates(one, taint)), None)
+            if covering is None:
+                return 0.0
+            if covering.get("tolerationSeconds") is not None:
+                limits.append(max(0.0, float(covering["tolerationSeconds"])))
+        return min(limits, default=None)
+
+    def _evict(self, pod: Tree, key: Key) -> None:
+        self._say(pod, f"Marking for deletion Pod {key[0]}/{key[1]}")
+        entry = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "DeletionByTaintManager",
+            "message": "Taint manager: deleting due to NoExecute taint",
+        }
+        conditions = pod.setdefault("status", {}).setdefault("conditions", [])
+        if set_condition(conditions, entry, self.api.now):
+            self.api.update_status(PODS, pod)
+        self.api.delete(PODS, *key)
+
+    def _say(self, pod: Tree, message: str) -> None:
+        self.recorder.record(
+            pod, COMPONENT, "TaintManagerEviction", message, object_kind="Pod", api_version="v1"
+        )
+
+
+def _no_execute(node: Tree) -> tuple[Taint, ...]:
+    taints = (node.get("spec") or {}).get("taints") or ()
+    return tuple(convert(each, Taint) for each in taints if each.get("effect") == "NoExecute")

@@ -1,0 +1,62 @@
+"""Tells by an event of objects that have no effect here, when they are created."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from stowplan.apis.machinery.resource import StoreChange
+from stowplan.apis.validation.unimplemented_features import PATHS, unimplemented_warnings
+from stowplan.controllers.runtime.controller_client import ControllerClient
+from stowplan.controllers.runtime.event_recorder import EventRecorder
+from stowplan.controllers.runtime.object_index import ObjectIndex, PodFacts, split_key
+from stowplan.controllers.runtime.object_times import unix_seconds
+from stowplan.controllers.runtime.work_queue import WorkQueue
+
+COMPONENT = "stowplan"
+REASON = "NotImplemented"
+NEW_SECONDS = 60.0
+"""Objects that are older were there at the start, and have been told of."""
+
+Item = tuple[str, str, str]
+
+
+class UnimplementedReporter:
+    """Path, namespace and name of new objects, to be told of."""
+
+    name = "unimplemented"
+
+    def __init__(self, api: ControllerClient, index: ObjectIndex, recorder: EventRecorder) -> None:
+        self.api = api
+        self.recorder = recorder
+        self._queue: WorkQueue[Item] = WorkQueue()
+
+    def observe(self, change: StoreChange, before: PodFacts | None) -> None:
+        """A new object of a kind that may have no effect."""
+        path = change.resource.path
+        if path in PATHS and change.type == "ADDED":
+            tree: dict[str, Any] = msgspec.json.decode(change.value)
+            created = unix_seconds(tree["metadata"].get("creationTimestamp"))
+            if created > self.api.now - NEW_SECONDS:
+                self._queue.add((path, *split_key(change)))
+
+    def work_once(self) -> bool:
+        """Tell of the next object; False if there is none."""
+        item = self._queue.take(self.api.now)
+        if item is None:
+            return False
+        found = self.api.get(*item)
+        if found is not None:
+            for text in unimplemented_warnings(item[0], found):
+                self.recorder.record(found, COMPONENT, REASON, text, type="Warning")
+        return True
+
+    @property
+    def n_failing(self) -> int:
+        """None: what cannot be told is not told again."""
+        return 0
+
+    def next_at(self) -> float | None:
+        """When `work_once` has something to do again."""
+        return self._queue.next_at()

@@ -1,0 +1,1 @@
+"""Controllers that make pods: Deployment, ReplicaSet, Job."""

@@ -1,0 +1,164 @@
+"""Which ReplicaSet is a Deployment's newest, and the annotations by which history is told.
+
+Source: kube-controller-manager v1.36, pkg/controller/deployment/util/deployment_util.go.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from stowplan.apis.machinery.strconv import uint_or_none
+from stowplan.controllers.runtime.object_times import unix_seconds
+from stowplan.controllers.workloads.rolling_update import ReplicaSetSize, RollingUpdateLimits
+
+Tree = dict[str, Any]
+
+HASH_LABEL = "pod-template-hash"
+REVISION = "deployment.kubernetes.io/revision"
+REVISION_HISTORY = "deployment.kubernetes.io/revision-history"
+DESIRED_REPLICAS = "deployment.kubernetes.io/desired-replicas"
+MAX_REPLICAS = "deployment.kubernetes.io/max-replicas"
+_NOT_COPIED = {
+    "kubectl.kubernetes.io/last-applied-configuration",
+    "deprecated.deployment.rollback.to",
+    REVISION,
+    REVISION_HISTORY,
+    DESIRED_REPLICAS,
+    MAX_REPLICAS,
+}
+_HISTORY_CHARACTERS_MAX = 2000
+_SAFE_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+
+
+def template_hash(template: Tree, collisions: int | None) -> str:
+    """The value of the label that tells the pods of one template from those of another.
+
+    Differs: the original hashes the memory image of its Go value, which nothing else can
+    reproduce; here the canonical JSON is hashed, so that names are as long but not the same.
+    """
+    text = json.dumps(template, sort_keys=True, separators=(",", ":"))
+    data = text.encode()
+    if collisions is not None:
+        data += collisions.to_bytes(8, "little")
+    number = 0x811C9DC5
+    for byte in data:
+        number = ((number ^ byte) * 0x01000193) & 0xFFFFFFFF
+    return "".join(_SAFE_LETTERS[ord(digit) % len(_SAFE_LETTERS)] for digit in str(number))
+
+
+def same_template(one: Tree, other: Tree) -> bool:
+    """True when two pod templates are equal, the hash label aside."""
+    return _without_hash(one) == _without_hash(other)
+
+
+def _without_hash(template: Tree) -> Tree:
+    meta = dict(template.get("metadata") or {})
+    labels = {k: v for k, v in (meta.get("labels") or {}).items() if k != HASH_LABEL}
+    meta["labels"] = labels
+    return {**template, "metadata": {k: v for k, v in meta.items() if v}}
+
+
+def by_creation(sets: Iterable[Tree]) -> list[Tree]:
+    """Oldest first."""
+    return sorted(sets, key=lambda each: (created(each), each["metadata"]["name"]))
+
+
+def created(obj: Tree) -> float:
+    """Unix seconds of its creation."""
+    return unix_seconds(obj["metadata"].get("creationTimestamp"))
+
+
+def find_new_replica_set(deployment: Tree, sets: Iterable[Tree]) -> Tree | None:
+    """The set of the wanted template: of several the oldest; None before it is made."""
+    wanted = deployment["spec"]["template"]
+    found = (each for each in by_creation(sets) if same_template(each["spec"]["template"], wanted))
+    return next(found, None)
+
+
+def revision(obj: Tree) -> int:
+    """The number in the revision annotation; 0 without a readable one."""
+    text = (obj["metadata"].get("annotations") or {}).get(REVISION, "")
+    return uint_or_none(text) or 0
+
+
+def next_revision(old_sets: Sequence[Tree]) -> int:
+    """One more than the highest of the old sets."""
+    return max((revision(each) for each in old_sets), default=0) + 1
+
+
+def annotate(newest: Tree, deployment: Tree, number: int) -> bool:
+    """Bring the annotations of the newest set up to date; True if that changed any."""
+    annotations = newest["metadata"].setdefault("annotations", {})
+    before = dict(annotations)
+    for name, value in (deployment["metadata"].get("annotations") or {}).items():
+        if name not in _NOT_COPIED:
+            annotations[name] = value
+    old = annotations.get(REVISION)
+    known = uint_or_none(old or "0")
+    if known is None:
+        return bool(annotations != before)
+    if known < number:
+        annotations[REVISION] = str(number)
+        if old is not None:
+            _append_revision_history(annotations, old)
+    return bool(annotations != before)
+
+
+def _append_revision_history(annotations: dict[str, str], old: str) -> None:
+    """Keep the revision that a set had before it was rolled back to."""
+    kept = [each for each in annotations.get(REVISION_HISTORY, "").split(",") if each]
+    while kept and len(",".join([*kept, old])) > _HISTORY_CHARACTERS_MAX:
+        kept.pop(0)
+    annotations[REVISION_HISTORY] = ",".join([*kept, old])
+
+
+def size_annotations(limits: RollingUpdateLimits) -> dict[str, str]:
+    """What a set is told of its Deployment's size, to see later that it was scaled."""
+    return {DESIRED_REPLICAS: str(limits.replicas), MAX_REPLICAS: str(limits.most)}
+
+
+def replica_set_size(each: Tree) -> ReplicaSetSize:
+    """A ReplicaSet as the arithmetic of rollouts sees it."""
+    most = (each["metadata"].get("annotations") or {}).get(MAX_REPLICAS, "")
+    return ReplicaSetSize(
+        name=each["metadata"]["name"],
+        wanted=each["spec"].get("replicas", 0),
+        available=(each.get("status") or {}).get("availableReplicas", 0),
+        created=created(each),
+        most_before=uint_or_none(most) or 0,
+    )
+
+
+def new_replica_set(
+    deployment: Tree, owner_ref: Tree, number: int, replicas: int, limits: RollingUpdateLimits
+) -> Tree:
+    """The ReplicaSet to create for the wanted template."""
+    spec = deployment["spec"]
+    template = copy.deepcopy(spec["template"])
+    hash_ = template_hash(spec["template"], (deployment.get("status") or {}).get("collisionCount"))
+    meta = template.setdefault("metadata", {})
+    meta["labels"] = {**(meta.get("labels") or {}), HASH_LABEL: hash_}
+    selector = copy.deepcopy(spec["selector"])
+    selector["matchLabels"] = {**(selector.get("matchLabels") or {}), HASH_LABEL: hash_}
+    name = deployment["metadata"]["name"][: 253 - 1 - len(hash_)]
+    made: Tree = {
+        "kind": "ReplicaSet",
+        "apiVersion": "apps/v1",
+        "metadata": {
+            "name": f"{name}-{hash_}",
+            "namespace": deployment["metadata"]["namespace"],
+            "labels": dict(meta["labels"]),
+            "annotations": {},
+            "ownerReferences": [owner_ref],
+        },
+        "spec": {"replicas": replicas, "selector": selector, "template": template},
+        "status": {"replicas": 0},
+    }
+    if spec.get("minReadySeconds"):
+        made["spec"]["minReadySeconds"] = spec["minReadySeconds"]
+    annotate(made, deployment, number)
+    made["metadata"]["annotations"].update(size_annotations(limits))
+    return made

@@ -1,0 +1,397 @@
+"""Job: pods that run to their end, until enough have succeeded or too many have failed.
+
+A pod that has ended is counted once: its uid is first written to `uncountedTerminatedPods`, then
+its tracking finalizer is taken off, and only then is it added to the counter and its uid
+forgotten. Whoever stops in between finds out by looking which step comes next.
+
+Differs: `podFailurePolicy`, `successPolicy`, `backoffLimitPerIndex` and `managedBy` are stored but
+not acted on.
+
+Source: kube-controller-manager v1.36, pkg/controller/job and pkg/controller/ttlafterfinished.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from stowplan.apis.machinery.errors import ApiError
+from stowplan.apis.machinery.resource import DeleteOptions, StoreChange
+from stowplan.controllers.runtime.controller import Controller
+from stowplan.controllers.runtime.controller_client import JOBS, PODS, ControllerClient
+from stowplan.controllers.runtime.controller_ref_manager import claim_pods
+from stowplan.controllers.runtime.event_recorder import EventRecorder
+from stowplan.controllers.runtime.object_fields import (
+    controller_reference,
+    find_condition,
+    is_deleting,
+)
+from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts, split_key
+from stowplan.controllers.runtime.object_times import format_time, unix_seconds
+from stowplan.controllers.workloads import completion_indexes
+from stowplan.controllers.workloads.job_sync_state import (
+    COMPLETION_INDEX_ANNOTATION,
+    JOB_TRACKING_FINALIZER,
+    JobBackoff,
+    JobSyncState,
+    completion_index,
+    ensure_condition,
+    finished_at,
+    finished_condition,
+    job_condition,
+)
+from stowplan.controllers.workloads.pod_control import deletion_order, pod_from_template
+
+Tree = dict[str, Any]
+COMPONENT = "job-controller"
+BATCH_SECONDS = 1.0
+"""How long changes of pods are gathered before their Job is looked at."""
+_PODS_PER_SYNC_MAX = 100
+_COUNTERS = ("active", "succeeded", "failed", "completedIndexes")
+_REACHED = ("CompletionsReached", "Reached expected number of succeeded pods")
+
+
+class JobController(Controller):
+    """Makes the pods of Jobs, counts how they ended, and ends the Jobs."""
+
+    name = "job"
+    path = JOBS
+
+    def __init__(self, api: ControllerClient, index: ObjectIndex, recorder: EventRecorder) -> None:
+        super().__init__(api, index, recorder)
+        self._backoff: dict[Key, JobBackoff] = {}
+        self._uids: dict[Key, set[str]] = {}
+
+    def observe(self, change: StoreChange, before: PodFacts | None) -> None:
+        """A changed Job, and (a moment later, with what else happens) the Job of a changed pod."""
+        key = split_key(change)
+        if change.resource.path == JOBS:
+            self.queue.add(key)
+        elif change.resource.path == PODS:
+            for pod in (before, self.index.pods.get(key)):
+                if pod is not None and pod.owner_kind == "Job":
+                    job = (key[0], pod.owner_name)
+                    self._uids.setdefault(job, set()).add(pod.owner)
+                    self.queue.add(job, self.api.now + BATCH_SECONDS)
+
+    def sync(self, key: Key) -> None:
+        """Count pods that ended, make or delete pods, end the Job."""
+        job = self.api.get(JOBS, *key)
+        self._release_orphans(key, job)
+        if job is None:
+            self._backoff.pop(key, None)
+            return
+        end = finished_condition(job)
+        if end is not None:
+            self._backoff.pop(key, None)
+            self._expire(key, job, end)
+            return
+        old = copy.deepcopy(job.get("status") or {})
+        job.setdefault("status", {}).setdefault("uncountedTerminatedPods", {})
+        owner_ref = controller_reference(job, "Job", "batch/v1")
+        pods = claim_pods(self.api, self.index, job, owner_ref)
+        state = JobSyncState.of(job, pods)
+        if not job["status"].get("startTime") and not state.is_suspended:
+            job["status"]["startTime"] = format_time(self.api.now)
+        backoff = self._backoff_after(key, state)
+        active, problem = self._advance(key, state, owner_ref, backoff)
+        job["status"]["active"] = active
+        job["status"]["ready"] = state.ready
+        job["status"]["terminating"] = state.terminating
+        self._count(key, state, old, backoff)
+        if problem is not None:
+            raise problem
+
+    def _advance(
+        self, key: Key, state: JobSyncState, owner_ref: Tree, backoff: JobBackoff
+    ) -> tuple[int, ApiError | None]:
+        """Decide whether the Job ends, else bring the number of pods right; what is active then."""
+        now = self.api.now
+        held = find_condition(state.job["status"].get("conditions") or (), "SuccessCriteriaMet")
+        target = find_condition(state.job["status"].get("conditions") or (), "FailureTarget")
+        failed = state.failure(now) if held is None and target is None else None
+        state.end = held or target
+        if failed is not None:
+            state.end = job_condition("FailureTarget", "True", *failed, now)
+        elif state.end is None and state.deadline():
+            self.queue.add(key, state.deadline())
+        if state.end is not None:
+            self._delete(state, state.active)
+            return 0, None
+        if is_deleting(state.job):
+            return len(state.active), None
+        active, problem = self._manage(key, state, owner_ref, backoff)
+        if state.is_complete(active):
+            state.end = job_condition("SuccessCriteriaMet", "True", *_REACHED, now)
+        else:
+            self._note_suspension(state)
+        return active, problem
+
+    def _manage(
+        self, key: Key, state: JobSyncState, owner_ref: Tree, backoff: JobBackoff
+    ) -> tuple[int, ApiError | None]:
+        active = len(state.active)
+        wanted = 0 if state.is_suspended else state.wanted()
+        leaving = self._too_many(state, active - wanted)
+        if leaving or state.is_suspended:
+            self._delete(state, leaving)
+            return active - len(leaving), None
+        missing = wanted - active - (state.terminating if state.waits_for_end else 0)
+        if missing <= 0:
+            return active, None
+        if backoff.until() > self.api.now:
+            # The original says 0 active here as well, until the pause is over.
+            self.queue.add(key, backoff.until())
+            return 0, None
+        return self._create(state, owner_ref, min(missing, _PODS_PER_SYNC_MAX))
+
+    def _too_many(self, state: JobSyncState, surplus: int) -> list[PodFacts]:
+        """Active pods to delete: those of an index twice or beyond completions, then any."""
+        order = deletion_order(state.active, (), self.api.now)
+        leaving: list[PodFacts] = []
+        if state.is_indexed:
+            seen: set[int] = set(state.indexes)
+            for pod in reversed(order):
+                index = completion_index(pod)
+                if index in seen or not 0 <= index < (state.completions or 0):
+                    leaving.append(pod)
+                seen.add(index)
+        others = (pod for pod in order if pod not in leaving)
+        while len(leaving) < surplus:
+            leaving.append(next(others))
+        return leaving[:_PODS_PER_SYNC_MAX]
+
+    def _create(
+        self, state: JobSyncState, owner_ref: Tree, count: int
+    ) -> tuple[int, ApiError | None]:
+        indexes: list[int | None] = [None] * count
+        if state.is_indexed:
+            taken = state.indexes | {completion_index(pod) for pod in state.active}
+            if state.waits_for_end:
+                taken |= {completion_index(pod) for pod in state.pods if pod.deleting}
+            indexes = list(completion_indexes.pending_indexes(taken, count, state.completions or 0))
+        active = len(state.active)
+        for index in indexes:
+            try:
+                made = self.api.create(PODS, _pod(state.job, owner_ref, index))
+            except ApiError as error:
+                self._say(state.job, "FailedCreate", f"Error creating: {error.message}", "Warning")
+                return active, error
+            active += 1
+            name = made["metadata"]["name"]
+            self._say(state.job, "SuccessfulCreate", f"Created pod: {name}")
+        return active, None
+
+    def _delete(self, state: JobSyncState, pods: list[PodFacts]) -> None:
+        for pod in list(pods):
+            try:
+                self.api.delete(PODS, *pod.key)
+            except ApiError as error:
+                if error.code != 404:
+                    raise
+            state.active = [each for each in state.active if each.uid != pod.uid]
+            state.terminating += 1
+            state.ready -= pod.ready
+            self._say(state.job, "SuccessfulDelete", f"Deleted pod: {pod.key[1]}")
+
+    def _note_suspension(self, state: JobSyncState) -> None:
+        status, now = state.job["status"], self.api.now
+        conditions = status.setdefault("conditions", [])
+        if state.is_suspended:
+            if ensure_condition(
+                conditions, job_condition("Suspended", "True", "JobSuspended", "Job suspended", now)
+            ):
+                self._say(state.job, "Suspended", "Job suspended")
+                status.pop("startTime", None)
+        elif ensure_condition(
+            conditions, job_condition("Suspended", "False", "JobResumed", "Job resumed", now)
+        ):
+            self._say(state.job, "Resumed", "Job resumed")
+            status["startTime"] = format_time(now)
+        if not conditions:
+            del status["conditions"]
+
+    def _count(self, key: Key, state: JobSyncState, old: Tree, backoff: JobBackoff) -> None:
+        """Write ended pods down, free them, add them up, and finish the Job if it is at its end."""
+        job = state.job
+        uncounted = job["status"]["uncountedTerminatedPods"]
+        self._settle(job, state.pods)
+        freed = self._write_down(state, uncounted)
+        self._note_end(state)
+        if not _is_same_status(job["status"], old):
+            self._store(job)
+            self._backoff[key] = backoff
+        before = copy.deepcopy(job["status"])
+        for pod in freed:
+            self._release(pod)
+        self._settle(job, self.index.of_owner(job["metadata"]["uid"]))
+        finished = self._finish(state)
+        if not _is_same_status(job["status"], before):
+            self._store(job)
+        if finished:
+            assert state.end is not None
+            good = state.end["type"] == "SuccessCriteriaMet"
+            if good:
+                self._say(job, "Completed", "Job completed")
+            else:
+                self._say(job, state.end["reason"], state.end["message"], "Warning")
+
+    def _write_down(self, state: JobSyncState, uncounted: Tree) -> list[PodFacts]:
+        """Note the uids of pods that ended; the pods whose finalizer can go."""
+        freed = []
+        ended_badly = state.end is not None and state.end["type"] != "SuccessCriteriaMet"
+        for pod in self.index.of_owner(state.job["metadata"]["uid"]):
+            failed = state.counts_as_failed(pod)
+            done = pod.phase == "Succeeded"
+            loose = is_deleting(state.job) or state.end is not None
+            if JOB_TRACKING_FINALIZER not in pod.finalizers or not (loose or done or failed):
+                continue
+            freed.append(pod)
+            known = {*uncounted.get("succeeded", ()), *uncounted.get("failed", ())}
+            if pod.uid in known:
+                continue
+            if done and not state.is_indexed:
+                uncounted.setdefault("succeeded", []).append(pod.uid)
+            elif not done and (failed or ended_badly):
+                uncounted.setdefault("failed", []).append(pod.uid)
+        if state.is_indexed:
+            state.job["status"]["succeeded"] = len(state.indexes)
+            state.job["status"]["completedIndexes"] = completion_indexes.format_indexes(
+                state.indexes
+            )
+        return freed
+
+    def _note_end(self, state: JobSyncState) -> None:
+        if state.end is None:
+            return
+        conditions = state.job["status"].setdefault("conditions", [])
+        if find_condition(conditions, state.end["type"]) is None:
+            conditions.append(state.end)
+
+    def _finish(self, state: JobSyncState) -> bool:
+        """Set the last condition, if nothing is left to count or to wait for."""
+        status = state.job["status"]
+        if state.end is None or any(status["uncountedTerminatedPods"].values()):
+            return False
+        if state.terminating > 0:
+            return False
+        now = self.api.now
+        good = state.end["type"] == "SuccessCriteriaMet"
+        kind = "Complete" if good else "Failed"
+        last = job_condition(kind, "True", state.end["reason"], state.end["message"], now)
+        ensure_condition(status.setdefault("conditions", []), last)
+        if good:
+            status["completionTime"] = format_time(now)
+        return True
+
+    def _settle(self, job: Tree, pods: list[PodFacts]) -> None:
+        """Move uids whose pods no longer hold a finalizer from the list to the counters."""
+        held = {pod.uid for pod in pods if JOB_TRACKING_FINALIZER in pod.finalizers}
+        status = job["status"]
+        uncounted = status["uncountedTerminatedPods"]
+        for name in ("succeeded", "failed"):
+            uids = uncounted.get(name) or []
+            left = [uid for uid in uids if uid in held]
+            if len(left) != len(uids):
+                status[name] = status.get(name, 0) + len(uids) - len(left)
+            if left:
+                uncounted[name] = left
+            else:
+                uncounted.pop(name, None)
+
+    def _store(self, job: Tree) -> None:
+        for name in _COUNTERS:
+            if not job["status"].get(name):
+                job["status"].pop(name, None)
+        stored = self.api.update_status(JOBS, job)
+        job["metadata"] = stored["metadata"]
+
+    def _release(self, facts: PodFacts) -> None:
+        pod = self.api.get(PODS, *facts.key)
+        if pod is None or pod["metadata"]["uid"] != facts.uid:
+            return
+        kept = [
+            each
+            for each in pod["metadata"].get("finalizers") or ()
+            if each != JOB_TRACKING_FINALIZER
+        ]
+        pod["metadata"]["finalizers"] = kept
+        try:
+            self.api.update(PODS, pod)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+
+    def _release_orphans(self, key: Key, job: Tree | None) -> None:
+        """Free the pods of Jobs of this name that are no more, or that have ended."""
+        present = job["metadata"]["uid"] if job is not None else ""
+        ended = job is not None and finished_condition(job) is not None
+        for uid in sorted(self._uids.get(key, ())):
+            pods = self.index.of_owner(uid)
+            if uid != present or ended:
+                for pod in pods:
+                    if JOB_TRACKING_FINALIZER in pod.finalizers:
+                        self._release(pod)
+            if not pods and uid != present:
+                self._uids[key].discard(uid)
+        if not self._uids.get(key, True):
+            del self._uids[key]
+
+    def _backoff_after(self, key: Key, state: JobSyncState) -> JobBackoff:
+        def ends(pods: list[PodFacts]) -> list[float]:
+            trees = (self.api.get(PODS, *pod.key) for pod in pods)
+            return [finished_at(tree) for tree in trees if tree is not None]
+
+        known = self._backoff.get(key, JobBackoff())
+        return known.after(ends(state.new_succeeded), ends(state.new_failed))
+
+    def _expire(self, key: Key, job: Tree, end: Tree) -> None:
+        """Delete a Job some time after its end, if it says so."""
+        wait = job["spec"].get("ttlSecondsAfterFinished")
+        if wait is None or is_deleting(job):
+            return
+        due = unix_seconds(end.get("lastTransitionTime")) + wait
+        if due > self.api.now:
+            self.queue.add(key, due)
+        else:
+            uid = job["metadata"]["uid"]
+            self.api.delete(JOBS, *key, DeleteOptions(propagation="Foreground", uid=uid))
+
+    def _say(self, about: Tree, reason: str, message: str, type_: str = "Normal") -> None:
+        self.recorder.record(about, COMPONENT, reason, message, type=type_)
+
+
+def _is_same_status(one: Tree, other: Tree) -> bool:
+    """True for equal statuses; a counter of 0 is as good as none where it is stored as none."""
+    return all(
+        (one.get(name) or None) == (other.get(name) or None)
+        if name in _COUNTERS
+        else one.get(name) == other.get(name)
+        for name in {*one, *other}
+    )
+
+
+def _pod(job: Tree, owner_ref: Tree, index: int | None) -> Tree:
+    """A pod of the Job's template; with its completion index in all the places it is looked for."""
+    name = job["metadata"]["name"]
+    generate = "" if index is None else f"{name[: 63 - 7 - len(str(index))]}-{index}-"
+    pod = pod_from_template(job["spec"]["template"], job, owner_ref, generate)
+    meta = pod["metadata"]
+    meta["finalizers"] = [*meta.get("finalizers", ()), JOB_TRACKING_FINALIZER]
+    if index is not None:
+        meta["annotations"] = {
+            **meta.get("annotations", {}),
+            COMPLETION_INDEX_ANNOTATION: str(index),
+        }
+        meta["labels"] = {**meta.get("labels", {}), COMPLETION_INDEX_ANNOTATION: str(index)}
+        pod["spec"]["hostname"] = f"{name}-{index}"
+        for container in (*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]):
+            _add_index_variable(container)
+    return pod
+
+
+def _add_index_variable(container: Tree) -> None:
+    variables = container.setdefault("env", [])
+    if not any(each.get("name") == "JOB_COMPLETION_INDEX" for each in variables):
+        source = {"fieldRef": {"fieldPath": f"metadata.labels['{COMPLETION_INDEX_ANNOTATION}']"}}
+        variables.append({"name": "JOB_COMPLETION_INDEX", "valueFrom": source})

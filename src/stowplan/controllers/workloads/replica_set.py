@@ -1,0 +1,209 @@
+"""ReplicaSet: as many active pods of a template as asked for.
+
+Source: kube-controller-manager v1.36, pkg/controller/replicaset.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stowplan.apis.machinery.errors import ApiError
+from stowplan.apis.machinery.resource import StoreChange
+from stowplan.controllers.runtime.controller import Controller
+from stowplan.controllers.runtime.controller_client import PODS, REPLICA_SETS, ControllerClient
+from stowplan.controllers.runtime.controller_ref_manager import claim_pods
+from stowplan.controllers.runtime.event_recorder import EventRecorder
+from stowplan.controllers.runtime.object_fields import (
+    controller_of,
+    controller_reference,
+    find_condition,
+    is_deleting,
+    parse_label_selector,
+    selector_matches,
+)
+from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts, split_key
+from stowplan.controllers.runtime.object_times import format_time
+from stowplan.controllers.workloads.pod_control import deletion_order, pod_from_template
+from stowplan.objects.selectors import LabelSelector
+
+Tree = dict[str, Any]
+COMPONENT = "replicaset-controller"
+_PODS_PER_SYNC_MAX = 100
+"""Pods made or deleted in one look; the original takes 500, but beside each other."""
+
+
+class ReplicaSetController(Controller):
+    """Creates and deletes pods of ReplicaSets, and counts them in their status."""
+
+    name = "replicaset"
+    path = REPLICA_SETS
+
+    def __init__(self, api: ControllerClient, index: ObjectIndex, recorder: EventRecorder) -> None:
+        super().__init__(api, index, recorder)
+        self._selectors: dict[str, dict[str, LabelSelector | None]] = {}
+
+    def observe(self, change: StoreChange, before: PodFacts | None) -> None:
+        """A changed set; the set of a changed pod; of an orphan the sets that might want it."""
+        key = split_key(change)
+        if change.resource.path == REPLICA_SETS:
+            self.queue.add(key)
+            self._note_selector(change, key)
+        elif change.resource.path == PODS:
+            now = self.index.pods.get(key)
+            for pod in (before, now):
+                if pod is not None and pod.owner_kind == "ReplicaSet":
+                    self.queue.add((key[0], pod.owner_name))
+            if now is not None and not now.owner and now.labels and not now.deleting:
+                self._queue_claimants(now)
+
+    def sync(self, key: Key) -> None:
+        """Claim pods, make up the difference, write the status."""
+        found = self.api.get(REPLICA_SETS, *key)
+        if found is None:
+            return
+        owner_ref = controller_reference(found, "ReplicaSet", "apps/v1")
+        pods = claim_pods(self.api, self.index, found, owner_ref)
+        active = [pod for pod in pods if pod.is_active]
+        problem: ApiError | None = None
+        if not is_deleting(found):
+            problem = self._manage(found, owner_ref, active)
+            pods = self.index.of_owner(found["metadata"]["uid"])
+        self._write_status(key, pods, problem)
+        if problem is not None:
+            raise problem
+
+    def _note_selector(self, change: StoreChange, key: Key) -> None:
+        known = self._selectors.setdefault(key[0], {})
+        tree = self.decoded(change.value) or {}
+        if change.type == "DELETED":
+            known.pop(key[1], None)
+        else:
+            known[key[1]] = parse_label_selector((tree.get("spec") or {}).get("selector"))
+
+    def _queue_claimants(self, pod: PodFacts) -> None:
+        for name, wanted in self._selectors.get(pod.key[0], {}).items():
+            if selector_matches(wanted, pod.labels):
+                self.queue.add((pod.key[0], name))
+
+    def _manage(self, owner: Tree, owner_ref: Tree, active: list[PodFacts]) -> ApiError | None:
+        """Create or delete what is missing or too much; the first refusal, if any."""
+        diff = len(active) - _replicas(owner)
+        if diff < 0:
+            return self._create(owner, owner_ref, min(-diff, _PODS_PER_SYNC_MAX))
+        if diff > 0:
+            related = self._related(owner)
+            chosen = deletion_order(active, related, self.api.now)[: min(diff, _PODS_PER_SYNC_MAX)]
+            return self._delete(owner, chosen)
+        return None
+
+    def _create(self, owner: Tree, owner_ref: Tree, count: int) -> ApiError | None:
+        for _ in range(count):
+            pod = pod_from_template(owner["spec"]["template"], owner, owner_ref)
+            try:
+                made = self.api.create(PODS, pod)
+            except ApiError as error:
+                if _is_namespace_terminating(error):
+                    return None
+                self._say(owner, "FailedCreate", f"Error creating: {error.message}", "Warning")
+                return error
+            self._say(owner, "SuccessfulCreate", f"Created pod: {made['metadata']['name']}")
+        return None
+
+    def _delete(self, owner: Tree, chosen: list[PodFacts]) -> ApiError | None:
+        for pod in chosen:
+            try:
+                self.api.delete(PODS, *pod.key)
+            except ApiError as error:
+                if error.code == 404:
+                    continue
+                self._say(owner, "FailedDelete", f"Error deleting: {error.message}", "Warning")
+                return error
+            self._say(owner, "SuccessfulDelete", f"Deleted pod: {pod.key[1]}")
+        return None
+
+    def _related(self, owner: Tree) -> list[PodFacts]:
+        """Active pods of all ReplicaSets that have the same controller as this one."""
+        above = controller_of(owner)
+        if above is None:
+            sets = [owner["metadata"]["uid"]]
+        else:
+            found = (self.api.get(*item) for item in self.index.dependents(above["uid"]))
+            sets = [each["metadata"]["uid"] for each in found if each is not None]
+        return [pod for uid in sets for pod in self.index.of_owner(uid) if pod.is_active]
+
+    def _write_status(self, key: Key, pods: list[PodFacts], problem: ApiError | None) -> None:
+        found = self.api.get(REPLICA_SETS, *key)
+        if found is None:
+            return
+        old = found.get("status") or {}
+        new, look_again = replica_set_status(found, pods, problem, self.api.now)
+        if look_again:
+            self.queue.add(key, look_again)
+        new["observedGeneration"] = found["metadata"].get("generation", 0)
+        if _is_same_status(old, new):
+            return
+        found["status"] = new
+        self.api.update_status(REPLICA_SETS, found)
+
+    def _say(self, about: Tree, reason: str, message: str, type_: str = "Normal") -> None:
+        self.recorder.record(about, COMPONENT, reason, message, type=type_)
+
+
+def replica_set_status(
+    owner: Tree, pods: list[PodFacts], problem: ApiError | None, now: float
+) -> tuple[Tree, float]:
+    """The status of a ReplicaSet, and when to look again for a pod that becomes available."""
+    labels = (owner["spec"]["template"].get("metadata") or {}).get("labels") or {}
+    wait = owner["spec"].get("minReadySeconds", 0)
+    active = [pod for pod in pods if pod.is_active]
+    ready = [pod for pod in active if pod.ready]
+    available = [pod for pod in ready if not wait or pod.ready_since + wait <= now]
+    status: Tree = {
+        "replicas": len(active),
+        "fullyLabeledReplicas": sum(labels.items() <= pod.labels.items() for pod in active),
+        "readyReplicas": len(ready),
+        "availableReplicas": len(available),
+        "terminatingReplicas": sum(bool(pod.deleting) and not pod.is_finished for pod in pods),
+    }
+    conditions = _conditions(owner, len(active), problem, now)
+    if conditions:
+        status["conditions"] = conditions
+    waiting = [pod.ready_since + wait for pod in ready if wait and pod.ready_since + wait > now]
+    return status, min(waiting, default=0.0)
+
+
+def _conditions(owner: Tree, active: int, problem: ApiError | None, now: float) -> list[Tree]:
+    conditions = list((owner.get("status") or {}).get("conditions") or ())
+    failure = find_condition(conditions, "ReplicaFailure")
+    if problem is not None and failure is None:
+        missing = active < _replicas(owner)
+        conditions.append(
+            {
+                "type": "ReplicaFailure",
+                "status": "True",
+                "lastTransitionTime": format_time(now),
+                "reason": "FailedCreate" if missing else "FailedDelete",
+                "message": problem.message,
+            }
+        )
+    elif problem is None and failure is not None:
+        conditions.remove(failure)
+    return conditions
+
+
+def _replicas(owner: Tree) -> int:
+    count = owner["spec"].get("replicas", 1)
+    return count if isinstance(count, int) else 1
+
+
+def _is_same_status(old: Tree, new: Tree) -> bool:
+    """True when both say the same, a count of 0 being as good as none (but for terminating)."""
+    names = {*old, *new}
+    return "terminatingReplicas" in old and all(
+        (old.get(name) or 0) == (new.get(name) or 0) for name in names
+    )
+
+
+def _is_namespace_terminating(error: ApiError) -> bool:
+    causes = (error.details or {}).get("causes") or ()
+    return any(cause.get("reason") == "NamespaceTerminating" for cause in causes)

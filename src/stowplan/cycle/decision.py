@@ -1,0 +1,182 @@
+"""decide(): where one pod goes, or why it goes nowhere.
+
+Source: kube-scheduler v1.36, schedule_one.go.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.columns.engine.tie_break import TieBreakSource, draw_tie_break, tie_break_ranks
+from stowplan.cycle.attempt import Attempt, filter_pod, score_pod
+from stowplan.framework import Framework, PostFilterResult, Snapshot
+from stowplan.framework.deciders.decider import Decision
+from stowplan.framework.diagnosis import NO_NODES
+from stowplan.framework.status import OK, Status
+from stowplan.objects.pod import Pod
+
+Ints = NDArray[np.int64]
+
+SAMPLE_MIN = 100
+"""With percentageOfNodesToScore set, at least this many feasible nodes are looked for."""
+
+
+class SamplingState:
+    """Where the next search starts when only a share of the nodes is looked at.
+
+    Shared by all profiles of a scheduler. next_start: a place in the snapshot's order.
+    """
+
+    def __init__(self, next_start: int = 0) -> None:
+        self.next_start = next_start
+
+
+def decide(
+    pod: Pod,
+    snapshot: Snapshot,
+    framework: Framework,
+    rng: TieBreakSource = None,
+    sampling: SamplingState | None = None,
+) -> Decision:
+    """Choose a node for `pod`, or say why there is none.
+
+    Ties go to the first node in the snapshot's order, or to one drawn with `dice`.
+    Differs: the original breaks ties by the shape of its heap and by the race of its workers.
+    """
+    draw = draw_tie_break(rng)
+    return conclude(filter_pod(pod, snapshot, framework), draw, sampling)
+
+
+def conclude(attempt: Attempt, draw: int | None, sampling: SamplingState | None = None) -> Decision:
+    """What an attempt comes to whose nodes have been filtered. draw: breaks ties, see `decide`."""
+    # Differs: where a filter fails with an error on any node the attempt ends, even if the pod is
+    # nominated to another node that passes; the original looks at the nominated node first.
+    if attempt.failure is not None:
+        return failed(attempt)
+    if attempt.passed.shape[0] == 0:
+        return refused(attempt)
+    nominated = nominated_row(attempt)
+    if nominated is not None:
+        return placed_decision(attempt, nominated)
+    sampling = sampling or SamplingState()
+    start = sampling.next_start
+    rows = sample_rows(attempt, sampling)
+    if rows.shape[0] > 1 and attempt.framework.at("score") and score_pod(attempt, rows) is None:
+        return failed(attempt)
+    return placed_decision(attempt, choose_row(attempt, rows, draw, start))
+
+
+def nominated_row(attempt: Attempt) -> int | None:
+    """The row that the pod is nominated to, if it passed: then it is taken at once."""
+    name = attempt.pod.status.nominated_node_name
+    row = attempt.snapshot.nodes.row(name) if name else -1
+    return row if row >= 0 and (attempt.passed == row).any() else None
+
+
+def sample_rows(attempt: Attempt, sampling: SamplingState) -> Ints:
+    """int64, ascending: the rows that passed and are looked at; moves the turn on.
+
+    All of them, unless the profile sets percentageOfNodesToScore.
+    Differs: the original samples by default; here every node is evaluated unless a user asks,
+    the turn moves on by the nodes up to the last one found, and a profile that scores nothing
+    takes the first node instead of rotating.
+    """
+    percentage = attempt.framework.profile.percentage_of_nodes_to_score
+    if not percentage or percentage >= 100 or attempt.verdicts is None:
+        return attempt.passed
+    rank = attempt.snapshot.nodes.rank
+    considered = np.sort(rank[attempt.verdicts.rows])
+    n_considered = considered.shape[0]
+    if n_considered < SAMPLE_MIN:
+        return attempt.passed
+    wanted = max(n_considered * percentage // 100, SAMPLE_MIN)
+    # Places are counted among the considered nodes, as the original's worker counts them.
+    places = np.searchsorted(considered, rank[attempt.passed])
+    distance = (places - sampling.next_start % n_considered) % n_considered
+    walk = np.argsort(distance)
+    visited = n_considered
+    if walk.shape[0] >= wanted:
+        visited = int(distance[walk[wanted - 1]]) + 1
+    sampling.next_start = (sampling.next_start + visited) % attempt.snapshot.nodes.n_nodes
+    return np.sort(attempt.passed[walk[:wanted]])
+
+
+def choose_row(attempt: Attempt, rows: Ints, draw: int | None = None, start: int = 0) -> int:
+    """The row with the highest total among `rows` (ascending).
+
+    Ties: the first in the snapshot's order, counted from the place `start`; with a draw, any.
+    """
+    best = rows
+    if attempt.scores is not None:
+        best = rows[attempt.scores.total == attempt.scores.total.max()]
+    return break_tie(attempt, best, draw, start)
+
+
+def break_tie(attempt: Attempt, best: Ints, draw: int | None, start: int) -> int:
+    """One of these rows, which are equally good: see `choose`."""
+    ranks = attempt.snapshot.nodes.rank[best]
+    if draw is not None:
+        return int(best[np.argmin(tie_break_ranks(draw, ranks))])
+    return int(best[np.argmin((ranks - start) % attempt.snapshot.nodes.n_nodes)])
+
+
+def placed_decision(attempt: Attempt, row: int, score: int | None = None) -> Decision:
+    """The decision for a node. score: in total, where more than plugins have given one."""
+    if score is None and attempt.scores is not None:
+        score = next(iter(attempt.scores.total[attempt.scores.rows == row].tolist()), None)
+    return Decision(node_name=attempt.snapshot.nodes.names[row], state=attempt.state, score=score)
+
+
+def failed(attempt: Attempt) -> Decision:
+    """The decision of an attempt that ended as an error."""
+    failure = attempt.failure
+    assert failure is not None
+    return Decision(
+        refusal=failure,
+        message=failure.message,
+        reasons={failure.message: 1},
+        nominated_node="",
+    )
+
+
+def refused(attempt: Attempt) -> Decision:
+    """The decision when no node passed: ask the PostFilters, and write the message."""
+    if attempt.no_nodes:
+        return Decision(
+            refusal=attempt.diagnosis.absent,
+            message=NO_NODES,
+            reasons={NO_NODES: 1},
+            nominated_node="",
+        )
+    return refusal(attempt, run_post_filters(attempt))
+
+
+def refusal(attempt: Attempt, result: PostFilterResult | None) -> Decision:
+    """The decision when no node passed and the PostFilters have been asked."""
+    diagnosis = attempt.diagnosis
+    message = diagnosis.text("" if result is None else result.status.message)
+    return Decision(
+        refusal=attempt.pre_filter.status if attempt.verdicts is None else REFUSED,
+        message=message,
+        reasons=diagnosis.reasons(),
+        near_misses=diagnosis.near_misses(),
+        plugins=tuple(sorted(diagnosis.plugins)),
+        pending=tuple(sorted(diagnosis.pending)),
+        nominated_node="" if result is None else result.nominated_node,
+        victims=() if result is None else result.victims,
+        preempted_by="" if result is None else result.status.plugin,
+    )
+
+
+def run_post_filters(attempt: Attempt) -> PostFilterResult | None:
+    """What the PostFilters make of the refusals; None when the profile has none."""
+    framework = attempt.framework
+    if not framework.at("postFilter"):
+        return None
+    return framework.run_post_filter(
+        attempt.pod, attempt.snapshot, attempt.diagnosis, attempt.state
+    )
+
+
+REFUSED = Status(code=OK.code.UNSCHEDULABLE)

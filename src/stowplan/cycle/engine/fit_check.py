@@ -1,0 +1,95 @@
+"""Rooms: what many classes need, beside what rows have left: who may fit somewhere now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.columns.engine import arrays as at
+from stowplan.columns.pods.podterms import ExistingPodTerms
+from stowplan.cycle.engine.class_arrays import ClassArrays
+from stowplan.cycle.engine.classes import EnginePodClass
+from stowplan.framework import Snapshot
+
+NOT_ASKED = np.iinfo(np.int64).min
+"""An amount that every row has left."""
+
+
+class ClassFitCheck:
+    """See `framework.decider.FitCheck`. All classes have a plan, room for it, and no terms."""
+
+    def __init__(
+        self,
+        classes: Sequence[EnginePodClass],
+        class_arrays: ClassArrays,
+        snapshot: Snapshot,
+    ) -> None:
+        self._nodes = snapshot.nodes
+        self._setting = static_revision_of(snapshot)
+        # Whom evictions could help most: all others are helped by fewer.
+        self._first = max(classes, key=lambda one: one.pod.priority)
+        params = class_arrays.classes[[one.number for one in classes]]
+        self._pods_item = int(params[0, at.PODS])
+        wanted = [
+            {
+                int(row[at.WANTED + 2 * i]): int(row[at.WANTED + 2 * i + 1])
+                for i in range(int(row[at.N_WANTED]))
+            }
+            for row in params
+        ]
+        self._items = np.array(sorted({item for one in wanted for item in one}), dtype=np.int64)
+        # int64 (n_classes, n_items): base units.
+        self._wanted = np.array(
+            [[one.get(item, NOT_ASKED) for item in self._items.tolist()] for one in wanted],
+            dtype=np.int64,
+        ).reshape(len(classes), len(self._items))
+        self._passes: NDArray[np.bool_] = class_arrays.passes(params[:, at.STATIC])
+
+    def hold(self, snapshot: Snapshot) -> bool:
+        """See `FitCheck.hold`."""
+        one = self._first
+        if static_revision_of(snapshot) != self._setting:
+            return False
+        members = one.framework.at("postFilter")
+        return not any(m.may_help is None or m.may_help(one.pod, snapshot) for m in members)
+
+    def may_fit(self, rows: Sequence[int] | None) -> NDArray[np.bool_]:
+        """See `FitCheck.may_fit`."""
+        nodes = self._nodes
+        those = np.arange(nodes.n_nodes) if rows is None else np.array(rows, dtype=np.int64)
+        allocatable, requested, _, pod_count = nodes.amounts
+        cells = np.ix_(self._items, those)
+        free = allocatable[cells] - requested[cells]
+        enough: NDArray[np.bool_] = self._wanted[:, :, None] <= free
+        fits = np.logical_and.reduce(enough, axis=1)
+        fits &= self._passes[:, those]
+        fits &= pod_count[those] < allocatable[self._pods_item, those]
+        found: NDArray[np.bool_] = fits.any(axis=1)
+        return found
+
+
+def fit_check_of(
+    classes: Sequence[EnginePodClass],
+    class_arrays: ClassArrays,
+    snapshot: Snapshot,
+) -> ClassFitCheck | None:
+    """What these classes need; None where one of them has no plan that says so."""
+    if not classes or not all(one.is_fast and not one.terms for one in classes):
+        return None
+    if not class_arrays.classes[[one.number for one in classes], at.HAS_ROOM].all():
+        return None
+    return ClassFitCheck(classes, class_arrays, snapshot)
+
+
+def static_revision_of(snapshot: Snapshot) -> tuple[int, ...]:
+    """Another one after any change but to the pods on nodes, as long as those bring no new terms,
+    and to amounts."""
+    nodes = snapshot.nodes
+    return (
+        id(nodes),
+        nodes.shape,
+        snapshot.object_store.version,
+        ExistingPodTerms.of(nodes).n_entered,
+    )

@@ -1,0 +1,151 @@
+"""Refusals that still hold: pods of a class are refused again in the same words, without a walk.
+
+Pods that wait for room are tried whenever some pod has left, mostly to hear the same again. What
+was said of a node still holds where the node is as it was. On the few others the filters that read
+more than the node itself are asked once more, and everything stands if they say the same.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from stowplan.cycle.attempt import Attempt
+from stowplan.cycle.engine.classes import CLASSES_MAX, EnginePodClass
+from stowplan.cycle.engine.fit_check import static_revision_of
+from stowplan.framework import Snapshot
+from stowplan.framework.deciders.decider import Decision
+from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
+
+CELLS_MAX = 2_000_000
+"""Rows times classes whose verdicts are kept; those that were refused least recently go first."""
+
+ROWS_MAX = 64
+"""With so many changed rows, and a quarter of all, a walk costs no more."""
+
+IsPlanned = Callable[[Snapshot], bool]
+
+
+class ClassRefusal:
+    """What the last refused attempt of a class came to, and the verdicts that it rests on."""
+
+    def __init__(self, decision: Decision, attempt: Attempt, is_planned: IsPlanned) -> None:
+        """is_planned: whether nothing has changed for the class but pods, and amounts of nodes."""
+        self._decision = decision
+        self._state = revision_of(attempt.snapshot)
+        self._attempt: Attempt | None = attempt
+        self._is_planned = is_planned
+        # When it was last found to hold no longer.
+        self._over: tuple[int, ...] = ()
+        self._setting = static_revision_of(attempt.snapshot)
+        self._asked = _filters_to_rerun(attempt)
+        planned = is_planned(attempt.snapshot)
+        self._lacks_resources_only: frozenset[str] | None = None
+        if planned and self._asked is not None and _lacks_resources_only(attempt, self._asked):
+            self._lacks_resources_only = frozenset(decision.plugins)
+        if self._asked is None or not planned:
+            self.forget_verdicts()
+
+    def forget_verdicts(self) -> None:
+        """From now on it holds only as long as nothing changes at all."""
+        self._attempt = self._asked = None
+
+    def in_force(self, snapshot: Snapshot) -> Decision | None:
+        """The decision, None where the next attempt may come to another."""
+        now = revision_of(snapshot)
+        if now != self._state:
+            if self._attempt is None or now == self._over or not self._is_planned(snapshot):
+                return None
+            if not self._is_the_same(self._attempt, snapshot):
+                self._over = now
+                return None
+            self._state = now
+            self._setting = static_revision_of(snapshot)
+        return self._decision
+
+    def lacks_resources_only(self, snapshot: Snapshot) -> frozenset[str] | None:
+        """See `CachedRefusal`."""
+        return self._lacks_resources_only if self._setting == static_revision_of(snapshot) else None
+
+    def _is_the_same(self, attempt: Attempt, snapshot: Snapshot) -> bool:
+        nodes, pod = snapshot.nodes, attempt.pod
+        touched = nodes.journal.since(self._state[0])
+        if touched is None or len(touched) > max(ROWS_MAX, nodes.n_nodes // 4):
+            self.forget_verdicts()
+            return False
+        if _may_post_filter_help(attempt, snapshot):
+            return False
+        assert attempt.verdicts is not None
+        rows = np.array(touched, dtype=np.int64)
+        by, codes = attempt.verdicts.by[rows], attempt.verdicts.codes[rows]
+        for place, member in self._asked or ():
+            found = member.verdicts(pod, nodes, rows, attempt.state).codes
+            # Where an earlier one has refused, what this one says does not come up.
+            differs = np.where(by == place, found != codes, (by > place) & (found != 0))
+            if differs.any():
+                return False
+        return True
+
+
+def _filters_to_rerun(attempt: Attempt) -> list[tuple[int, RegisteredPlugin]] | None:
+    """The filters that read more than the node itself, with their places; None where more than
+    their answers about rows that have changed may change the decision."""
+    verdicts, framework = attempt.verdicts, attempt.framework
+    if verdicts is None or not verdicts.is_whole(attempt.snapshot.nodes.n_nodes):
+        return None
+    members = framework.filters_by_row(attempt.state)
+    if (
+        members is None
+        or framework.profile.checks_all_filters
+        or _may_post_filter_help(attempt, attempt.snapshot)
+    ):
+        return None
+    asked = [(place, member) for place, member in enumerate(members) if not member.node_only]
+    return asked if all(member.has_stable_codes for _, member in asked) else None
+
+
+def _lacks_resources_only(attempt: Attempt, asked: list[tuple[int, RegisteredPlugin]]) -> bool:
+    """True where the last filter, which goes by amounts, is the only one that reads more of a row
+    than its node."""
+    members = attempt.framework.filters_by_row(attempt.state) or []
+    if len(asked) != 1 or asked[0][0] != len(members) - 1:
+        return False
+    by_amounts = bool(getattr(asked[0][1].plugin, "by_amounts", False))
+    return by_amounts and all(member.in_tree for member in members)
+
+
+def _may_post_filter_help(attempt: Attempt, snapshot: Snapshot) -> bool:
+    """True where a PostFilter may do more than put the filters' refusals into other words."""
+    members = attempt.framework.at("postFilter")
+    return any(m.may_help is None or m.may_help(attempt.pod, snapshot) for m in members)
+
+
+class RefusalCache:
+    """The verdicts that are kept, within bounds."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[EnginePodClass, ClassRefusal] = OrderedDict()
+
+    def keep(self, one: EnginePodClass, refusal: ClassRefusal, n_nodes: int) -> None:
+        """A class has been refused."""
+        one.refused = refusal
+        self._kept[one] = refusal
+        self._kept.move_to_end(one)
+        while len(self._kept) > min(CLASSES_MAX, max(1, CELLS_MAX // max(1, n_nodes))):
+            _, oldest = self._kept.popitem(last=False)
+            oldest.forget_verdicts()
+
+    def leave(self, classes: Iterable[EnginePodClass]) -> None:
+        """Keep those of these classes, as the others have been forgotten."""
+        left = set(classes)
+        for one in [one for one in self._kept if one not in left]:
+            del self._kept[one]
+
+
+def revision_of(snapshot: Snapshot) -> tuple[int, ...]:
+    """Another one after any change that a decision may depend on, nominations apart. The first
+    number is the generation of the journal."""
+    nodes = snapshot.nodes
+    return nodes.journal.generation, nodes.shape, snapshot.object_store.version

@@ -1,0 +1,2 @@
+"""HTTP client side: API client, connection pool, credentials, kubeconfig loading, extender
+client."""

@@ -1,0 +1,121 @@
+"""Asking: questions to a cluster, or to a running scheduler, that one answer ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+import aiohttp
+import msgspec
+import numpy as np
+
+from stowplan.assembly.deciders import Deciders
+from stowplan.assembly.watched_kinds import kinds_read
+from stowplan.client.backoff import SECOND
+from stowplan.client.informer import Informer
+from stowplan.client.kubeconfig import ClientConfig
+from stowplan.client.resources import ApiResource, resources_of
+from stowplan.client.responses import error_message
+from stowplan.driver.client.api_client import ApiClient
+from stowplan.driver.client.credentials import client_tls_context, read_credential_file
+from stowplan.driver.clocks import monotonic_ns
+from stowplan.messages import events as happened
+from stowplan.objects.meta import Object
+from stowplan.objects.node import Node
+from stowplan.objects.pod import Pod
+from stowplan.objects.pod_templates import PodTemplates
+
+TIMEOUT_S = 10.0
+LIST_ATTEMPTS_MAX = 4
+"""So often a server is asked for a list that has too much to do, or has forgotten the rest."""
+
+
+class ServerUnreachable(RuntimeError):
+    """Nobody answers, or not what was asked for: says who, what was got and what was wanted."""
+
+
+class ClusterListing(msgspec.Struct):
+    """What there is in a cluster."""
+
+    nodes: list[Node] = []
+    pods: list[Pod] = []
+    objects: list[Object] = []
+
+
+def list_once(client_config: ClientConfig, deciders: Deciders) -> ClusterListing:
+    """All that deciding reads, listed once. Raises Unreachable and CredentialError."""
+    kinds: tuple[type[Object], ...] = (Node, Pod, *kinds_read(deciders))
+    resources = resources_of(kinds, with_ended=deciders.batch is not None)
+    return asyncio.run(_list_resources(client_config, resources))
+
+
+async def _list_resources(
+    client_config: ClientConfig, resources: Iterable[ApiResource]
+) -> ClusterListing:
+    found = ClusterListing([], [], [])
+    async with ApiClient(client_config) as api:
+        for resource in resources:
+            informer = Informer(resource, np.random.default_rng(), PodTemplates(), streams=False)
+            n_failed = 0
+            while not informer.is_synced:
+                request = informer.next(monotonic_ns())
+                if isinstance(request, int):
+                    await asyncio.sleep(max(0.0, (request - monotonic_ns()) / SECOND))
+                    continue
+                answer = await api.send(request)
+                if answer.status in (401, 403):
+                    wanted = f"the right to list {resource.title}"
+                    raise ServerUnreachable(
+                        f"{client_config.server}: got {error_message(answer)}, wanted {wanted}"
+                    )
+                for event in informer.answered(answer, monotonic_ns()):
+                    _add_object(event, found)
+                # A page that makes no sense has it wait, too.
+                n_failed += not answer.is_done or isinstance(informer.next(monotonic_ns()), int)
+                if (n_failed == LIST_ATTEMPTS_MAX or not answer.status) and not informer.is_synced:
+                    server = client_config.server
+                    raise ServerUnreachable(f"{server}: {resource.title}: got {informer.fault}")
+    return found
+
+
+def _add_object(event: Any, found: ClusterListing) -> None:
+    match event:
+        case happened.PodAdded(pod):
+            found.pods.append(pod)
+        case happened.NodeAdded(node):
+            found.nodes.append(node)
+        case happened.ObjectAdded(value):
+            found.objects.append(value)
+
+
+def fetch_status(address: str, token: str = "", ca_file: str = "") -> dict[str, Any]:
+    """What a running scheduler says of itself; raises Unreachable and CredentialError."""
+    scheme, _, place = address.rpartition("://")
+    return asyncio.run(_fetch_status(f"{scheme or 'http'}://{place}/statusz", token, ca_file))
+
+
+async def _fetch_status(url: str, token: str, ca_file: str) -> dict[str, Any]:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    context: Any = True
+    if ca_file:
+        context = client_tls_context(
+            read_credential_file(ca_file, url, "--ca-file"), b"", b"", ca_file
+        )
+    timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
+    wanted = "a running `stowplan run`"
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.get(url, headers=headers, ssl=context) as response,
+        ):
+            body = await response.read()
+            if response.status != 200:
+                raise ServerUnreachable(f"{url}: got {response.status}, wanted {wanted}")
+            tree: dict[str, Any] = msgspec.json.decode(body)
+            return tree
+    except (aiohttp.ClientError, TimeoutError, OSError) as problem:
+        said = str(problem) or "no answer in time"
+        raise ServerUnreachable(f"{url}: got {said}, wanted {wanted}") from None
+    except msgspec.DecodeError:
+        raise ServerUnreachable(f"{url}: got something else, wanted {wanted}") from None

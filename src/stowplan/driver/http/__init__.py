@@ -1,0 +1,1 @@
+"""HTTP server side: server, server loop, status endpoints, extender service."""

@@ -1,0 +1,545 @@
+"""The HTTP face of an embedded cluster: sockets, limits, compression, streams.
+
+Bounds: a body over the limit is refused before it is read into memory, all bodies under way
+together have a bound too, a client that sends or takes too slowly is cut off, and a watcher that
+does not take its events is not waited for: the server drops it once it is too far behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import gzip
+import logging
+import socket
+import ssl
+from collections.abc import Awaitable
+from email.utils import formatdate
+from functools import partial
+from http import HTTPStatus
+from typing import NamedTuple
+from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
+from aiohttp import HttpVersion11, web
+from multidict import CIMultiDict
+
+from stowplan.apis.machinery.errors import ApiError
+from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, WatchResponse
+from stowplan.apiserver.auth.flow_control import throttled
+from stowplan.apiserver.auth.impersonation import SEPARATOR
+from stowplan.apiserver.http.deferred_work import PendingRequest
+from stowplan.driver.http.fast_path import FastPathConnection, SimpleRequest
+from stowplan.driver.http.idle_connections import IdleConnections, connections_max
+from stowplan.driver.http.server_loop import ServerLoop
+from stowplan.driver.storage.sqlite_store import StoreError
+
+GZIP_BYTES_MIN = 128 << 10
+_THREAD_BYTES_MIN = 1 << 20
+_BYTES_PER_S_MIN = 1 << 20
+_SHORT_BYTES = 1 << 15
+_HANDSHAKE_POLL_S = 0.02
+_UNSAVED = b"the write could not be saved\n"
+_LINE_BYTES_MAX = 1 << 15
+# Over TLS the tickets of a new session wait until something else is sent.
+_TICKETS_BYTES_MAX = 1 << 12
+_BODILESS = (204, 304)
+_REASONS = {status.value: status.phrase for status in HTTPStatus}
+_HANDSHAKE = b"\x16"  # What a TLS connection begins with.
+SERVER = "stowplan"
+_EVERY_VALUE = ("impersonate-group", "impersonate-extra-")
+
+
+class ServerLimits(msgspec.Struct, frozen=True):
+    """What one server takes. body_bytes_max: of one body; bodies_bytes_max: of all under way.
+
+    body_s: for a whole body to arrive. send_s: for a client to take what it was sent. idle_s: for
+    the next request line and headers. stop_s: for requests under way when the server stops.
+    connections_max: fewer if the process may not open so many files; beyond it idle ones are
+    closed.
+    """
+
+    body_bytes_max: int = 3 << 20
+    bodies_bytes_max: int = 256 << 20
+    body_s: float = 30.0
+    send_s: float = 30.0
+    idle_s: float = 90.0
+    stop_s: float = 2.0
+    connections_max: int = 10_000
+
+
+class ServerTls(NamedTuple):
+    """Whether connections may be encrypted, and whether they may be plain. Both share the port."""
+
+    context: ssl.SSLContext | None
+    plain: bool
+
+
+PLAIN_ONLY = ServerTls(None, plain=True)
+
+
+def listening_socket(host: str, port: int) -> socket.socket:
+    """A socket that listens; port 0: the system chooses one. Raises OSError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.create_server((host, port), family=family, backlog=1024)
+    listener.setblocking(False)
+    return listener
+
+
+class _AlreadySent(web.StreamResponse):
+    """What a handler returns when the answer is on its way: the connection goes on."""
+
+    async def prepare(self, request: web.BaseRequest) -> None:
+        """Nothing is left to do."""
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Nothing is left to do."""
+
+    @property
+    def keep_alive(self) -> bool:
+        """Only answers after which it does are sent at once."""
+        return True
+
+
+_SENT = _AlreadySent()
+
+
+class HttpServer:
+    """Serves a pumped cluster on one address."""
+
+    def __init__(self, server_loop: ServerLoop, bounds: ServerLimits | None = None) -> None:
+        self.server_loop = server_loop
+        self.bounds = bounds or ServerLimits()
+        self._bodies_bytes = 0
+        self._idle = IdleConnections()
+        self._connections_max = connections_max(self.bounds.connections_max)
+        self._server: web.Server | None = None
+        self._listener: socket.socket | None = None
+        self._acceptor: asyncio.Task[None] | None = None
+        self._handshakes: set[asyncio.Task[None]] = set()
+        self._fast_path_connections: set[FastPathConnection] = set()
+        self._delayed_responses: set[asyncio.Task[None]] = set()
+        self._date_second = 0
+        self._date_text = ""
+
+    async def start(self, listener: socket.socket, tls: ServerTls = PLAIN_ONLY) -> None:
+        """Let in whoever comes to `door`, which is closed by `stop`."""
+        # The library logs what clients do wrong; what we do wrong is told by the pump.
+        quiet = logging.getLogger("stowplan.http.library")
+        quiet.addHandler(logging.NullHandler())
+        quiet.propagate = False
+        self._server = web.Server(
+            self._serve,
+            access_log=None,
+            logger=quiet,
+            handler_cancellation=True,
+            keepalive_timeout=self.bounds.idle_s,
+            lingering_time=min(self.bounds.body_s, 2.0),
+            auto_decompress=False,
+            max_line_size=_LINE_BYTES_MAX,
+            max_field_size=_LINE_BYTES_MAX,
+        )
+        self._listener = listener
+        self._acceptor = asyncio.get_running_loop().create_task(self._accept(tls))
+        self.server_loop.start()
+
+    async def stop(self) -> None:
+        """Let requests under way end, commit, close every connection."""
+        if self._acceptor is not None:
+            self._acceptor.cancel()
+        if self._listener is not None:
+            self._listener.close()
+        await self.server_loop.stop()
+        if self._delayed_responses:
+            await asyncio.wait(self._delayed_responses, timeout=self.bounds.stop_s)
+        for connection in list(self._fast_path_connections):
+            if connection.transport is not None:
+                connection.transport.close()
+        if self._server is not None:
+            self._server.pre_shutdown()
+            await self._server.shutdown(self.bounds.stop_s)
+        for task in list(self._handshakes):
+            task.cancel()
+
+    # Connections.
+
+    @property
+    def n_connections(self) -> int:
+        """How many are open now."""
+        general = len(self._server.connections) if self._server is not None else 0
+        return general + len(self._fast_path_connections) + len(self._handshakes)
+
+    async def _accept(self, tls: ServerTls) -> None:
+        loop = asyncio.get_running_loop()
+        assert self._listener is not None
+        assert self._server is not None
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(self._listener)
+            except OSError as problem:
+                # A client that left already, or out of file numbers: others come.
+                if problem.errno in (errno.EMFILE, errno.ENFILE):
+                    self._idle.close_one()
+                await asyncio.sleep(0.05)
+                continue
+            if self.n_connections >= self._connections_max and not self._idle.close_one():
+                connection.close()
+                continue
+            task = loop.create_task(self._handshake(connection, tls))
+            self._handshakes.add(task)
+            self._idle.mark_idle(task)
+            task.add_done_callback(self._handshakes.discard)
+
+    async def _handshake(self, connection: socket.socket, tls: ServerTls) -> None:
+        """Hand a connection to the HTTP protocol, over TLS if its first byte asks for it."""
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self.bounds.idle_s):
+                encrypted = await _first_byte(connection) == _HANDSHAKE
+            if encrypted and tls.context is not None:
+                await loop.connect_accepted_socket(
+                    self._protocol,
+                    connection,
+                    ssl=tls.context,
+                    ssl_handshake_timeout=self.bounds.body_s,
+                )
+            elif not encrypted and tls.plain:
+                await loop.connect_accepted_socket(self._protocol, connection)
+            else:
+                connection.close()
+        except (OSError, TimeoutError):
+            # The client left, was too slow, or does not trust the certificate.
+            connection.close()
+        except asyncio.CancelledError:
+            connection.close()
+            raise
+
+    def _protocol(self) -> asyncio.Protocol:
+        assert self._server is not None
+        return FastPathConnection(
+            self._server,
+            self,
+            self.bounds.idle_s,
+            self._fast_path_connections,
+            self._idle.mark_idle,
+        )
+
+    # The short way: see `direct`.
+
+    def try_fast_path(self, request: SimpleRequest, transport: asyncio.Transport) -> bool:
+        """See `direct.SimpleRequestHandler`."""
+        busy = transport.get_write_buffer_size() > _TICKETS_BYTES_MAX or transport.is_closing()
+        length = len(request.body)
+        refused = (
+            length > self.bounds.body_bytes_max
+            or self._bodies_bytes + length > self.bounds.bodies_bytes_max
+        )
+        if busy or refused or self.server_loop.stopping:
+            return False
+        peer = transport.get_extra_info("peername")
+        asked = _wire_request(request.method, request.target, request.headers, request.body, peer)
+        answer = self.server_loop.begin(asked)
+        assert not isinstance(answer, WatchResponse)
+        if (
+            isinstance(answer, HttpResponse)
+            and self.server_loop.is_due(answer)
+            and len(answer.body) <= _SHORT_BYTES
+        ):
+            transport.write(self._response_bytes(answer))
+            self._idle.mark_idle(transport, answer.status)
+        else:
+            self._idle.mark_busy(transport)
+            transport.pause_reading()
+            task = asyncio.get_running_loop().create_task(
+                self._send_when_saved(answer, asked, transport)
+            )
+            self._delayed_responses.add(task)
+            task.add_done_callback(self._delayed_responses.discard)
+        return True
+
+    async def _send_when_saved(
+        self, begun: HttpResponse | PendingRequest, asked: HttpRequest, transport: asyncio.Transport
+    ) -> None:
+        """Send an answer when its write is saved, and wait until the client has taken it."""
+        try:
+            answer = await self.server_loop.finish_pending(begun, asked)
+            assert isinstance(answer, HttpResponse)
+            await self.server_loop.finish(answer)
+        except StoreError:
+            # Whether the write is kept is not known; the client is to look.
+            text = (("Content-Type", "text/plain; charset=utf-8"), ("Connection", "close"))
+            transport.write(self._response_bytes(HttpResponse(500, text, _UNSAVED)))
+            transport.close()
+            return
+        transport.write(self._response_bytes(answer))
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.bounds.send_s + len(answer.body) / _BYTES_PER_S_MIN
+        while transport.get_write_buffer_size() > 0 and not transport.is_closing():
+            if loop.time() > deadline:
+                transport.abort()
+                return
+            await asyncio.sleep(_HANDSHAKE_POLL_S)
+        if not transport.is_closing():
+            self._idle.mark_idle(transport, answer.status)
+            transport.resume_reading()
+
+    def _response_bytes(self, answer: HttpResponse) -> bytes:
+        """A whole answer as bytes."""
+        fields = "".join(f"{name}: {_header_value(value)}\r\n" for name, value in answer.headers)
+        head = (
+            f"HTTP/1.1 {answer.status} {_REASONS.get(answer.status, '')}\r\n{fields}"
+            f"Content-Length: {len(answer.body)}\r\nDate: {self._date()}\r\nServer: {SERVER}"
+            "\r\n\r\n"
+        )
+        return head.encode("utf-8", "surrogateescape") + answer.body
+
+    # Requests.
+
+    async def _serve(self, raw: web.BaseRequest) -> web.StreamResponse:
+        try:
+            return await self._served(raw)
+        except OSError:
+            # The client has gone; the library knows what to do.
+            raise
+        # Whatever it is, it is of this one request: it is told of, and others are served.
+        except Exception as fault:  # noqa: BLE001
+            return _closing(
+                _plain(500, self.server_loop.logged_fault(f"{raw.method} {raw.path}", fault))
+            )
+
+    async def _served(self, raw: web.BaseRequest) -> web.StreamResponse:
+        try:
+            body = await self._body(raw)
+        except ApiError as refused:
+            # What is left of the body is not read, so the connection cannot go on.
+            return _closing(_refusal(refused))
+        except web.RequestPayloadError:
+            return _closing(_plain(400, "the body cannot be read"))
+        except TimeoutError:
+            return _closing(_plain(408, f"the body took more than {self.bounds.body_s:g} s"))
+        if self.server_loop.stopping:
+            return _closing(_plain(503, "the server is stopping"))
+        transport, status = raw.transport, 500
+        self._idle.mark_busy(transport)
+        try:
+            answer = await self.server_loop.ask(_wire_request_of(raw, body))
+            status = answer.status
+            if isinstance(answer, WatchResponse):
+                return await self._stream(raw, answer)
+            return await self._send_whole(raw, answer)
+        except ApiError as refused:
+            return _refusal(refused)
+        except StoreError:
+            # Whether the write is kept is not known; the client is to look.
+            return _closing(_plain(500, _UNSAVED.decode().strip()))
+        finally:
+            self._idle.mark_idle(transport, status)
+
+    async def _body(self, raw: web.BaseRequest) -> bytes:
+        """The body. Raises ApiError 413 or 429 before more of it is read, TimeoutError."""
+        if not raw.body_exists:
+            return b""
+        if (raw.content_length or 0) > self.bounds.body_bytes_max:
+            raise self._too_large()
+        if raw.headers.get("Expect", "").lower() == "100-continue":
+            await raw.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            raw.writer.output_size = 0
+        if raw.content.is_eof():
+            # It came with the headers, as short ones do: there is nothing to wait for.
+            body = raw.content.read_nowait()
+            if len(body) > self.bounds.body_bytes_max:
+                raise self._too_large()
+            if self._bodies_bytes + len(body) > self.bounds.bodies_bytes_max:
+                raise throttled(1)
+            return body
+        parts = []
+        length = 0
+        try:
+            async with asyncio.timeout(self.bounds.body_s):
+                while part := await raw.content.readany():
+                    length += len(part)
+                    self._bodies_bytes += len(part)
+                    if length > self.bounds.body_bytes_max:
+                        raise self._too_large()
+                    if self._bodies_bytes > self.bounds.bodies_bytes_max:
+                        raise throttled(1)
+                    parts.append(part)
+        finally:
+            self._bodies_bytes -= length
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _too_large(self) -> ApiError:
+        return ApiError(
+            413,
+            "RequestEntityTooLarge",
+            f"Request entity too large: limit is {self.bounds.body_bytes_max}",
+        )
+
+    # Answers.
+
+    async def _send_whole(self, raw: web.BaseRequest, answer: HttpResponse) -> web.StreamResponse:
+        if self._try_send_at_once(raw, answer):
+            return _SENT
+        headers = CIMultiDict(answer.headers)
+        headers["Server"] = SERVER
+        body = answer.body
+        if len(body) >= GZIP_BYTES_MIN and _takes_gzip(raw) and "Content-Encoding" not in headers:
+            body = await _compressed(body)
+            headers["Content-Encoding"] = "gzip"
+            headers["Vary"] = "Accept-Encoding"
+        response = web.Response(status=answer.status, body=body, headers=headers)
+        await self._sent(_full_response(response, raw), raw, len(body))
+        return response
+
+    def _try_send_at_once(self, raw: web.BaseRequest, answer: HttpResponse) -> bool:
+        """Send an ordinary short answer in one piece; False if it is not of that kind.
+
+        This is what nearly all answers are, and it takes half the time of the general way.
+        """
+        transport = raw.transport
+        if (
+            transport is None
+            or len(answer.body) > _SHORT_BYTES
+            or answer.status in _BODILESS
+            or raw.method == "HEAD"
+            or not raw.keep_alive
+            or raw.version != HttpVersion11
+            # The client has not taken all that was sent before.
+            or transport.get_write_buffer_size() > 0
+        ):
+            return False
+        transport.write(self._response_bytes(answer))
+        return True
+
+    def _date(self) -> str:
+        """The Date header, made once a second."""
+        second = int(self.server_loop.clock())
+        if second != self._date_second:
+            self._date_second = second
+            self._date_text = formatdate(second, usegmt=True)
+        return self._date_text
+
+    async def _stream(self, raw: web.BaseRequest, stream: WatchResponse) -> web.StreamResponse:
+        headers = CIMultiDict(stream.headers)
+        headers["Server"] = SERVER
+        response = web.StreamResponse(status=stream.status, headers=headers)
+        response.enable_chunked_encoding()
+        try:
+            taken = await self._sent(response.prepare(raw), raw)
+            while taken and not self.server_loop.stopping:
+                chunk = await self.server_loop.read(stream.number)
+                if chunk.body:
+                    taken = await self._sent(response.write(chunk.body), raw, len(chunk.body))
+                if chunk.end:
+                    break
+            if taken:
+                await self._sent(response.write_eof(), raw)
+        finally:
+            # Also when the client has gone, which cancels this.
+            self.server_loop.close(stream.number)
+        return response
+
+    async def _sent(
+        self, sending: Awaitable[object], raw: web.BaseRequest, length: int = 0
+    ) -> bool:
+        """Wait until the client has taken what was sent; False if it took too long or has gone.
+
+        The connection is of no use then, and what waits to be sent is dropped.
+        """
+        try:
+            async with asyncio.timeout(self.bounds.send_s + length / _BYTES_PER_S_MIN):
+                await sending
+        except (TimeoutError, ConnectionError):
+            if raw.transport is not None:
+                raw.transport.abort()
+            return False
+        return True
+
+
+async def _first_byte(connection: socket.socket) -> bytes:
+    """The first byte that a client sends, left where it is; b"" if it sends none."""
+    loop = asyncio.get_running_loop()
+    readable = asyncio.Event()
+    loop.add_reader(connection, readable.set)
+    try:
+        await readable.wait()
+    finally:
+        loop.remove_reader(connection)
+    return connection.recv(1, socket.MSG_PEEK)
+
+
+async def _full_response(response: web.Response, raw: web.BaseRequest) -> None:
+    await response.prepare(raw)
+    await response.write_eof()
+
+
+def _wire_request_of(raw: web.BaseRequest, body: bytes) -> HttpRequest:
+    """The request as the cluster reads it."""
+    target = raw.raw_path
+    if not target.startswith("/"):
+        parts = urlsplit(target)
+        target = parts.path + (f"?{parts.query}" if parts.query else "")
+    peer = raw.transport.get_extra_info("peername") if raw.transport else None
+    headers = [(name.lower(), value) for name, value in raw.headers.items()]
+    return _wire_request(raw.method, target, headers, body, peer)
+
+
+def _wire_request(
+    method: str, target: str, pairs: list[tuple[str, str]], body: bytes, peer: object
+) -> HttpRequest:
+    """pairs: headers in the order sent, names in lower case."""
+    path, _, query = target.partition("?")
+    headers: dict[str, str] = {}
+    for name, value in pairs:
+        if name in headers:
+            between = SEPARATOR if name.startswith(_EVERY_VALUE) else ", "
+            value = headers[name] + between + value
+        headers[name] = value
+    asked = tuple(parse_qsl(query, keep_blank_values=True)) if query else ()
+    shown = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else ""
+    return HttpRequest(method, path, asked, headers, body, shown)
+
+
+def _header_value(value: str) -> str:
+    """A header's value that cannot begin another header."""
+    return value.replace("\r", " ").replace("\n", " ")
+
+
+def _takes_gzip(raw: web.BaseRequest) -> bool:
+    """True if Accept-Encoding names gzip and does not give it the weight 0."""
+    for each in raw.headers.get("Accept-Encoding", "").split(","):
+        coding, *parameters = (part.strip() for part in each.split(";"))
+        if coding == "gzip":
+            return not any(text in ("q=0", "q=0.0", "q=0.00", "q=0.000") for text in parameters)
+    return False
+
+
+async def _compressed(body: bytes) -> bytes:
+    """The body, packed quickly rather than small; a long one without holding up the loop."""
+    if len(body) < _THREAD_BYTES_MIN:
+        return gzip.compress(body, 1, mtime=0)
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(None, partial(gzip.compress, body, 1, mtime=0))
+
+
+def _plain(status: int, text: str) -> web.Response:
+    headers = {"Server": SERVER, "X-Content-Type-Options": "nosniff"}
+    return web.Response(status=status, text=text + "\n", headers=headers)
+
+
+def _refusal(refused: ApiError) -> web.Response:
+    """A refusal that does not come from the cluster, as the Status object that it would send."""
+    headers = CIMultiDict(refused.headers)
+    headers["Server"] = SERVER
+    headers["Cache-Control"] = "no-cache, private"
+    return web.Response(
+        status=refused.code,
+        body=msgspec.json.encode(refused.status()),
+        content_type="application/json",
+        headers=headers,
+    )
+
+
+def _closing(response: web.Response) -> web.Response:
+    response.force_close()
+    return response

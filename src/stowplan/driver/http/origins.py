@@ -1,0 +1,40 @@
+"""Which requests a server on a loopback address answers: those of programs of this machine.
+
+A page in a browser can reach such a server as well: by a form that it posts, and by a name of its
+own that it lets point to 127.0.0.1 (DNS rebinding). Its requests carry its name, as Origin or Host.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+
+def foreign_origin(headers: Mapping[str, str]) -> str:
+    """What names a place that is not this machine: `Host "evil.example"`; "" if nothing does."""
+    host = headers.get("Host", "")
+    if not is_local(host):
+        return f'Host "{host[:200]}"'
+    origin = headers.get("Origin")
+    if origin is not None and not is_local(_authority(origin)):
+        return f'Origin "{origin[:200]}"'
+    return ""
+
+
+def is_local(authority: str) -> bool:
+    """True for `localhost` and for loopback addresses, with or without a port."""
+    try:
+        name = urlsplit(f"//{authority}").hostname or ""
+    except ValueError:
+        return False
+    if name.rstrip(".") == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _authority(origin: str) -> str:
+    return origin.partition("://")[2]

@@ -1,0 +1,352 @@
+"""Turns the crank of an embedded cluster: time, commits, and who waits for what.
+
+All state of the cluster is touched by one thread, that of the event loop; long bodies are read in
+another, one at a time. A commit runs in a third
+thread and takes along all that was written since the last one began, so that the more requests
+there are the more of them share the wait for the disk. An answer leaves when what it acknowledges
+is committed, and watchers see a change no earlier.
+
+A fault of ours is never kept quiet: one line says where it was. A request that met one gets 500, a
+turn of the crank is made again, and when it fails again and again the cluster is given up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from stowplan.apis.machinery.component_errors import ComponentErrors
+from stowplan.apis.machinery.errors import internal_error
+from stowplan.apis.machinery.http_messages import (
+    HttpRequest,
+    HttpResponse,
+    PersistBatch,
+    StreamChunk,
+    WatchResponse,
+)
+from stowplan.apiserver.http.deferred_work import PendingRequest
+from stowplan.driver.storage.sqlite_store import SqliteStore, StoreError
+
+TICK_INTERVAL_MIN_S = 0.002
+"""The least time between two looks at what is due. Requests in between share one."""
+TICK_INTERVAL_MAX_S = 1.0
+"""The most."""
+CONSECUTIVE_FAILURES_MAX = 20
+"""Turns in a row that may fail before the cluster is given up."""
+LOGGED_FAULTS_MAX = 100
+"""Different faults that are told of; each is told once."""
+_FRAMES_SHOWN = 3
+_TEXT_MAX = 500
+
+log = logging.getLogger("stowplan.cluster")
+
+
+class ServedCluster(Protocol):
+    """What is pumped: an ApiServer, or a Cluster around one."""
+
+    def begin(
+        self, request: HttpRequest, now: float
+    ) -> HttpResponse | WatchResponse | PendingRequest:
+        """Answer a request, or begin to."""
+        ...
+
+    def read(self, stream: int, now: float) -> StreamChunk:
+        """The next bytes of a stream."""
+        ...
+
+    def woken(self) -> list[int]:
+        """Streams that may have something to read."""
+        ...
+
+    def close(self, stream: int) -> None:
+        """The client of a stream has gone."""
+
+    def tick(self, now: float) -> float | None:
+        """Let time pass; when to be called again."""
+        ...
+
+    def unsaved(self) -> PersistBatch | None:
+        """The writes since this was last asked."""
+        ...
+
+    def saved(self, number: int) -> None:
+        """A batch is saved."""
+
+    @property
+    def faults(self) -> ComponentErrors:
+        """What controllers and observers failed at."""
+        ...
+
+
+class ServerLoop:
+    """One cluster on one event loop. failed: called once with the text if a commit fails."""
+
+    def __init__(
+        self,
+        cluster: ServedCluster,
+        store: SqliteStore | None = None,
+        failed: Callable[[str], None] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.cluster = cluster
+        self.clock = clock
+        self.stopping = False
+        self._store = store
+        self._failed = failed or (lambda text: None)
+        self._streams: dict[int, asyncio.Event] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0
+        self._last_run = 0.0
+        self._committed = 0
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._commit: asyncio.Task[None] | None = None
+        self._thread = ThreadPoolExecutor(1, "commit") if store else None
+        self._reader = ThreadPoolExecutor(1, "long-requests")
+        self._consecutive_failures = 0
+        self._faults: set[str] = set()
+
+    def start(self) -> None:
+        """Begin to let time pass. To be called on the event loop."""
+        self._run_due()
+
+    async def ask(self, request: HttpRequest) -> HttpResponse | WatchResponse:
+        """The answer to a request, once it may be sent. Raises StoreError if it never may."""
+        answer = await self.finish_pending(self.begin(request), request)
+        if isinstance(answer, HttpResponse):
+            await self.finish(answer)
+        else:
+            self._streams[answer.number] = event = asyncio.Event()
+            event.set()
+        return answer
+
+    def begin(self, request: HttpRequest) -> HttpResponse | WatchResponse | PendingRequest:
+        """What `ask` does at once: the answer, which may not be sent before `finish`.
+
+        Of a request that takes long, what `worked` is to be awaited with.
+        """
+        return self._run_step(partial(self.cluster.begin, request), request)
+
+    async def finish_pending(
+        self, answer: HttpResponse | WatchResponse | PendingRequest, request: HttpRequest
+    ) -> HttpResponse | WatchResponse:
+        """The answer, once the long work of the request is done, one after the other, in a thread.
+
+        So leases are renewed meanwhile, and others wait for one long request at most.
+        """
+        loop = asyncio.get_running_loop()
+        while isinstance(answer, PendingRequest):
+            try:
+                await loop.run_in_executor(self._reader, answer.work.run)
+            # As in `begin`.
+            except Exception as fault:  # noqa: BLE001
+                return _internal_error_response(
+                    self.logged_fault(f"{request.method} {request.path}", fault)
+                )
+            answer = self._run_step(answer.resume, request)
+        return answer
+
+    def _run_step(
+        self,
+        step: Callable[[float], HttpResponse | WatchResponse | PendingRequest],
+        request: HttpRequest,
+    ) -> HttpResponse | WatchResponse | PendingRequest:
+        try:
+            answer = step(self.clock())
+        # Whatever it is, it is of this one request: it is told of, and others are answered.
+        except Exception as fault:  # noqa: BLE001
+            answer = _internal_error_response(
+                self.logged_fault(f"{request.method} {request.path}", fault)
+            )
+        self._schedule_soon()
+        return answer
+
+    def is_due(self, answer: HttpResponse) -> bool:
+        """True for an answer that `finish` need not be awaited for."""
+        return answer.commit <= self._committed and not answer.after
+
+    async def finish(self, answer: HttpResponse) -> None:
+        """Wait until an answer may be sent. Raises StoreError if it never may."""
+        if answer.commit > self._committed:
+            await self._wait_committed(answer.commit)
+        if answer.after:
+            await asyncio.sleep(answer.after)
+
+    async def read(self, stream: int) -> StreamChunk:
+        """The next bytes of a stream, waited for."""
+        event = self._streams[stream]
+        while True:
+            try:
+                chunk = self.cluster.read(stream, self.clock())
+            # Whatever it is, it is of this one stream: it is told of, and the stream ended.
+            except Exception as fault:  # noqa: BLE001
+                self.logged_fault("a watch", fault)
+                return StreamChunk(b"", end=True)
+            if chunk.body or chunk.end or self.stopping:
+                return chunk
+            event.clear()
+            await event.wait()
+
+    def close(self, stream: int) -> None:
+        """The client of a stream has gone, or was sent away."""
+        if self._streams.pop(stream, None) is not None:
+            self.cluster.close(stream)
+
+    async def stop(self) -> None:
+        """End all streams, commit what there is, and turn no more."""
+        self.stopping = True
+        for event in self._streams.values():
+            event.set()
+        if self._timer:
+            self._timer.cancel()
+        self._save()
+        while self._commit is not None:
+            await asyncio.wait([self._commit])
+        if self._thread:
+            self._thread.shutdown()
+        self._reader.shutdown(cancel_futures=True)
+
+    def logged_fault(self, doing: str, fault: Exception) -> str:
+        """Where a fault is; logged when it is met for the first time."""
+        text = f"{_shortened(repr(fault))} in {_fault_location(fault)}"
+        if text not in self._faults and len(self._faults) < LOGGED_FAULTS_MAX:
+            self._faults.add(text)
+            log.error("%s: a fault of Stowplan: %s", doing, text)
+        return text
+
+    # Time.
+
+    def _schedule_soon(self) -> None:
+        """Look at what is due within a moment; many calls come to one look."""
+        self._schedule_at(
+            max(asyncio.get_running_loop().time(), self._last_run + TICK_INTERVAL_MIN_S)
+        )
+
+    def _schedule_at(self, due: float) -> None:
+        if self.stopping or (self._timer is not None and self._due <= due):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._due = due
+        self._timer = asyncio.get_running_loop().call_at(due, self._run_due)
+
+    def _run_due(self) -> None:
+        """What is due by now: time passes, writes go to the disk, streams are woken."""
+        loop = asyncio.get_running_loop()
+        self._timer = None
+        now = self.clock()
+        after = self._tick_cluster(now)
+        for fault in self.cluster.faults.take():
+            self.logged_fault(f"{fault.component} {fault.about}".rstrip(), fault.error)
+        self._save()
+        self._wake()
+        self._last_run = loop.time()
+        wait_s = (
+            TICK_INTERVAL_MAX_S
+            if after is None
+            else min(max(after - now, TICK_INTERVAL_MIN_S), TICK_INTERVAL_MAX_S)
+        )
+        self._schedule_at(self._last_run + wait_s)
+
+    def _tick_cluster(self, now: float) -> float | None:
+        """`tick`; a fault of it is told of, and the cluster given up when there is no end to it."""
+        try:
+            after = self.cluster.tick(now)
+        # Whatever it is, it has to be told: nobody else would.
+        except Exception as fault:  # noqa: BLE001
+            text = self.logged_fault("letting time pass", fault)
+            self._consecutive_failures += 1
+            if self._consecutive_failures == CONSECUTIVE_FAILURES_MAX:
+                self._failed(f"the cluster cannot go on: {text}")
+            return now + TICK_INTERVAL_MAX_S
+        self._consecutive_failures = 0
+        return after
+
+    def _wake(self) -> None:
+        for number in self.cluster.woken():
+            if event := self._streams.get(number):
+                event.set()
+
+    # Commits.
+
+    def _save(self) -> None:
+        if self._commit is not None or self._store is None:
+            return
+        batch = self.cluster.unsaved()
+        if batch is not None:
+            self._commit = asyncio.get_running_loop().create_task(self._write(batch))
+
+    async def _write(self, batch: PersistBatch) -> None:
+        """Commit `batch`, and after it what was written meanwhile."""
+        loop = asyncio.get_running_loop()
+        assert self._store is not None
+        following: PersistBatch | None = batch
+        try:
+            while following is not None:
+                await loop.run_in_executor(self._thread, self._store.save, following.records)
+                self._committed = following.number
+                self.cluster.saved(following.number)
+                self._release_waiters()
+                self._wake()
+                following = self.cluster.unsaved()
+        except StoreError as problem:
+            self._fail_commits(problem)
+        # Whatever it is, nothing is saved any more: those who wait have to hear of it.
+        except Exception as fault:  # noqa: BLE001
+            self._fail_commits(StoreError(f"cannot save: {fault!r}"))
+        else:
+            self._commit = None
+
+    def _fail_commits(self, problem: StoreError) -> None:
+        """Nothing can be acknowledged any more: tell those who wait, and whoever runs this."""
+        for _, future in self._waiting:
+            if not future.done():
+                future.set_exception(problem)
+        self._waiting.clear()
+        self._commit = None
+        self._store = None
+        self._failed(str(problem))
+
+    async def _wait_committed(self, number: int) -> None:
+        if self._store is None:
+            raise StoreError("nothing can be saved any more")
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.append((number, future))
+        self._save()
+        await future
+
+    def _release_waiters(self) -> None:
+        held = []
+        for number, future in self._waiting:
+            if number > self._committed:
+                held.append((number, future))
+            elif not future.done():
+                future.set_result(None)
+        self._waiting = held
+
+
+def _shortened(text: str) -> str:
+    """What a client sent may be part of it."""
+    return text if len(text) <= _TEXT_MAX else f"{text[:_TEXT_MAX]}..."
+
+
+def _fault_location(fault: Exception) -> str:
+    """`work.py:12 (take) < life.py:180 (step)`: the innermost places first."""
+    frames = traceback.extract_tb(fault.__traceback__)[-_FRAMES_SHOWN:]
+    return " < ".join(f"{Path(f.filename).name}:{f.lineno} ({f.name})" for f in reversed(frames))
+
+
+def _internal_error_response(text: str) -> HttpResponse:
+    """500, as the original answers what made it panic."""
+    error = internal_error(text)
+    return HttpResponse(
+        500, (("Content-Type", "application/json"),), msgspec.json.encode(error.status())
+    )

@@ -1,0 +1,61 @@
+"""Warming: compiled kernels loaded, and compiled where this computer has none yet, before the first
+pod that counts. It takes some seconds once per computer, and a fraction of one after that."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+
+from stowplan.assembly.deciders import deciders_of
+from stowplan.cycle.engine.kernel_loading import EngineMode
+from stowplan.messages import events as happened
+from stowplan.messages.events import Event
+from stowplan.objects.meta import ObjectMeta
+from stowplan.objects.node import Node, NodeStatus
+from stowplan.objects.pod import Container, Pod, PodSpec, ResourceRequirements
+from stowplan.objects.quantity import Quantity
+
+_NODES, _PODS = 8, 200
+
+
+def start_kernel_warming() -> asyncio.Future[None]:
+    """Warm in a thread that nobody has to wait for at the end of the program."""
+    loop = asyncio.get_running_loop()
+    warmed = loop.create_future()
+
+    def settle(fault: Exception | None) -> None:
+        if not warmed.done():
+            warmed.set_result(None) if fault is None else warmed.set_exception(fault)
+
+    def work() -> None:
+        fault: Exception | None = None
+        try:
+            warm_kernels()
+        # Whoever waits is told; here nobody could be.
+        except Exception as problem:  # noqa: BLE001
+            fault = problem
+        # There is no loop any more where the program has gone on without.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(settle, fault)
+
+    threading.Thread(target=work, name="warming", daemon=True).start()
+    return warmed
+
+
+def warm_kernels() -> None:
+    """Place some pods that nobody has asked for on nodes that are not there."""
+    scheduler = deciders_of(()).scheduler(engine=EngineMode.COMPILED.value)
+    amounts: dict[str, Quantity] = {"cpu": "64", "memory": "64Gi", "pods": "110"}
+    status = NodeStatus(allocatable=amounts)
+    events: list[Event] = [
+        happened.NodeAdded(Node(ObjectMeta(f"n{i}"), status=status)) for i in range(_NODES)
+    ]
+    for i in range(_PODS):
+        spec = PodSpec((Container("c", resources=_asked(f"{10 + i % 3}m")),))
+        events.append(happened.PodAdded(Pod(ObjectMeta(f"p{i}", "default", f"uid{i}"), spec)))
+    scheduler.handle(events, 0)
+
+
+def _asked(cpu: str) -> ResourceRequirements:
+    return ResourceRequirements(requests={"cpu": cpu, "memory": "1Mi"})

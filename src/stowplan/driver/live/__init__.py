@@ -1,0 +1,2 @@
+"""The scheduler server: informers, API dispatcher, leader election, decision log, metrics,
+status."""

@@ -1,0 +1,317 @@
+"""Shadow: decides beside the cluster's own scheduler, writes nothing, and says where it differs.
+
+A pod is judged when the watch shows what became of it: by the rules of its profile, on the cluster
+as it was directly before. So each of the cluster's decisions is compared for itself, whichever of
+the two schedulers is the quicker; an earlier difference leads to no later ones. A node that is
+worth as much as the best is as good.
+
+Bindings are sent side by side, so that they may be shown in another order than they were decided
+in. What is shown is therefore kept until nothing has come for a moment, and the bindings of pods of
+one priority are then taken in the order in which the pods had come.
+
+What sessions or extenders have a say in cannot be judged after the event. Those pods are compared
+with what was decided here when they came.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from stowplan.assembly.build import frameworks_for
+from stowplan.assembly.deciders import Deciders
+from stowplan.cycle.attempt import Attempt, filter_pod, score_pod
+from stowplan.cycle.explanation import pending_form
+from stowplan.driver.live.configuration_files import scheduler_names
+from stowplan.messages import effects as to_do
+from stowplan.messages import events as happened
+from stowplan.messages.effects import Effect
+from stowplan.messages.events import Event
+from stowplan.messages.extender_api import ExtenderVerb
+from stowplan.objects.pod import Pod
+from stowplan.scheduler import SchedulerOptions
+
+SAME, AS_GOOD, OTHER = "same", "as good", "other node"
+THEIRS_ONLY, OURS_ONLY, REFUSED = "theirs only", "ours only", "refused by both"
+DECISIONS_KEPT_MAX = 100_000
+FORBIDDEN = 403
+QUIET_NS, KEPT_NS = 500_000_000, 5_000_000_000
+"""What is shown is kept until nothing has come for so long, but no longer than that."""
+_DRY_RUN_REASON = "a dry run writes nothing"
+
+
+class ComparedDecision(msgspec.Struct, frozen=True):
+    """What was decided for a pod. node: "" where none would take it, then `why`; else `why` is
+    against the node that it has. n_best: so many nodes are as good, 0 for nobody has looked."""
+
+    key: str
+    node: str
+    why: str = ""
+    n_best: int = 0
+
+
+class DecisionDifference(msgspec.Struct, frozen=True):
+    """Where the two do not agree. ours, theirs: nodes, "" for none."""
+
+    pod: str
+    ours: str
+    theirs: str
+    why: str = ""
+
+
+class ReferenceScheduler:
+    """The cluster as it is, with nothing that is decided here, and the rules of each profile.
+
+    names: whose pods are compared.
+    """
+
+    def __init__(self, deciders: Deciders) -> None:
+        """Raises ConfigError and ContractError."""
+        configuration = deciders.configuration
+        self.names = frozenset(scheduler_names(deciders))
+        extended = bool(configuration.extenders)
+        self._frameworks = {} if extended else frameworks_for(configuration, deciders.registry)
+        # It decides nothing; it knows the cluster.
+        self._scheduler = deciders.scheduler(options=SchedulerOptions(leads=False), engine="walk")
+
+    def can_evaluate(self, pod: Pod) -> bool:
+        """True for a pod that can be judged after the event."""
+        return pod.spec.scheduler_name in self._frameworks
+
+    def follow(self, events: Sequence[Event], now: int) -> None:
+        """Something has happened in the cluster."""
+        self._scheduler.handle(events, now, 0)
+
+    def opinion(self, pod: Pod) -> ComparedDecision:
+        """Where the pod belongs, were it decided now: where it is, if that is as good as any."""
+        framework = self._frameworks[pod.spec.scheduler_name]
+        attempt = filter_pod(pending_form(pod), self._scheduler.cache.snapshot(), framework)
+        if attempt.failure is None and attempt.passed.shape[0] > 1 and framework.at("score"):
+            score_pod(attempt)
+        if attempt.failure is not None:
+            return ComparedDecision(pod.key, "", attempt.failure.message)
+        if attempt.passed.shape[0] == 0:
+            return ComparedDecision(pod.key, "", attempt.diagnosis.text())
+        return _best(attempt, pod)
+
+
+def _best(attempt: Attempt, pod: Pod) -> ComparedDecision:
+    nodes = attempt.snapshot.nodes
+    theirs, nominated = nodes.row(pod.node_name), nodes.row(pod.status.nominated_node_name)
+    passed = attempt.passed.tolist()
+    if theirs in passed and theirs == nominated:
+        # Whose room has been made is not compared with other nodes.
+        return ComparedDecision(pod.key, pod.node_name)
+    if attempt.scores is None:
+        return ComparedDecision(
+            pod.key, pod.node_name if theirs in passed else nodes.names[passed[0]]
+        )
+    points = dict(zip(passed, attempt.scores.total.tolist(), strict=True))
+    most = max(points.values())
+    best = [row for row in attempt.feasible.tolist() if points[row] == most]
+    if theirs in best:
+        return ComparedDecision(pod.key, pod.node_name, n_best=len(best))
+    if theirs in points:
+        return ComparedDecision(
+            pod.key, nodes.names[best[0]], f"{most} points, there {points[theirs]}"
+        )
+    why = attempt.diagnosis.status_of(theirs).message if theirs >= 0 else ""
+    return ComparedDecision(pod.key, nodes.names[best[0]], why)
+
+
+class UncomparedPod(msgspec.Struct):
+    """A pod that the cluster's scheduler has not placed. number: in order of arrival. was_compared:
+    its refusal has been."""
+
+    number: int
+    was_compared: bool = False
+
+
+class DecisionComparer:
+    """counts: by what came of comparing. differences: the latest last."""
+
+    def __init__(self, tell: Callable[[Event], None], judge: ReferenceScheduler) -> None:
+        self.counts: Counter[str] = Counter()
+        self.differences: list[DecisionDifference] = []
+        self.n_evictions = 0
+        self.on_difference: Callable[[DecisionDifference], None] = _ignore
+        self._tell = tell
+        self._reference = judge
+        self._waiting: dict[str, UncomparedPod] = {}
+        self._n_arrived = 0
+        # What is kept, when it began and when the last came.
+        self._kept: list[Event] = []
+        self._first = self._last = 0
+        self._decisions: dict[str, ComparedDecision] = {}
+
+    def take(self, effect: Effect) -> bool:
+        """Note what an effect says, and tell the machine what it has to hear; False for effects
+        that write nothing and are to be carried out."""
+        match effect:
+            case to_do.ReadPod():
+                return False
+            case to_do.CallExtender() if effect.question.verb is not ExtenderVerb.BIND:
+                return False
+            case to_do.Bind():
+                key = f"{effect.namespace}/{effect.name}"
+                self._keep_decision(effect.uid, ComparedDecision(key, effect.node))
+                self._tell(happened.BindDone(effect.effect, effect.uid))
+            case to_do.PatchStatus():
+                if effect.reason:
+                    key = f"{effect.namespace}/{effect.name}"
+                    self._keep_decision(effect.uid, ComparedDecision(key, "", effect.message))
+            case to_do.Evict():
+                self.n_evictions += 1
+                refused = happened.EvictFailed(
+                    effect.effect, effect.uid, FORBIDDEN, _DRY_RUN_REASON
+                )
+                self._tell(refused)
+            case to_do.Write():
+                version = effect.value.metadata.resource_version
+                self._tell(happened.WriteDone(effect.effect, effect.uid, version))
+            case to_do.Prepare():
+                self._tell(happened.PrepareDone(effect.effect, effect.uid))
+            case to_do.CallExtender():
+                self._tell(happened.ExtenderFailed(effect.effect, effect.uid, _DRY_RUN_REASON))
+            case _:
+                pass
+        return True
+
+    def _keep_decision(self, uid: str, opinion: ComparedDecision) -> None:
+        self._decisions[uid] = opinion
+        if len(self._decisions) > DECISIONS_KEPT_MAX:
+            del self._decisions[next(iter(self._decisions))]
+
+    def seen(self, events: Iterable[Event], now: int) -> None:
+        """What the cluster shows. now: as the machine counts it."""
+        shown = [event for event in events if isinstance(event, _WATCH_EVENTS)]
+        for event in shown:
+            if isinstance(event, happened.PodAdded | happened.PodUpdated):
+                self._add_pending(event.pod)
+        if shown:
+            self._first = self._first if self._kept else now
+            self._last = now
+            self._kept += shown
+        self.serve_due(now)
+
+    def _add_pending(self, pod: Pod) -> None:
+        is_ours = pod.spec.scheduler_name in self._reference.names
+        is_pending = not pod.node_name and not pod.is_finished
+        if is_ours and is_pending and pod.uid not in self._waiting:
+            self._n_arrived += 1
+            self._waiting[pod.uid] = UncomparedPod(self._n_arrived)
+
+    def serve_due(self, now: int) -> None:
+        """Compare what is kept, once nothing has come for a moment, or for too long."""
+        if self._kept and (now - self._last >= QUIET_NS or now - self._first >= KEPT_NS):
+            self.compare_all(now)
+
+    def compare_all(self, now: int) -> None:
+        """Compare what is kept."""
+        before: list[Event] = []
+        for event in self._in_order():
+            match event:
+                case happened.PodAdded(pod) | happened.PodUpdated(pod) if self._is_decided(pod):
+                    self._reference.follow(before, now)
+                    before.clear()
+                    self._compare_pod(pod)
+                case happened.PodDeleted(pod):
+                    self._decisions.pop(pod.uid, None)
+                    self._waiting.pop(pod.uid, None)
+            before.append(event)
+        self._reference.follow(before, now)
+        self._kept.clear()
+
+    def _in_order(self) -> list[Event]:
+        """What is kept, the bindings in the order in which they will have been decided."""
+        gone = {event.pod.uid for event in self._kept if isinstance(event, happened.PodDeleted)}
+        latest: dict[str, Pod] = {}
+        slots: dict[int, list[int]] = {}
+        for i, event in enumerate(self._kept):
+            if isinstance(event, happened.PodUpdated) and event.pod.node_name:
+                pod = event.pod
+                if pod.uid in self._waiting and pod.uid not in gone:
+                    if pod.uid not in latest:
+                        slots.setdefault(pod.spec.priority or 0, []).append(i)
+                    latest[pod.uid] = pod
+        pods = sorted(latest.values(), key=lambda pod: self._waiting[pod.uid].number)
+        places = {
+            slot: pod
+            for priority, free in slots.items()
+            for slot, pod in zip(
+                free, (p for p in pods if (p.spec.priority or 0) == priority), strict=True
+            )
+        }
+        return [
+            happened.PodUpdated(places[i]) if i in places else event
+            for i, event in enumerate(self._kept)
+            if i in places
+            or not (isinstance(event, happened.PodUpdated) and event.pod.uid in latest)
+        ]
+
+    def _is_decided(self, pod: Pod) -> bool:
+        """True when the cluster's scheduler has done something about a pod that was pending."""
+        waiting = self._waiting.get(pod.uid)
+        if waiting is None:
+            return False
+        return bool(pod.node_name) or (not waiting.was_compared and _is_marked_unschedulable(pod))
+
+    def _compare_pod(self, pod: Pod) -> None:
+        opinion = self._decisions.get(pod.uid)
+        judged = self._reference.can_evaluate(pod)
+        if judged:
+            opinion = self._reference.opinion(pod)
+        if pod.node_name:
+            del self._waiting[pod.uid]
+            self._decisions.pop(pod.uid, None)
+        elif judged:
+            self._waiting[pod.uid].was_compared = True
+        if opinion is not None and (judged or pod.node_name):
+            self._compare(pod, opinion)
+
+    def _compare(self, pod: Pod, opinion: ComparedDecision) -> None:
+        ours, theirs = opinion.node, pod.node_name
+        if ours == theirs:
+            same = AS_GOOD if opinion.n_best > 1 else SAME
+            self.counts[same if theirs else REFUSED] += 1
+            return
+        kind = OTHER if ours and theirs else THEIRS_ONLY if theirs else OURS_ONLY
+        self.counts[kind] += 1
+        self._add_difference(DecisionDifference(opinion.key, ours, theirs, opinion.why))
+
+    def _add_difference(self, difference: DecisionDifference) -> None:
+        self.differences.append(difference)
+        del self.differences[:-1000]
+        self.on_difference(difference)
+
+    def ours_only(self) -> list[ComparedDecision]:
+        """Pods that have a node here and none in the cluster, so far."""
+        return [opinion for opinion in self._decisions.values() if opinion.node]
+
+
+def _is_marked_unschedulable(pod: Pod) -> bool:
+    """True once it has been told that no node takes it, and none is being cleared for it."""
+    return not pod.status.nominated_node_name and any(
+        one.type == "PodScheduled" and one.status == "False" and one.reason == "Unschedulable"
+        for one in pod.status.conditions
+    )
+
+
+_WATCH_EVENTS = (
+    happened.PodAdded,
+    happened.PodUpdated,
+    happened.PodDeleted,
+    happened.NodeAdded,
+    happened.NodeUpdated,
+    happened.NodeDeleted,
+    happened.ObjectAdded,
+    happened.ObjectUpdated,
+    happened.ObjectDeleted,
+)
+"""What the watch shows. All else became of one's own decisions, and the judge makes none."""
+
+
+def _ignore(difference: DecisionDifference) -> None:
+    """Nobody wants to know."""

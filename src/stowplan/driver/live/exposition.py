@@ -1,0 +1,240 @@
+"""Exposition: what a live scheduler has counted, and how things stand, in Prometheus' format.
+
+Source: kube-scheduler v1.36, scheduler/metrics; kube-batch v0.5, pkg/scheduler/metrics.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
+
+from stowplan._version import __version__
+from stowplan.driver.live import metrics_recorder
+from stowplan.framework.clusterevents import ClusterEvent
+from stowplan.framework.metrics import Histogram, Labels
+from stowplan.framework.runtime import timed_framework as profiles
+from stowplan.queue.scheduling_queue import SubQueue
+from stowplan.scheduler import timed_scheduler as machines
+
+if TYPE_CHECKING:
+    from stowplan.driver.live.scheduler_server import SchedulerServer
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+POPPED = "PodPopped"
+QUEUES = {
+    SubQueue.ACTIVE: "active",
+    SubQueue.BACKOFF: "backoff",
+    SubQueue.UNSCHEDULABLE: "unschedulable",
+    SubQueue.GATED: "unschedulable",
+}
+HELP = {
+    metrics_recorder.ATTEMPTS: "Attempts to schedule pods, by result.",
+    metrics_recorder.ATTEMPT_SECONDS: "Time of an attempt: to decide, and to bind.",
+    metrics_recorder.ALGORITHM_SECONDS: "Time to decide.",
+    metrics_recorder.SLI_SECONDS: "Time from a pod being ready to be tried to its being bound.",
+    metrics_recorder.POD_ATTEMPTS: "Attempts that a pod took until it was bound.",
+    metrics_recorder.AFTER_FLUSH: "Pods bound after nothing but time had brought them back.",
+    metrics_recorder.PREEMPTIONS: "How often room was looked for at the expense of others.",
+    metrics_recorder.VICTIMS: "Pods that had to go at once.",
+    profiles.EVALUATIONS: "How often a plugin was asked about a pod.",
+    profiles.PLUGIN_SECONDS: "Time of a plugin at an extension point, in one attempt of ten.",
+    profiles.POINT_SECONDS: "Time of all plugins of an extension point.",
+    machines.EVENT_SECONDS: "Time to take in what the watch shows.",
+    machines.PERMIT_SECONDS: "Time that pods have waited at Permit.",
+}
+"""What the series of `MetricsRecorder.counted` are; all others are of sessions."""
+
+
+class SchedulerCollector(Collector):
+    """What is looked up when somebody asks."""
+
+    def __init__(self, live: SchedulerServer) -> None:
+        self._live = live
+
+    def collect(self) -> Iterable[Metric]:
+        yield self._pending()
+        yield self._incoming()
+        yield self._unschedulable()
+        yield self._in_flight()
+        yield self._cached()
+        yield self._led()
+        yield self._requests()
+        yield self._informed()
+        yield from self._counted()
+        yield InfoMetricFamily("stowplan_build", "Who this is.", {"version": __version__})
+
+    def _pending(self) -> Metric:
+        found = GaugeMetricFamily(
+            "scheduler_pending_pods", "Pods that wait, by queue.", labels=("queue",)
+        )
+        for queue, count in pending_pods(self._live).items():
+            found.add_metric((queue,), count)
+        return found
+
+    def _incoming(self) -> Metric:
+        found = CounterMetricFamily(
+            "scheduler_queue_incoming_pods",
+            "Pods that have come to a part of the queue, by what has brought them.",
+            labels=("queue", "event"),
+        )
+        totals: Counter[tuple[str, str]] = Counter()
+        for (place, cause), count in list(self._live.scheduler.queue.incoming.items()):
+            event = cause.label if isinstance(cause, ClusterEvent) else cause
+            totals[QUEUES[place], event] += count
+        for labels, count in totals.items():
+            found.add_metric(labels, count)
+        return found
+
+    def _unschedulable(self) -> Metric:
+        found = GaugeMetricFamily(
+            "scheduler_unschedulable_pods",
+            "Pods that wait, by each plugin that has refused them.",
+            labels=("plugin", "profile"),
+        )
+        counts = Counter(
+            (plugin, entry.pod.spec.scheduler_name)
+            for entry in self._live.scheduler.queue
+            for plugin in entry.refusers
+        )
+        for labels, count in counts.items():
+            found.add_metric(labels, count)
+        return found
+
+    def _in_flight(self) -> Metric:
+        found = GaugeMetricFamily(
+            "scheduler_inflight_events",
+            "Attempts under way, and what has happened meanwhile.",
+            labels=("event",),
+        )
+        log = self._live.scheduler.queue.in_flight.log()
+        counts = {POPPED: 0}
+        for one in log:
+            event = POPPED if isinstance(one, str) else one.event.label
+            counts[event] = counts.get(event, 0) + 1
+        for event, count in counts.items():
+            found.add_metric((event,), count)
+        return found
+
+    def _cached(self) -> Metric:
+        cache = self._live.scheduler.cache
+        found = GaugeMetricFamily(
+            "scheduler_cache_size", "Nodes, pods and assumed pods in the cache.", labels=("type",)
+        )
+        found.add_metric(("nodes",), cache.nodes.n_nodes)
+        found.add_metric(("pods",), int(cache.nodes.pod_count.sum()))
+        found.add_metric(("assumed_pods",), len(cache.assumed()))
+        return found
+
+    def _led(self) -> Metric:
+        found = GaugeMetricFamily(
+            "leader_election_master_status",
+            "1 for the holder of the lease, 0 for whoever stands by.",
+            labels=("name",),
+        )
+        election_config = self._live.options.election_config
+        name = "" if election_config is None else election_config.name
+        found.add_metric((name,), float(self._live.leadership.leads))
+        return found
+
+    def _requests(self) -> Metric:
+        found = CounterMetricFamily(
+            "rest_client_requests",
+            "Requests to the API server, by method and status.",
+            labels=("code", "method", "host"),
+        )
+        api = self._live.metrics_recorder.api
+        host = self._live.options.client_config.server.partition("//")[2]
+        for (method, code), count in dict(api.n_sent if api is not None else {}).items():
+            found.add_metric((str(code) if code else "<error>", method, host), count)
+        return found
+
+    def _informed(self) -> Metric:
+        found = GaugeMetricFamily(
+            "stowplan_informer_objects", "Objects that are followed.", labels=("resource",)
+        )
+        informers = self._live.informers
+        for informer in informers.informers if informers is not None else ():
+            found.add_metric((informer.resource.title,), len(informer))
+        return found
+
+    def _counted(self) -> Iterator[Metric]:
+        metrics = self._live.metrics_recorder.counted
+        for name, series in _by_name(metrics.counters).items():
+            names = _label_names(series)
+            counter = CounterMetricFamily(name.removesuffix("_total"), _help(name), labels=names)
+            for labels, count in series:
+                counter.add_metric(_values(labels), count)
+            yield counter
+        for name, series in _by_name(metrics.gauges).items():
+            level = GaugeMetricFamily(name, _help(name), labels=_label_names(series))
+            for labels, value in series:
+                level.add_metric(_values(labels), value)
+            yield level
+        for name, series in _by_name(metrics.histograms).items():
+            spread = HistogramMetricFamily(name, _help(name), labels=_label_names(series))
+            for labels, one in series:
+                spread.add_metric(_values(labels), _histogram_buckets(one), one.total)
+            yield spread
+
+
+def _help(name: str) -> str:
+    return HELP.get(name, "Of sessions.")
+
+
+def _by_name(found: dict[tuple[str, Labels], Any]) -> dict[str, list[tuple[Labels, Any]]]:
+    groups: dict[str, list[tuple[Labels, Any]]] = {}
+    for (name, labels), value in list(found.items()):
+        groups.setdefault(name, []).append((labels, value))
+    return groups
+
+
+def _label_names(series: list[tuple[Labels, Any]]) -> tuple[str, ...]:
+    return tuple(name for name, _ in series[0][0])
+
+
+def _values(labels: Labels) -> tuple[str, ...]:
+    return tuple(value for _, value in labels)
+
+
+def _histogram_buckets(one: Histogram) -> list[tuple[str, float]]:
+    found: list[tuple[str, float]] = []
+    total = 0
+    for bound, count in zip(one.bounds, one.counts, strict=False):
+        total += count
+        found.append((str(float(bound)), total))
+    found.append(("+Inf", one.count))
+    return found
+
+
+def pending_pods(live: SchedulerServer) -> dict[str, int]:
+    """How many pods wait in each part of the queue, by the names of the original."""
+    queue = live.scheduler.queue
+    gated = sum(1 for entry in list(queue.unschedulable_pods) if is_gated(entry))
+    return {
+        "active": len(queue.active),
+        "backoff": len(queue.backoff),
+        "unschedulable": len(queue.unschedulable_pods) - gated,
+        "gated": gated,
+    }
+
+
+def is_gated(entry: Any) -> bool:
+    """True for a pod that is kept out of the queue rather than refused."""
+    return bool(getattr(entry, "gated_by", ""))
+
+
+def exposition_text(live: SchedulerServer) -> bytes:
+    """All of it as text."""
+    return generate_latest(live.metrics_recorder.registry)

@@ -1,0 +1,175 @@
+"""Following: informers run over HTTP, each in a task of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+
+import aiohttp
+import numpy as np
+
+from stowplan.client.backoff import SECOND
+from stowplan.client.informer import Informer
+from stowplan.client.requests import ApiRequest
+from stowplan.client.resources import ApiResource
+from stowplan.client.responses import ApiResponse
+from stowplan.client.watch_decoding import RawObjectCache
+from stowplan.driver.client.api_client import ApiClient
+from stowplan.driver.clocks import monotonic_ns
+from stowplan.driver.logs import log_keys
+from stowplan.messages.events import Event
+from stowplan.objects.node import Node
+from stowplan.objects.pod import Pod
+from stowplan.objects.pod_templates import PodTemplates
+
+log = logging.getLogger("stowplan.informers")
+
+FALLBACK_MESSAGE = "Streaming list refused; falling back to paged lists"
+
+EventsHandler = Callable[[list[Event]], None]
+
+
+class Informers:
+    """The informers of all resources that somebody wants to know of."""
+
+    def __init__(
+        self,
+        api: ApiClient,
+        resources: Iterable[ApiResource],
+        tell: EventsHandler,
+        rng: np.random.Generator,
+        *,
+        streams: bool = True,
+        whole: RawObjectCache | None = None,
+    ) -> None:
+        """tell: called with what has happened, in order for each resource. whole: keeps pods and
+        nodes as the server spells them."""
+        templates = PodTemplates()
+        self.informers = [
+            Informer(
+                resource,
+                rng,
+                templates,
+                streams=streams,
+                whole=whole if resource.kind in (Pod, Node) else None,
+            )
+            for resource in resources
+        ]
+        self._pods = next((one for one in self.informers if one.resource.kind is Pod), None)
+        self.synced = asyncio.Event()
+        self._api = api
+        self._tell = tell
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def is_synced(self) -> bool:
+        """True when all there was at the beginning has been told."""
+        return all(informer.is_synced for informer in self.informers)
+
+    def unsynced(self) -> list[str]:
+        """What has not been told yet, and why."""
+        return [
+            informer.resource.title + (f" ({informer.fault})" if informer.fault else "")
+            for informer in self.informers
+            if not informer.is_synced
+        ]
+
+    def version(self, namespace: str, name: str, uid: str) -> str:
+        """The resource version of a pod as it was shown last, "" for one that is not there."""
+        pod = self.pod(f"{namespace}/{name}")
+        return pod.metadata.resource_version if pod is not None and pod.metadata.uid == uid else ""
+
+    def pod(self, key: str) -> Pod | None:
+        """A pod as it was shown last, by namespace/name."""
+        found = None if self._pods is None else self._pods.find(key)
+        return found if isinstance(found, Pod) else None
+
+    def start(self) -> None:
+        """Begin to follow."""
+        for informer in self.informers:
+            name = f"informer {informer.resource.title}"
+            self._tasks.append(asyncio.create_task(self._follow(informer), name=name))
+
+    async def stop(self) -> None:
+        """Follow no more."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+
+    def failed(self) -> BaseException | None:
+        """The bug that has ended a task, if one has."""
+        for task in self._tasks:
+            if task.done() and not task.cancelled():
+                return task.exception()
+        return None
+
+    async def _follow(self, informer: Informer) -> None:
+        fault = refusal = ""
+        while True:
+            request = informer.next(monotonic_ns())
+            if isinstance(request, int):
+                await asyncio.sleep(max(0.0, (request - monotonic_ns()) / SECOND))
+                continue
+            if not request.is_watch:
+                self._handle_events(
+                    informer, informer.answered(await self._api.send(request), monotonic_ns())
+                )
+            else:
+                await self._watch(informer, request)
+            if informer.stream_refusal != refusal and informer.is_synced:
+                refusal = informer.stream_refusal
+                if refusal:
+                    keys = {"resource": informer.resource.title, "err": refusal}
+                    log_keys(log, logging.INFO, FALLBACK_MESSAGE, **keys)
+            if informer.fault != fault:
+                fault = informer.fault
+                self._log(informer, fault)
+
+    async def _watch(self, informer: Informer, request: ApiRequest) -> None:
+        broken = ""
+        opened = False
+        clock = asyncio.get_running_loop().time
+        try:
+            async with (
+                asyncio.timeout(informer.idle_timeout_s) as patience,
+                self._api.stream(request) as stream,
+            ):
+                if isinstance(stream, ApiResponse):
+                    self._handle_events(informer, informer.answered(stream, monotonic_ns()))
+                    return
+                informer.opened(monotonic_ns())
+                opened = True
+                while data := await stream.readany():
+                    self._handle_events(informer, informer.feed(data, monotonic_ns()))
+                    patience.reschedule(clock() + informer.idle_timeout_s)
+                    if informer.is_closed:
+                        return
+        except TimeoutError:
+            broken = f"nothing came for {informer.idle_timeout_s:g} s"
+        except (aiohttp.ClientError, OSError) as problem:
+            broken = str(problem) or type(problem).__name__
+        if opened:
+            informer.closed(monotonic_ns(), broken)
+        else:
+            self._handle_events(
+                informer, informer.answered(ApiResponse(0, fault=broken), monotonic_ns())
+            )
+
+    def _handle_events(self, informer: Informer, events: list[Event]) -> None:
+        if events:
+            self._tell(events)
+        while informer.unreadable:
+            log.warning("passed over: %s", informer.unreadable.popleft())
+        if not self.synced.is_set() and self.is_synced:
+            self.synced.set()
+
+    def _log(self, informer: Informer, fault: str) -> None:
+        title = informer.resource.title
+        if fault and informer.is_served:
+            log.warning("%s: %s", title, fault)
+        elif fault:
+            log.info("%s: not served (%s)", title, fault)
+        else:
+            log.info("%s: followed again", title)

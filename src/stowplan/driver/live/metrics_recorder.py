@@ -1,0 +1,215 @@
+"""Measures: what a live scheduler counts, under the names and labels of kube-scheduler's metrics.
+
+Counted from what goes into and comes out of the machine, and by its parts (`framework.timed`,
+`scheduler.timed`); the rest is looked up when asked for. Numbers stay plain until somebody asks, as
+every pod is counted several times.
+
+Differs: the pods that are decided in one call of the machine share its time.
+
+Source: kube-scheduler v1.36, scheduler/metrics, schedule_one.go; component-base, client-go's rest
+and leaderelection metrics.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+from prometheus_client import CollectorRegistry, ProcessCollector
+
+from stowplan.framework.metrics import Histogram, Labels, Metrics
+from stowplan.messages import effects as to_do
+from stowplan.messages import events as happened
+from stowplan.messages.effects import Effect
+from stowplan.messages.events import Event
+from stowplan.messages.extender_api import ExtenderVerb
+from stowplan.scheduler.binding.binding_cycle import BindingStage
+
+if TYPE_CHECKING:
+    from stowplan.driver.client.api_client import ApiClient
+    from stowplan.scheduler import Scheduler
+
+SECOND = 1e9
+ATTEMPTS_LABEL_MAX = 15
+ERROR = "SchedulerError"
+SAMPLED_S, SAMPLES = 1.0, 60
+
+ATTEMPTS = "scheduler_schedule_attempts_total"
+ATTEMPT_SECONDS = "scheduler_scheduling_attempt_duration_seconds"
+ALGORITHM_SECONDS = "scheduler_scheduling_algorithm_duration_seconds"
+SLI_SECONDS = "scheduler_pod_scheduling_sli_duration_seconds"
+POD_ATTEMPTS = "scheduler_pod_scheduling_attempts"
+AFTER_FLUSH = "scheduler_pod_scheduled_after_flush_total"
+VICTIMS = "scheduler_preemption_victims"
+PREEMPTIONS = "scheduler_preemption_attempts_total"
+
+
+def _exponential_buckets(first: float, factor: float, n: int) -> tuple[float, ...]:
+    return tuple(first * factor**k for k in range(n))
+
+
+_ATTEMPT_S = _exponential_buckets(0.001, 2, 15)
+_SLI_S = _exponential_buckets(0.01, 2, 20)
+_UNLABELLED_HISTOGRAMS = {
+    ALGORITHM_SECONDS: _ATTEMPT_S,
+    POD_ATTEMPTS: _exponential_buckets(1, 2, 5),
+    VICTIMS: _exponential_buckets(1, 2, 7),
+}
+_BINDING_OUTCOMES: frozenset[type[Event]] = frozenset(
+    (
+        happened.BindDone,
+        happened.BindFailed,
+        happened.PodRead,
+        happened.PrepareDone,
+        happened.PrepareFailed,
+        happened.ExtenderReplied,
+        happened.ExtenderFailed,
+    )
+)
+"""After which a binding under way may have come to its end."""
+
+
+class PendingBinding(msgspec.Struct, gc=False):
+    """A binding under way. since: when its pod was ready to be tried first, None for one of
+    sessions. took_s: to decide. begun: when that was done. Times in ns as the machine has them."""
+
+    profile: str
+    attempts: int
+    since: int | None
+    was_flushed: bool
+    took_s: float
+    begun: int
+
+
+class MetricsRecorder:
+    """registry: of what Prometheus is shown. counted: what is counted, in plain numbers, some of it
+    by the parts of the machine."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self.counted = Metrics(time.perf_counter)
+        self.api: ApiClient | None = None
+        self.n_events = 0
+        self.n_bound = 0
+        self.n_refused = 0
+        self._scheduler: Scheduler | None = None
+        self._pending_bindings: dict[str, PendingBinding] = {}
+        self._samples: deque[tuple[float, int, int]] = deque(maxlen=SAMPLES)
+        self._sli: dict[str, Histogram] = {}
+        self._attempts: dict[tuple[str, str], tuple[tuple[str, Labels], Histogram]] = {}
+        self._one = {name: Histogram(bounds) for name, bounds in _UNLABELLED_HISTOGRAMS.items()}
+        self.counted.histograms |= {(name, ()): one for name, one in self._one.items()}
+        for name in (AFTER_FLUSH, PREEMPTIONS):
+            self.counted.count(name, by=0)
+
+    def watch(self, scheduler: Scheduler) -> None:
+        """Count what this machine does."""
+        self._scheduler = scheduler
+
+    def rates(self) -> dict[str, float]:
+        """Bindings and refusals per second, over the last minute or so."""
+        self._sample(time.monotonic())
+        at, bound, refused = self._samples[0]
+        seconds = self._samples[-1][0] - at
+        if seconds <= 0:
+            return {"boundPerSecond": 0.0, "refusedPerSecond": 0.0}
+        return {
+            "boundPerSecond": round((self.n_bound - bound) / seconds, 2),
+            "refusedPerSecond": round((self.n_refused - refused) / seconds, 2),
+        }
+
+    def _sample(self, now: float) -> None:
+        if not self._samples or now - self._samples[-1][0] >= SAMPLED_S:
+            self._samples.append((now, self.n_bound, self.n_refused))
+
+    def handled(
+        self, events: Sequence[Event], effects: Sequence[Effect], now: int, took_ns: int
+    ) -> None:
+        """A call of the machine. now: when it began."""
+        self.n_events += len(events)
+        self._sample(time.monotonic())
+        for event in events:
+            if type(event) in _BINDING_OUTCOMES:
+                uid: str = event.uid  # type: ignore[union-attr]
+                if uid in self._pending_bindings:
+                    self._finish_binding(uid, isinstance(event, happened.BindDone), now)
+            elif isinstance(event, happened.PodDeleted):
+                self._pending_bindings.pop(event.pod.uid, None)
+        binds: list[str] = []
+        refused: list[tuple[str, str]] = []
+        victims: dict[str, int] = {}
+        failed = {e.uid for e in effects if isinstance(e, to_do.PatchStatus) and e.reason == ERROR}
+        for effect in effects:
+            match effect:
+                case to_do.Bind() | to_do.Prepare(point="bind"):
+                    binds.append(effect.uid)
+                case to_do.CallExtender() if effect.question.verb is ExtenderVerb.BIND:
+                    binds.append(effect.uid)
+                case to_do.RecordEvent(reason="FailedScheduling"):
+                    result = "error" if effect.uid in failed else "unschedulable"
+                    refused.append((result, effect.scheduler))
+                case to_do.Evict(preemptor=uid) if uid:
+                    victims[uid] = victims.get(uid, 0) + 1
+        each_s = took_ns / SECOND / max(1, len(binds) + len(refused))
+        for uid in binds:
+            self._start_binding(uid, each_s, now + took_ns)
+        for result, profile in refused:
+            self.n_refused += 1
+            self._count_attempt(result, profile, each_s)
+            self._one[ALGORITHM_SECONDS].add(each_s)
+        for count in victims.values():
+            self._one[VICTIMS].add(count)
+
+    def _start_binding(self, uid: str, took_s: float, now: int) -> None:
+        """A node was chosen, and the binding is sent."""
+        self._one[ALGORITHM_SECONDS].add(took_s)
+        binding_cycle = None if self._scheduler is None else self._scheduler.bindings.get(uid)
+        if binding_cycle is not None:
+            entry = binding_cycle.entry
+            self._pending_bindings[uid] = PendingBinding(
+                entry.pod.spec.scheduler_name,
+                entry.attempts,
+                entry.initial_attempt,
+                entry.flushed,
+                took_s,
+                now,
+            )
+
+    def _finish_binding(self, uid: str, is_done: bool, now: int) -> None:
+        """There is an answer about a pod. is_done: it says that the pod is bound."""
+        binding_cycle = None if self._scheduler is None else self._scheduler.bindings.get(uid)
+        if binding_cycle is not None and binding_cycle.stage in (
+            BindingStage.BINDING,
+            BindingStage.BIND_UNKNOWN,
+        ):
+            return
+        one = self._pending_bindings.pop(uid)
+        if not is_done and (binding_cycle is None or binding_cycle.stage is not BindingStage.BOUND):
+            return
+        self.n_bound += 1
+        self._count_attempt("scheduled", one.profile, one.took_s + max(0, now - one.begun) / SECOND)
+        if one.since is None:
+            return
+        shown = str(one.attempts) if one.attempts < ATTEMPTS_LABEL_MAX else f"{ATTEMPTS_LABEL_MAX}+"
+        spread = self._sli.get(shown)
+        if spread is None:
+            labels = (("attempts", shown),)
+            spread = self._sli[shown] = self.counted.histogram(SLI_SECONDS, labels, _SLI_S)
+        spread.add((now - one.since) / SECOND)
+        self._one[POD_ATTEMPTS].add(one.attempts)
+        if one.was_flushed:
+            self.counted.count(AFTER_FLUSH)
+
+    def _count_attempt(self, result: str, profile: str, took_s: float) -> None:
+        series = self._attempts.get((result, profile))
+        if series is None:
+            labels: Labels = ("result", result), ("profile", profile)
+            spread = self.counted.histogram(ATTEMPT_SECONDS, labels, _ATTEMPT_S)
+            series = self._attempts[result, profile] = (ATTEMPTS, labels), spread
+        key, spread = series
+        self.counted.counters[key] = self.counted.counters.get(key, 0) + 1
+        spread.add(took_s)

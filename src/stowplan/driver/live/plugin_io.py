@@ -1,0 +1,91 @@
+"""Outside: the work that plugins do in the world, run with a time limit and stopped when nobody
+waits for it any more."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import msgspec
+
+from stowplan.framework import CycleState
+from stowplan.messages import effects as to_do
+from stowplan.messages import events as happened
+from stowplan.messages.events import Event
+from stowplan.objects.pod import Pod
+from stowplan.scheduler.binding.plugin_io import PluginIO
+
+log = logging.getLogger("stowplan.plugins")
+
+
+class PluginIOContext(msgspec.Struct, frozen=True):
+    """What a plugin's `perform` is told. point: preBind, bind or postBind."""
+
+    pod: Pod
+    node_name: str
+    state: CycleState
+    point: str
+
+
+class PluginIORunner:
+    """Whatever takes its time and is not a request to the API server: plugins at work, extenders
+    that are asked. Each ends in one outcome, or is cancelled."""
+
+    def __init__(
+        self, tell: Callable[[Event], None], plugin_io: Callable[[int], PluginIO | None]
+    ) -> None:
+        """work: what the plugin of a Prepare is to be told."""
+        self._tell = tell
+        self._work = plugin_io
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def prepare(self, effect: to_do.Prepare) -> None:
+        """Set a plugin to work."""
+        plugin_io = self._work(effect.effect)
+        if plugin_io is not None:
+            self.begin(effect.effect, self._perform(effect, plugin_io))
+
+    def begin(self, effect: int, doing: Coroutine[Any, Any, Event]) -> None:
+        """Run something that ends in an outcome."""
+        task = asyncio.create_task(self._run_until_done(effect, doing))
+        self._tasks[effect] = task
+
+    def cancel(self, effect: int) -> None:
+        """Nobody waits for it any more."""
+        task = self._tasks.pop(effect, None)
+        if task is not None:
+            task.cancel()
+
+    async def stop(self) -> None:
+        """Stop everything."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._tasks.clear()
+
+    async def _run_until_done(self, effect: int, doing: Coroutine[Any, Any, Event]) -> None:
+        outcome = await doing
+        if self._tasks.pop(effect, None) is not None:
+            self._tell(outcome)
+
+    async def _perform(self, effect: to_do.Prepare, plugin_io: PluginIO) -> Event:
+        context = PluginIOContext(
+            plugin_io.pod, plugin_io.node_name, plugin_io.state, plugin_io.point
+        )
+        try:
+            await asyncio.wait_for(plugin_io.plugin.perform(context), effect.timeout_s)
+        except TimeoutError:
+            reason = f"{effect.plugin}: not done within {effect.timeout_s:g} s"
+            return happened.PrepareFailed(effect.effect, effect.uid, reason)
+        # A stranger's code may raise anything; whatever it is fails the pod's attempt only.
+        except Exception as fault:  # noqa: BLE001
+            log.warning("%s for %s: %r", effect.plugin, plugin_io.pod.key, fault)
+            reason = f"{effect.plugin}: {fault or type(fault).__name__}"
+            return happened.PrepareFailed(effect.effect, effect.uid, reason)
+        return happened.PrepareDone(effect.effect, effect.uid)

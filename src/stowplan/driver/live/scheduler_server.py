@@ -1,0 +1,490 @@
+"""Live: a scheduler of a real cluster. What the watch says goes into the machine, what the machine
+decides is carried out, what came of that goes into the machine.
+
+All of it happens in one event loop; only the lease, and what people ask about the scheduler, have a
+thread of their own. One call of the machine is kept short, so that requests go on in between. A
+session is decided whole, however long that takes, so such a call is made in another thread: the
+loop goes on meanwhile, and leaves the machine alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import platform
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeVar
+
+import msgspec
+import numpy as np
+
+from stowplan.assembly.deciders import Deciders
+from stowplan.assembly.watched_kinds import kinds_read
+from stowplan.client.api_calls import ApiCalls
+from stowplan.client.backoff import SECOND
+from stowplan.client.event_correlator import EventCorrelator
+from stowplan.client.kubeconfig import ClientConfig
+from stowplan.client.leader_election import LeaderElectionConfig
+from stowplan.client.resources import resources_of
+from stowplan.client.watch_decoding import RawObjectCache
+from stowplan.driver.client.api_client import ApiClient
+from stowplan.driver.client.extender_client import ExtenderClient
+from stowplan.driver.client.rate_limiter import RateLimiter
+from stowplan.driver.clocks import monotonic_ns, request_time
+from stowplan.driver.kernel_warming import start_kernel_warming
+from stowplan.driver.live.api_dispatcher import ApiDispatcher
+from stowplan.driver.live.decision_comparer import DecisionComparer, ReferenceScheduler
+from stowplan.driver.live.decision_log import DecisionLog
+from stowplan.driver.live.informers import Informers
+from stowplan.driver.live.leadership import LeaderElectionThread
+from stowplan.driver.live.metrics_recorder import MetricsRecorder
+from stowplan.driver.live.plugin_io import PluginIORunner
+from stowplan.driver.logs import log_keys
+from stowplan.messages import effects as to_do
+from stowplan.messages import events as happened
+from stowplan.messages.effects import Effect
+from stowplan.messages.events import Event
+from stowplan.messages.extender_api import object_tree
+from stowplan.objects.meta import Object
+from stowplan.objects.node import Node
+from stowplan.objects.pod import Pod
+from stowplan.scheduler import SchedulerOptions
+
+log = logging.getLogger("stowplan.scheduler")
+
+EVENTS_MAX = 5000
+"""So many events go into one call of the machine at most."""
+QUEUE_HEADS_MIN, QUEUE_HEADS_MAX = 8, 2000
+HANDLE_TARGET_NS = 25_000_000
+"""How long one call of the machine is meant to take."""
+HANDLE_INTERVAL_NS = 2_000_000
+"""How far apart calls are that begin because something has happened."""
+HANDLE_MAX_NS = 600 * SECOND
+"""With a call that takes longer the loop counts as stuck."""
+PENDING_WRITES_MAX = 1000
+"""With so many writes waiting nothing more is decided: it would be out of date when its turn comes.
+"""
+DRAIN_S = 10.0
+_NOW = 0.002
+
+
+class SchedulerServerOptions(msgspec.Struct, frozen=True):
+    """terms: of the election, None to lead without one. qps, burst: of requests that write; qps 0:
+    as many as the server takes. dry_run: nothing is written. seed: draws among equal nodes begin
+    here; None takes the first. engine: see `scheduler_for`; "auto" loads the kernels beforehand."""
+
+    client_config: ClientConfig
+    election_config: LeaderElectionConfig | None = None
+    qps: float = 0.0
+    burst: int = 100
+    dry_run: bool = False
+    seed: int | None = None
+    engine: str = "auto"
+    streams: bool = True
+
+
+T = TypeVar("T")
+LeaseThreadService = Callable[["SchedulerServer"], AbstractAsyncContextManager[object]]
+
+
+class SchedulerServer:
+    """One scheduler process.
+
+    stopped_by: why it ended, "" for a wish. beat_at: when the loop last went round. when_lost:
+    called from another thread when the lease is lost, as this one may be busy.
+    """
+
+    def __init__(
+        self,
+        deciders: Deciders,
+        options: SchedulerServerOptions,
+        service: LeaseThreadService | None = None,
+    ) -> None:
+        """beside: what is served from the thread of the lease. Raises ConfigError, ContractError
+        and CredentialError."""
+        self.deciders = deciders
+        self.options = options
+        self.metrics_recorder = MetricsRecorder()
+        self.stop_reason = ""
+        self.heartbeat_at = monotonic_ns()
+        self._called_at = 0
+        rng = np.random.default_rng(options.seed)
+        election_rng, informer_rng, tie_break_rng = rng.spawn(3)
+        ties = None if options.seed is None else tie_break_rng
+        identity = "" if options.election_config is None else options.election_config.identity
+        chosen = SchedulerOptions(leads=False, identity=identity or "session")
+        self.scheduler = deciders.scheduler(
+            rng=ties, options=chosen, engine=options.engine, metrics=self.metrics_recorder.counted
+        )
+        self.metrics_recorder.watch(self.scheduler)
+        self.decision_log = DecisionLog(self.scheduler, self._node_of)
+        self.leadership = LeaderElectionThread(
+            options.client_config,
+            None if options.dry_run else options.election_config,
+            election_rng,
+            self._elected,
+            self._lost,
+            None if service is None else lambda: service(self),
+        )
+        self._rng = informer_rng
+        self.on_lease_lost: Callable[[], None] = _ignore
+        self._inbox: deque[Event] = deque()
+        self._wakeup_at: int | None = None
+        self._queue_heads = 200
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._awake = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self.informers: Informers | None = None
+        self.api_dispatcher: ApiDispatcher | None = None
+        self.comparer = (
+            DecisionComparer(self.tell, ReferenceScheduler(deciders)) if options.dry_run else None
+        )
+        self.plugin_io = PluginIORunner(self.tell, self.scheduler.plugin_io)
+        self._extender_client: ExtenderClient | None = None
+        self._tasks: list[asyncio.Task[Any]] = []
+        # Held by whoever uses the machine while the loop goes on.
+        self._handle_lock = asyncio.Lock()
+
+    # From anywhere.
+
+    def stop(self, why: str = "") -> bool:
+        """End, and give the lease back; from any thread. why: what went wrong, "" for a wish. False
+        where nothing runs that could end."""
+        loop = self._loop
+        if loop is None or loop.is_closed():
+            return False
+        loop.call_soon_threadsafe(self._stop, why)
+        return True
+
+    def _stop(self, why: str) -> None:
+        if not self._stopping.is_set():
+            self.stop_reason = why
+            self._stopping.set()
+            self._awake.set()
+
+    async def call_between_handles(self, look: Callable[[], T], timeout_s: float = 10.0) -> T:
+        """What somebody, in this thread or another, wants to look at, looked at between calls of
+        the machine. Raises TimeoutError."""
+        loop = self._loop
+        if loop is None or loop.is_closed():
+            return look()
+
+        async def looked() -> T:
+            async with self._handle_lock:
+                return look()
+
+        looking = asyncio.run_coroutine_threadsafe(looked(), loop)
+        return await asyncio.wait_for(asyncio.wrap_future(looking), timeout_s)
+
+    def _elected(self, term: int) -> None:
+        self._add_event_threadsafe(happened.LeaderElected(term))
+
+    def _lost(self, why: str) -> None:
+        log_keys(log, logging.ERROR, "Leaderelection lost", err=why)
+        self.on_lease_lost()
+        self.stop(f"leaderelection lost: {why}")
+
+    def _add_event_threadsafe(self, event: Event) -> None:
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self.tell, event)
+
+    # The loop.
+
+    def tell(self, event: Event) -> None:
+        """Something happened; from this event loop only."""
+        self._inbox.append(event)
+        self._awake.set()
+
+    def _tell_all(self, events: list[Event]) -> None:
+        self._inbox.extend(events)
+        self._awake.set()
+
+    @property
+    def is_synced(self) -> bool:
+        """True when all there was at the beginning has been taken in."""
+        return self.informers is not None and self.informers.synced.is_set()
+
+    async def run(self) -> int:
+        """Schedule until somebody says stop; the exit code of the process. Raises
+        CredentialError."""
+        self._loop = asyncio.get_running_loop()
+        gc.disable()
+        api = ApiClient(self.options.client_config, guard=self.leadership.may_write)
+        try:
+            async with api:
+                return await self._run(api)
+        finally:
+            gc.enable()
+
+    async def _run(self, api: ApiClient) -> int:
+        options = self.options
+        self.metrics_recorder.api = api
+        kinds: tuple[type[Object], ...] = (Node, Pod, *kinds_read(self.deciders))
+        extenders = self.deciders.configuration.extenders
+        whole = RawObjectCache() if extenders else None
+        self.informers = Informers(
+            api,
+            resources_of(kinds, with_ended=self.deciders.batch is not None),
+            self._tell_all,
+            self._rng,
+            streams=options.streams,
+            whole=whole,
+        )
+        self._extender_client = ExtenderClient(
+            extenders, object_tree if whole is None else whole.spelt
+        )
+        api_calls = ApiCalls(EventCorrelator(platform.node(), self.informers.version), request_time)
+        limiter = RateLimiter(options.qps, options.burst)
+        self.api_dispatcher = ApiDispatcher(api, api_calls, self.tell, self._may_perform, limiter)
+        names = ", ".join(sorted(self.machine_names()))
+        log.info("schedulerName %s at %s", names, options.client_config.server)
+        self.api_dispatcher.start()
+        # What may fail for good fails here, before anything is begun.
+        await asyncio.to_thread(self.leadership.start)
+        self.informers.start()
+        warming = None
+        if options.engine == "auto":
+            warming = start_kernel_warming()
+        try:
+            await self._follow_until_synced()
+            if warming is not None:
+                await self._wait_for_kernels(warming)
+            await self._decide_until_stopped()
+            await self._drain()
+        finally:
+            await self._end()
+        return 1 if self.stop_reason else 0
+
+    def machine_names(self) -> Iterable[str]:
+        """The scheduler names whose pods are decided here."""
+        yield from self.deciders.configuration.profiles
+        if self.deciders.batch is not None:
+            yield from self.deciders.batch.scheduler_names
+
+    def _may_perform(self, effect: Effect) -> bool:
+        return self.leadership.may_write(effect.term)
+
+    async def _follow_until_synced(self) -> None:
+        """Take in all there is before anything is decided. Nothing that is read is garbage."""
+        assert self.informers is not None
+        begun = monotonic_ns()
+        elected: list[Event] = []
+        while not self.informers.synced.is_set() and not self._stopping.is_set():
+            await self._sleep_until_woken(1.0)
+            events = self._take_events()
+            elected += [e for e in events if isinstance(e, happened.LeaderElected)]
+            self._handle([e for e in events if not isinstance(e, happened.LeaderElected)], 0)
+        if self._stopping.is_set():
+            return
+        while self._inbox:
+            events = self._take_events()
+            elected += [e for e in events if isinstance(e, happened.LeaderElected)]
+            self._handle([e for e in events if not isinstance(e, happened.LeaderElected)], 0)
+            await asyncio.sleep(0)
+        gc.collect()
+        gc.freeze()
+        gc.enable()
+        counts = ", ".join(
+            f"{len(one)} {one.resource.title}" for one in self.informers.informers if len(one)
+        )
+        log.info(
+            "synced in %.1f s: %s", (monotonic_ns() - begun) / SECOND, counts or "nothing there"
+        )
+        self._inbox.extendleft([*reversed(elected), happened.Synced()])
+
+    async def _wait_for_kernels(self, warming: asyncio.Future[None]) -> None:
+        """Wait for that, unless somebody wants an end."""
+        while not warming.done() and not self._stopping.is_set():
+            self.heartbeat_at = monotonic_ns()
+            await asyncio.wait({warming}, timeout=0.2)
+        if warming.done():
+            warming.result()
+
+    async def _decide_until_stopped(self) -> None:
+        while not self._stopping.is_set():
+            events = self._take_events()
+            held_back = (
+                self.api_dispatcher is not None
+                and self.api_dispatcher.n_waiting > PENDING_WRITES_MAX
+            )
+            if events or self._is_due():
+                heads = 0 if held_back else self._queue_heads
+                if self._may_run_session():
+                    await self._handle_in_thread(events, heads)
+                else:
+                    self._handle(events, heads)
+            elif self.comparer is not None:
+                self.comparer.serve_due(monotonic_ns())
+            self._check_tasks()
+            if held_back or self._inbox or self._is_due():
+                # Requests get their turn; where they do not keep up, more of it.
+                await asyncio.sleep(_NOW if held_back else 0)
+            else:
+                await self._sleep_until_woken(self._sleep_s())
+                await self._batch_events()
+
+    async def _batch_events(self) -> None:
+        """Where the machine has just been called let some more come: a call has its price."""
+        rest = self._called_at + HANDLE_INTERVAL_NS - monotonic_ns()
+        if self._inbox and rest > 0:
+            await asyncio.sleep(rest / SECOND)
+
+    def _sleep_s(self) -> float:
+        if self._wakeup_at is None:
+            return 1.0
+        return min(1.0, max(0.0, (self._wakeup_at - monotonic_ns()) / SECOND))
+
+    async def _sleep_until_woken(self, seconds: float) -> None:
+        self._awake.clear()
+        self.heartbeat_at = monotonic_ns()
+        if self._inbox or self._stopping.is_set():
+            return
+        # Without a task of its own, as this is done for every handful of events.
+        alarm = asyncio.get_running_loop().call_later(seconds, self._awake.set)
+        try:
+            await self._awake.wait()
+        finally:
+            alarm.cancel()
+
+    def _is_due(self) -> bool:
+        return self._wakeup_at is not None and monotonic_ns() >= self._wakeup_at
+
+    def _take_events(self) -> list[Event]:
+        inbox = self._inbox
+        if len(inbox) <= EVENTS_MAX:
+            events = list(inbox)
+            inbox.clear()
+            return events
+        return [inbox.popleft() for _ in range(EVENTS_MAX)]
+
+    def _may_run_session(self) -> bool:
+        """True when a call may hold a session."""
+        sessions = self.scheduler.sessions
+        return sessions is not None and sessions.due <= monotonic_ns()
+
+    def _handle(self, events: list[Event], heads: int) -> None:
+        begun = self._begin_handle()
+        effects = self.scheduler.handle(events, begun, heads)
+        took = monotonic_ns() - begun
+        if heads and took > HANDLE_TARGET_NS:
+            self._queue_heads = max(
+                QUEUE_HEADS_MIN, min(self._queue_heads, heads * HANDLE_TARGET_NS // took)
+            )
+        elif heads and took < HANDLE_TARGET_NS // 2:
+            self._queue_heads = min(QUEUE_HEADS_MAX, self._queue_heads * 2)
+        self._handled(events, effects, begun, took)
+
+    async def _handle_in_thread(self, events: list[Event], heads: int) -> None:
+        """The same in another thread, while requests, watches and looks at the clock go on."""
+        async with self._handle_lock:
+            begun, held = self._begin_handle(), self._n_sessions()
+            call = asyncio.create_task(
+                asyncio.to_thread(self.scheduler.handle, events, begun, heads)
+            )
+            while not call.done():
+                await asyncio.wait({call}, timeout=1.0)
+                if monotonic_ns() - begun < HANDLE_MAX_NS:
+                    self.heartbeat_at = monotonic_ns()
+            effects, took = call.result(), monotonic_ns() - begun
+            self._handled(events, effects, begun, took)
+            if self._n_sessions() != held:
+                if self.comparer is None:
+                    self.decision_log.session(held + 1, effects, took)
+                # The machine does not see how long it takes.
+                self._handle([happened.SessionEnded()], 0)
+
+    def _n_sessions(self) -> int:
+        sessions = self.scheduler.sessions
+        return 0 if sessions is None else sessions.number
+
+    def _begin_handle(self) -> int:
+        """What time it is when the machine is called."""
+        begun = monotonic_ns()
+        self.heartbeat_at = self._called_at = begun
+        if self._wakeup_at is not None and begun >= self._wakeup_at:
+            self._wakeup_at = None
+        return begun
+
+    def _handled(self, events: list[Event], effects: list[Effect], begun: int, took: int) -> None:
+        self.metrics_recorder.handled(events, effects, begun, took)
+        if self.comparer is not None:
+            self.comparer.seen(events, begun)
+        else:
+            self.decision_log.handled(events, effects, begun)
+        for effect in effects:
+            self._perform_effect(effect)
+
+    def _node_of(self, key: str) -> str:
+        """The node of a pod, by namespace/name, as the watch shows it; "" for none."""
+        informers = self.informers
+        pod = None if informers is None else informers.pod(key)
+        return "" if pod is None else pod.node_name
+
+    # Effects.
+
+    def _perform_effect(self, effect: Effect) -> None:
+        match effect:
+            case to_do.Wake():
+                # The machine asks once for the next time; a later one takes its place.
+                self._wakeup_at = effect.at
+            case to_do.Report():
+                level = logging.ERROR if effect.is_fault else logging.INFO
+                log.log(level, "%s: %s", effect.subject, effect.text)
+            case to_do.Cancel():
+                self.plugin_io.cancel(effect.prepare)
+            case _ if self.comparer is not None and self.comparer.take(effect):
+                return
+            case to_do.Prepare():
+                if self._may_perform(effect):
+                    self.plugin_io.prepare(effect)
+            case to_do.CallExtender():
+                assert self._extender_client is not None
+                if self._may_perform(effect):
+                    self.plugin_io.begin(effect.effect, self._extender_client.ask(effect))
+            case _:
+                assert self.api_dispatcher is not None
+                self.api_dispatcher.take(effect)
+
+    # The end.
+
+    def _check_tasks(self) -> None:
+        """A bug in a task must not go unnoticed."""
+        assert self.informers is not None
+        assert self.api_dispatcher is not None
+        for part in (self.informers, self.api_dispatcher):
+            fault = part.failed()
+            if fault is not None:
+                raise fault
+
+    async def _drain(self) -> None:
+        """Let what has been begun come to its end, and what follows from that be told."""
+        if self.stop_reason or self.api_dispatcher is None or not self.leadership.leads:
+            return
+        log.info(
+            "stopping: %d writes under way",
+            self.api_dispatcher.n_waiting + self.api_dispatcher.n_busy,
+        )
+        ends = monotonic_ns() + round(DRAIN_S * SECOND)
+        while monotonic_ns() < ends:
+            is_settled = await self.api_dispatcher.wait_until_settled(0.1)
+            if not self._inbox and is_settled:
+                return
+            self._handle(self._take_events(), 0)
+
+    async def _end(self) -> None:
+        if self.informers is not None:
+            await self.informers.stop()
+        await self.plugin_io.stop()
+        if self.api_dispatcher is not None:
+            await self.api_dispatcher.stop()
+        if self._extender_client is not None:
+            await self._extender_client.stop()
+        await asyncio.to_thread(self.leadership.stop)
+
+
+def _ignore() -> None:
+    """Nobody wants to know."""

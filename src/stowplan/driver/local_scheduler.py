@@ -1,0 +1,180 @@
+"""The scheduler that an embedded cluster comes with, in a thread beside it.
+
+Without a configuration it decides under two names, and holds the lease of each name as long as it
+does. So a scheduler from outside that has one of them waits, as a second kube-scheduler would, or
+refuses to begin, as `stowplan run` does. It serves its status on a port of its own, which a
+ConfigMap of the cluster names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import platform
+import uuid
+from collections.abc import AsyncIterator, Sequence
+
+import msgspec
+import numpy as np
+
+from stowplan.assembly.deciders import Deciders
+from stowplan.client.kubeconfig import ClientConfig
+from stowplan.client.leader_election import LeaderElectionConfig
+from stowplan.driver.client.kubeconfig_loading import load_client_config
+from stowplan.driver.http.status_server import ListenAddress, StatusServer
+from stowplan.driver.live.background_scheduler import BackgroundScheduler
+from stowplan.driver.live.configuration_files import (
+    SCHEDULER_NAME,
+    FileSettings,
+    leader_election_config,
+    lease_name,
+    read_configuration_files,
+    scheduler_names,
+)
+from stowplan.driver.live.leadership import LeaderElectionThread
+from stowplan.driver.live.scheduler_server import SchedulerServer, SchedulerServerOptions
+from stowplan.driver.local_cluster import ClusterService, LocalCluster
+from stowplan.driver.status_address import publish_status_address
+from stowplan.objects.pod import DEFAULT_SCHEDULER
+
+log = logging.getLogger("stowplan.scheduler")
+
+NAMES = (DEFAULT_SCHEDULER, SCHEDULER_NAME)
+"""Nobody else is there to decide the pods that name no scheduler."""
+LOOK_S = 0.1
+LOOPBACK = "127.0.0.1"
+
+
+def local_deciders(config_files: Sequence[str] = (), plugin_files: Sequence[str] = ()) -> Deciders:
+    """What the files come to; without a configuration the default profile under both names, for
+    pods that name no scheduler and for those that name Stowplan. Raises FileError, ConfigError and
+    ContractError."""
+    found, _ = read_configuration_files(config_files, plugin_files)
+    if config_files:
+        return found
+    (profile,) = found.configuration.profiles.values()
+    profiles = {name: msgspec.structs.replace(profile, scheduler_name=name) for name in NAMES}
+    changed = msgspec.structs.replace(found.configuration, profiles=profiles)
+    return msgspec.structs.replace(found, configuration=changed)
+
+
+def local_lease_identity() -> str:
+    """A name that no other cluster's scheduler has. It is none of those that `stowplan run` stands
+    by for: this one does not go away by itself."""
+    return f"{SCHEDULER_NAME}-up_{platform.node()}_{uuid.uuid4()}"
+
+
+def leader_election_configs(deciders: Deciders, identity: str) -> list[LeaderElectionConfig]:
+    """The leases of all names; none where the configuration asks for no election."""
+    asked = leader_election_config(deciders, FileSettings())
+    if asked is None:
+        return []
+    leases = dict.fromkeys(lease_name(name) for name in scheduler_names(deciders))
+    return [msgspec.structs.replace(asked, name=name, identity=identity) for name in leases]
+
+
+@contextlib.asynccontextmanager
+async def local_scheduler(
+    cluster: LocalCluster, deciders: Deciders | None = None
+) -> AsyncIterator[None]:
+    """Schedule the pods of a cluster. Should that end by itself, the cluster fails. deciders: what
+    decides, None for what `local_deciders` says without any file.
+
+    Rules are walked: compiling them would hold up the server, which shares the process.
+    """
+    client_config = load_client_config(str(cluster.kubeconfig))
+    chosen = deciders or local_deciders()
+    keeping = asyncio.create_task(_restarting_scheduler(client_config, chosen, cluster.failed))
+    try:
+        yield
+    finally:
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+
+
+def local_scheduler_service(deciders: Deciders) -> ClusterService:
+    """Schedule the pods of a cluster by these."""
+    return lambda cluster: local_scheduler(cluster, deciders)
+
+
+async def _restarting_scheduler(
+    client_config: ClientConfig, deciders: Deciders, failed: asyncio.Future[str]
+) -> None:
+    """Have a scheduler; where it has lost a lease, as the computer slept, another one. That goes by
+    the same name, so that it need not wait for the first one's time to be over."""
+    identity = local_lease_identity()
+    while True:
+        fault = await _run_scheduler(client_config, deciders, identity)
+        if fault is not None:
+            if not failed.done():
+                failed.set_result(f"the scheduler has ended: {fault!r}")
+            return
+
+
+async def _run_scheduler(
+    client_config: ClientConfig, deciders: Deciders, identity: str
+) -> Exception | None:
+    """A scheduler from its beginning to its end; what has ended it, None for a lost lease."""
+    leases = leader_election_configs(deciders, identity)
+    first = leases[0] if leases else None
+    ports: list[int] = []
+
+    @contextlib.asynccontextmanager
+    async def served(live: SchedulerServer) -> AsyncIterator[None]:
+        async with StatusServer(live, ListenAddress(LOOPBACK, 0)) as serving:
+            ports.append(serving.port)
+            yield
+
+    background_scheduler = BackgroundScheduler(
+        deciders, SchedulerServerOptions(client_config, first, engine="walk"), served
+    )
+
+    def lost(why: str) -> None:
+        background_scheduler.live.stop(f"leaderelection lost: {why}")
+
+    others = [
+        LeaderElectionThread(client_config, election_config, np.random.default_rng(), _ignore, lost)
+        for election_config in leases[1:]
+    ]
+    for other in others:
+        other.start()
+    told: set[str] = set()
+    try:
+        while not all(other.leads for other in others):
+            for election_config, other in zip(leases[1:], others, strict=True):
+                _log_foreign_leases(election_config, other, told)
+            await asyncio.sleep(LOOK_S)
+        background_scheduler.start()
+        published = False
+        while background_scheduler.is_running:
+            if first is not None:
+                _log_foreign_leases(first, background_scheduler.live.leadership, told)
+            if ports and not published:
+                published = True
+                await publish_status_address(client_config, f"{LOOPBACK}:{ports[0]}")
+            await asyncio.sleep(LOOK_S)
+    finally:
+        # The last requests are answered by this loop.
+        await asyncio.to_thread(background_scheduler.stop)
+        for other in others:
+            await asyncio.to_thread(other.stop)
+    if background_scheduler.fault is None:
+        log.warning("%s; another scheduler begins", background_scheduler.live.stop_reason)
+    return background_scheduler.fault
+
+
+def _log_foreign_leases(
+    election_config: LeaderElectionConfig, leadership: LeaderElectionThread, told: set[str]
+) -> None:
+    """Tell once if somebody else has a lease: pods wait for whoever that is."""
+    holder = leadership.leader
+    if holder not in ("", election_config.identity) and election_config.name not in told:
+        told.add(election_config.name)
+        log.warning(
+            "lease %s/%s: waiting for %s", election_config.namespace, election_config.name, holder
+        )
+
+
+def _ignore(term: int) -> None:
+    """It is looked at whether it leads."""

@@ -1,0 +1,377 @@
+"""A cluster's objects in one SQLite file: what was committed is there after a kill -9.
+
+The file is in write-ahead mode and each commit waits for the disk (`synchronous=FULL`), so that a
+power failure loses nothing acknowledged either, as far as the disk tells the truth; many requests
+share a commit, which pays for it. Beside the file stands the last version committed. It is written
+after the commit and shows, at the next start, whether the end of the journal has gone missing,
+which SQLite by itself would pass over in silence. Every row carries a checksum. Files that are
+removed or exchanged while the store is open are noticed at the next commit.
+
+Nothing that looks damaged is ever repaired or reset here: `StoreError` says what was found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import logging
+import os
+import sqlite3
+import stat
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+FILE = "cluster.sqlite"
+COMMITTED = "committed"
+LOCK = "lock"
+
+log = logging.getLogger("stowplan.cluster")
+
+_APPLICATION = 0x53746F77  # "Stow"
+_FORMAT = 2
+_SCHEMA = """
+CREATE TABLE objects (
+    key TEXT PRIMARY KEY, version INTEGER NOT NULL, value BLOB NOT NULL, checksum INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE facts (
+    name TEXT PRIMARY KEY, value INTEGER NOT NULL, checksum INTEGER NOT NULL
+) WITHOUT ROWID;
+"""
+_NOTE_BYTES = 12
+
+_BUNDLES = (512, 128, 32, 8, 4, 2, 1)
+
+Record = tuple[str, int, bytes | None]
+Mark = tuple[int, int]
+"""What tells a file from another of the same name: device and number."""
+Row = tuple[str, int, bytes, int]
+T = TypeVar("T")
+
+
+class StoreError(Exception):
+    """The data directory cannot be used; the text says what, where and what to do."""
+
+
+class SqliteStore:
+    """The open store of a directory, held by this process alone until `close`.
+
+    Only one thread may use it at a time; it may be another than the one that opened it.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._lock = _locked(directory)
+        self._committed: int | None = None
+        self._file: sqlite3.Connection | None = None
+        self._marks: dict[str, Mark] = {}
+        try:
+            path, note = directory / FILE, directory / COMMITTED
+            if not note.exists() and path.exists() and path.stat().st_size > 0:
+                _checked(path, 0)
+                # It is made first: without it nobody can tell what has been acknowledged.
+                raise _damaged(path, f"{COMMITTED} beside it is missing")
+            self._committed = _opened(note)
+            self.version = _checked(path, _acknowledged_version(self._committed, path))
+            self._marks = _marks_of(directory, FILE, COMMITTED)
+        except BaseException:
+            self.close()
+            raise
+
+    def records(self) -> Iterator[Record]:
+        """Everything stored, then a last record for the version alone. Raises StoreError."""
+        path = self.directory / FILE
+        # While nothing has been written, nothing is: a file that turns out damaged stays as it is.
+        file = self._file or _read_only(path)
+        try:
+            for key, version, value, checksum in file.execute("SELECT * FROM objects"):
+                if not isinstance(value, bytes) or _checksum(key, version, value) != checksum:
+                    raise _damaged(path, f"the checksum of {key!r} is wrong")
+                yield key, version, value
+        except sqlite3.DatabaseError as problem:
+            raise _damaged(path, str(problem)) from None
+        finally:
+            if file is not self._file:
+                file.close()
+        yield "", self.version, None
+
+    def damaged(self, what: str) -> StoreError:
+        """The refusal of a file in which somebody has found something wrong."""
+        return _damaged(self.directory / FILE, what)
+
+    def save(self, records: Iterable[Record]) -> None:
+        """Commit changes, in order and all at once; returns when they are on the disk."""
+        latest: dict[str, tuple[int, bytes | None]] = {}
+        version = self.version
+        for key, at, value in records:
+            latest[key] = (at, value)
+            version = max(version, at)
+        rows = [
+            (key, at, value, _checksum(key, at, value))
+            for key, (at, value) in latest.items()
+            if value is not None
+        ]
+        gone = [key for key, (_, value) in latest.items() if value is None]
+        try:
+            self._commit(rows, gone, version)
+        except (sqlite3.Error, OSError) as problem:
+            where = self.directory / FILE
+            raise StoreError(
+                f"{where}: could not save version {version}: {problem}; "
+                "what was acknowledged before is kept"
+            ) from None
+        self.version = version
+
+    def _commit(self, rows: list[Row], gone: list[str], version: int) -> None:
+        """Raises sqlite3.Error, OSError, StoreError."""
+        self._check_place()
+        is_first = self._file is None
+        if self._file is None:
+            self._file = _connected(self.directory / FILE)
+        with self._file as file:
+            file.execute("BEGIN IMMEDIATE")
+            for some in _row_batches(gone):
+                marks = ", ".join("?" * len(some))
+                file.execute(f"DELETE FROM objects WHERE key IN ({marks})", some)
+            for each in _row_batches(rows):
+                marks = ", ".join(("(?, ?, ?, ?)",) * len(each))
+                flat = [value for row in each for value in row]
+                file.execute(f"REPLACE INTO objects VALUES {marks}", flat)
+            file.execute("UPDATE facts SET value = ?, checksum = ?", _fact(version))
+        assert self._committed is not None
+        os.pwrite(self._committed, _note(version), 0)
+        if is_first:
+            self._marks = _marks_of(self.directory, FILE, f"{FILE}-wal", COMMITTED)
+
+    def _check_place(self) -> None:
+        """Raises StoreError if what is written would not be there at the next start."""
+        for name, mark in self._marks.items():
+            path = self.directory / name
+            if _mark_of(path) != mark:
+                raise StoreError(
+                    f"{path}: removed or exchanged while the cluster ran, after version "
+                    f"{self.version}; nothing can be saved any more. Put back a copy of the whole "
+                    "directory, or name another with --data"
+                )
+
+    def close(self) -> None:
+        """Fold the journal into the file and let go of the directory."""
+        try:
+            if self._file is not None:
+                with contextlib.closing(self._file) as file:
+                    file.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        except sqlite3.Error as problem:
+            where = self.directory / FILE
+            raise StoreError(
+                f"{where}: the journal beside it could not be folded in: {problem}; nothing is "
+                "lost, the next start reads both"
+            ) from None
+        finally:
+            if self._committed is not None:
+                os.close(self._committed)
+            os.close(self._lock)
+
+
+def _row_batches(rows: Sequence[T]) -> Iterator[Sequence[T]]:
+    """The rows in few pieces of few different lengths.
+
+    A statement takes a piece at once: between two statements this thread has to wait until the one
+    of the event loop gives way to it, and a statement of a length met before is prepared already.
+    """
+    at = 0
+    for length in _BUNDLES:
+        while len(rows) - at >= length:
+            yield rows[at : at + length]
+            at += length
+
+
+def _locked(directory: Path) -> int:
+    """The lock file, ours until it is closed. Raises StoreError if another process has it."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check_mode(directory)
+        lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as problem:
+        raise StoreError(f"{directory}: cannot keep data here: {problem.strerror}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as problem:
+        holder = os.pread(lock, 32, 0).decode("ascii", "replace").strip() or "unknown"
+        os.close(lock)
+        if problem.errno not in (errno.EACCES, errno.EAGAIN):
+            raise StoreError(f"{directory}: cannot be locked: {problem.strerror}") from None
+        raise StoreError(
+            f"{directory}: in use by another process (number {holder}); "
+            "a data directory serves one cluster at a time"
+        ) from None
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, str(os.getpid()).encode("ascii"), 0)
+    return lock
+
+
+def _check_mode(directory: Path) -> None:
+    """Raises StoreError for a directory in which every user may exchange files, as sshd refuses
+    such homes; warns of one in which a group may. Readable ones are no harm: the files are not.
+    Raises OSError."""
+    mode = stat.S_IMODE(directory.stat().st_mode)
+    if mode & stat.S_IWOTH:
+        raise StoreError(
+            f"{directory}: permissions {mode:04o} are too open: every user of this machine may "
+            "exchange the data and the tokens in it; `chmod 700` it"
+        )
+    if mode & stat.S_IWGRP:
+        log.warning(
+            "Data directory can be written by its group, which may exchange data and tokens: "
+            "path=%s mode=%04o",
+            directory,
+            mode,
+        )
+
+
+def _opened(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as problem:
+        raise StoreError(f"{path}: cannot be opened: {problem.strerror}") from None
+
+
+def _acknowledged_version(note: int, path: Path) -> int:
+    """The version that was acknowledged last. Raises StoreError."""
+    found = os.pread(note, _NOTE_BYTES + 1, 0)
+    if not found and (not path.exists() or path.stat().st_size == 0):
+        # Before there is a file, so that what is younger than the file is never without it.
+        os.pwrite(note, _note(0), 0)
+        return 0
+    if len(found) != _NOTE_BYTES:
+        more = "more" if len(found) > _NOTE_BYTES else f"{len(found)}"
+        text = f"{COMMITTED} beside it: got {more} bytes, wanted {_NOTE_BYTES}"
+        raise _damaged(path, text)
+    version = int.from_bytes(found[:8], "big")
+    if found != _note(version):
+        raise _damaged(path, f"the checksum of {COMMITTED} beside it is wrong")
+    return version
+
+
+def _note(version: int) -> bytes:
+    """What stands in the note of the last version: the version and its checksum."""
+    told = version.to_bytes(8, "big")
+    return told + zlib.crc32(told).to_bytes(4, "big")
+
+
+def _mark_of(path: Path) -> Mark | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _marks_of(directory: Path, *names: str) -> dict[str, Mark]:
+    """Those of these files that are there now."""
+    found = {name: _mark_of(directory / name) for name in names}
+    return {name: mark for name, mark in found.items() if mark is not None}
+
+
+def _read_only(path: Path) -> sqlite3.Connection:
+    """A connection that leaves the file and its journal as they are."""
+    where = f"{path.absolute().as_uri()}?mode=ro"
+    return sqlite3.connect(where, uri=True, isolation_level=None, check_same_thread=False)
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    file = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    try:
+        file.execute("PRAGMA journal_mode=WAL")
+        file.execute("PRAGMA synchronous=FULL")
+        file.execute("PRAGMA wal_autocheckpoint=4000")
+    except sqlite3.DatabaseError as problem:
+        file.close()
+        raise _damaged(path, str(problem)) from None
+    return file
+
+
+def _checked(path: Path, acknowledged: int) -> int:
+    """The version that a file holds, once it is known to be whole and ours; a new file is made.
+
+    acknowledged: the version that must be there at least. Raises StoreError.
+    """
+    if acknowledged and not path.exists():
+        raise _damaged(path, "it is gone, but writes were acknowledged here before")
+    # SQLite would make the file readable for everybody; it may hold secrets.
+    os.close(_opened(path))
+    if path.stat().st_size == 0:
+        if acknowledged:
+            raise _damaged(path, "it is empty, but writes were acknowledged here before")
+        _create_file(path)
+        return 0
+    try:
+        file = _read_only(path)
+        try:
+            known = _checked_version(file, path)
+        finally:
+            file.close()
+    except sqlite3.DatabaseError as problem:
+        raise _damaged(path, str(problem)) from None
+    if known < acknowledged:
+        raise _damaged(
+            path,
+            f"it ends with version {known}, but version {acknowledged} was acknowledged; "
+            f"the journal beside it ({FILE}-wal) is missing or damaged",
+        )
+    return known
+
+
+def _create_file(path: Path) -> None:
+    file = _connected(path)
+    try:
+        file.executescript(
+            f"BEGIN; {_SCHEMA} INSERT INTO facts VALUES ('version', 0, {_fact(0)[1]});"
+            f"PRAGMA application_id={_APPLICATION};"
+            f"PRAGMA user_version={_FORMAT}; COMMIT;"
+        )
+    except sqlite3.Error as problem:
+        raise StoreError(f"{path}: cannot be written: {problem}") from None
+    finally:
+        file.close()
+
+
+def _checked_version(file: sqlite3.Connection, path: Path) -> int:
+    """The version that the file says it holds. Raises StoreError, sqlite3.DatabaseError."""
+    if file.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:
+        raise _damaged(path, "it has no tables")
+    application = file.execute("PRAGMA application_id").fetchone()[0]
+    written = file.execute("PRAGMA user_version").fetchone()[0]
+    if application != _APPLICATION:
+        raise StoreError(f"{path}: a SQLite file, but not one of Stowplan; name another directory")
+    if written != _FORMAT:
+        raise StoreError(f"{path}: got format {written}, wanted {_FORMAT}; use the version of it")
+    found = [row[0] for row in file.execute("PRAGMA integrity_check(3)")]
+    if found != ["ok"]:
+        raise _damaged(path, "; ".join(" ".join(text.split()) for text in found))
+    facts = file.execute("SELECT name, value, checksum FROM facts").fetchall()
+    if len(facts) != 1 or facts[0][0] != "version":
+        raise _damaged(path, "it does not say which version it holds")
+    _, version, checksum = facts[0]
+    if not isinstance(version, int):
+        raise _damaged(path, f"it says that it holds version {version!r}")
+    if _fact(version)[1] != checksum:
+        raise _damaged(path, "the checksum of the version that it says it holds is wrong")
+    return version
+
+
+def _damaged(path: Path, what: str) -> StoreError:
+    return StoreError(
+        f"{path}: damaged: {what}. It is left as it is: put back a copy of the whole directory, "
+        "or name another with --data"
+    )
+
+
+def _checksum(key: str, version: int, value: bytes) -> int:
+    return zlib.crc32(value, zlib.crc32(f"{key}\0{version}".encode()))
+
+
+def _fact(version: int) -> tuple[int, int]:
+    """What the file says of its version: that and a checksum."""
+    return version, _checksum("version", version, b"")

@@ -1,0 +1,1 @@
+"""Demonstrations that run a local cluster and a scheduler in one process."""

@@ -1,0 +1,305 @@
+"""The stage of the demonstration: an embedded cluster, a scheduler in a thread, and what an act may
+do with them. All requests are those that any client could send.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+import numpy as np
+
+from stowplan.apis.core.pod_lifecycle import PodLifecycleDefaults
+from stowplan.assembly.controller_manager import ControllerManagerOptions
+from stowplan.assembly.deciders import ConfigText, Deciders, deciders_of
+from stowplan.client.kubeconfig import ClientConfig
+from stowplan.client.requests import JSON, MERGE_PATCH, ApiRequest
+from stowplan.client.resources import NODES, PODS, resources_of
+from stowplan.client.responses import error_message
+from stowplan.driver.client.api_client import ApiClient
+from stowplan.driver.client.kubeconfig_loading import load_client_config
+from stowplan.driver.client.one_shot_requests import ClusterListing
+from stowplan.driver.live.background_scheduler import BackgroundScheduler
+from stowplan.driver.live.informers import Informers
+from stowplan.driver.live.scheduler_server import SchedulerServerOptions
+from stowplan.driver.local_cluster import LocalClusterSettings, running_local_cluster
+from stowplan.examples.demo_manifests import CONFIGURATION, GROUP_API, PATHS, Tree, initial_objects
+from stowplan.examples.demo_state import ObservedCluster
+from stowplan.objects.podgroup import PodGroup, Queue
+
+EXPECT_TIMEOUT_S = 30.0
+"""How long something that is expected may take."""
+POLL_INTERVAL_S = 0.05
+SYNC_S = 60.0
+CLOCK_STEP_MAX_S = 1.0
+
+
+class DemoError(Exception):
+    """The demonstration cannot go on; the text is for the user."""
+
+
+class DemoCheck(msgspec.Struct, frozen=True):
+    """What an act expected, what was seen of it, and whether that is the same."""
+
+    expected: str
+    seen: str
+    held: bool
+
+
+class AppPlacement(msgspec.Struct, frozen=True):
+    """Where the pods of an app went. where: node -> how many.
+
+    pod: by key, the one whose node was chosen last, or that waits; "" where none is left. picture:
+    the cluster then. written: what the scheduler has written about the app.
+    """
+
+    app: str
+    decided_by: str
+    n_placed: int
+    n_pods: int
+    where: dict[str, int]
+    pod: str
+    snapshot: ClusterListing
+    written: list[str]
+
+
+class DemoObserver(Protocol):
+    """Whoever watches."""
+
+    def say(self, text: str) -> None:
+        """A line about what is done next."""
+
+    def report_check(self, check: DemoCheck) -> None:
+        """Something expected has come, or has not."""
+
+    def refresh(self, view: ObservedCluster) -> None:
+        """The cluster as it is now; called many times a second."""
+
+
+class AcceleratedClock:
+    """The cluster's time of day, which can be hurried on."""
+
+    def __init__(self, wall: Callable[[], float] = time.time) -> None:
+        self._wall = wall
+        self._seen = self._shown = wall()
+        self._speed = 1.0
+
+    def __call__(self) -> float:
+        """Seconds since 1970.
+
+        While it is hurried a process that stood still must not find all its nodes silent, so a
+        long moment counts as a short one.
+        """
+        now = self._wall()
+        passed_s = max(0.0, now - self._seen)
+        if self._speed > 1.0:
+            passed_s = min(passed_s, CLOCK_STEP_MAX_S)
+        self._seen = now
+        self._shown += passed_s * self._speed
+        return self._shown
+
+    def run(self, speed: float) -> None:
+        """Go on so many times as fast as other clocks."""
+        self()
+        self._speed = speed
+
+
+class DemoCluster:
+    """What acts work with. checks, placements: what came of them so far. picture: the cluster as it
+    was when somebody last kept it."""
+
+    def __init__(
+        self,
+        api: ApiClient,
+        view: ObservedCluster,
+        clock: AcceleratedClock,
+        observer: DemoObserver,
+        scheduler: BackgroundScheduler,
+        pause_s: float,
+    ) -> None:
+        """pause_s: how long people are given to read."""
+        self.api = api
+        self.view = view
+        self.clock = clock
+        self.scheduler = scheduler
+        self.checks: list[DemoCheck] = []
+        self.placements: list[AppPlacement] = []
+        self.snapshot = ClusterListing()
+        self._observer = observer
+        self._pause_s = pause_s
+
+    def say(self, text: str) -> None:
+        """Tell what is done next."""
+        self._observer.say(text)
+
+    async def pause(self) -> None:
+        """Let people read."""
+        await self.until(lambda: False, self._pause_s)
+
+    # Doing.
+
+    async def create(self, *trees: Tree) -> None:
+        """Create objects. Raises DemoError."""
+        for tree in trees:
+            body = json.dumps(tree).encode()
+            await self._send(ApiRequest("POST", PATHS[tree["kind"]], (), body, JSON))
+
+    async def delete(self, kind: str, *names: str) -> None:
+        """Delete objects of a kind, and what belongs to them. Raises DemoError."""
+        body = json.dumps({"propagationPolicy": "Background"}).encode()
+        for name in names:
+            await self._send(ApiRequest("DELETE", f"{PATHS[kind]}/{name}", (), body, JSON))
+
+    async def annotate_node(self, name: str, annotation: str, text: str | None) -> None:
+        """Set an annotation of a node, or take it away. Raises DemoError."""
+        body = json.dumps({"metadata": {"annotations": {annotation: text}}}).encode()
+        await self._send(ApiRequest("PATCH", NODES.path(name), (), body, MERGE_PATCH))
+
+    async def _send(self, request: ApiRequest) -> None:
+        answer = await self.api.send(request)
+        if not answer.is_done:
+            wanted = "it done (a defect of the demonstration or of the cluster)"
+            raise DemoError(
+                f"{request.method} {request.path}: got {error_message(answer)}, wanted {wanted}"
+            )
+
+    # Expecting.
+
+    async def until(self, holds: Callable[[], bool], timeout_s: float | None = None) -> bool:
+        """Wait until something holds; False if it did not in time. Raises DemoError."""
+        clock = asyncio.get_running_loop().time
+        ends = clock() + (EXPECT_TIMEOUT_S if timeout_s is None else timeout_s)
+        while True:
+            if holds():
+                return True
+            if clock() >= ends:
+                return False
+            if not self.scheduler.is_running:
+                raise DemoError(f"the scheduler has ended: {self.scheduler.fault!r}")
+            self._observer.refresh(self.view)
+            await asyncio.sleep(POLL_INTERVAL_S)
+
+    async def expect(
+        self, expected: str, holds: Callable[[], bool], seen: Callable[[], str]
+    ) -> None:
+        """Wait for something, and note whether it came. seen: what there is, in the same words."""
+        held = await self.until(holds)
+        check = DemoCheck(expected, seen(), held)
+        self.checks.append(check)
+        self._observer.refresh(self.view)
+        self._observer.report_check(check)
+
+    async def gone(self, *apps: str) -> bool:
+        """Wait until no pod of these apps is left."""
+        pods = self.view.pods
+        return await self.until(lambda: all(p.gone_at or p.app not in apps for p in pods.values()))
+
+    def note(self, app: str, n_pods: int) -> None:
+        """Keep where the pods of an app are, for the end. n_pods: so many were asked for."""
+        view = self.view
+        live = sorted(view.live(app), key=lambda one: one.placed_at)
+        placement = AppPlacement(
+            app,
+            ", ".join(sorted({one.pod.spec.scheduler_name for one in live})),
+            len(view.placed(app)),
+            n_pods,
+            dict(sorted(view.per_node(app).items())),
+            live[-1].pod.key if live else "",
+            view.snapshot(),
+            view.written(app),
+        )
+        self.placements.append(placement)
+
+    def keep_snapshot(self) -> None:
+        """Keep the cluster as it is now, for the end."""
+        self.snapshot = self.view.snapshot()
+
+
+class WarningCollector(logging.Handler):
+    """Keeps what parts of Stowplan warn of, so that it does not fall into the picture."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a line."""
+        self.lines.append(record.getMessage())
+
+
+@contextlib.contextmanager
+def collected_warnings() -> Iterator[WarningCollector]:
+    """What is warned of meanwhile."""
+    kept, log = WarningCollector(), logging.getLogger("stowplan")
+    handlers, propagates = list(log.handlers), log.propagate
+    log.handlers[:], log.propagate = [kept], False
+    try:
+        yield kept
+    finally:
+        log.handlers[:], log.propagate = handlers, propagates
+
+
+def demo_deciders() -> Deciders:
+    """Who decides the pods of the demonstration."""
+    return deciders_of([ConfigText(CONFIGURATION, "the demonstration")])
+
+
+@contextlib.asynccontextmanager
+async def running_demo_cluster(
+    observer: DemoObserver, pause_s: float
+) -> AsyncIterator[DemoCluster]:
+    """A cluster with a scheduler, gone at the end. Raises DemoError and UpError."""
+    clock, view = AcceleratedClock(), ObservedCluster()
+    manager_options = ControllerManagerOptions(habits=PodLifecycleDefaults(start_s=0.3))
+    with tempfile.TemporaryDirectory(prefix="stowplan-demo-") as folder:
+        settings = LocalClusterSettings(kubeconfig=Path(folder, "kubeconfig"))
+        async with running_local_cluster(
+            settings, list(initial_objects()), manager_options
+        ) as cluster:
+            cluster.server_loop.clock = clock
+            client_config = load_client_config(str(cluster.kubeconfig))
+            async with (
+                ApiClient(client_config) as api,
+                _followed(api, view),
+                _scheduler(client_config) as scheduler,
+            ):
+                made = DemoCluster(api, view, clock, observer, scheduler, pause_s)
+                if not await made.until(lambda: scheduler.live.is_synced, SYNC_S):
+                    raise DemoError(f"the scheduler did not start within {SYNC_S:g} s")
+                yield made
+
+
+@contextlib.asynccontextmanager
+async def _followed(api: ApiClient, view: ObservedCluster) -> AsyncIterator[None]:
+    """The view, kept up to date."""
+    groups = [one for one in resources_of([PodGroup, Queue]) if one.api_version == GROUP_API]
+    following = Informers(api, (NODES, PODS, *groups), view.tell, np.random.default_rng())
+    following.start()
+    try:
+        async with asyncio.timeout(SYNC_S):
+            await following.synced.wait()
+        yield
+    finally:
+        await following.stop()
+
+
+@contextlib.asynccontextmanager
+async def _scheduler(client_config: ClientConfig) -> AsyncIterator[BackgroundScheduler]:
+    """The scheduler of `stowplan run`, in a thread. So few pods are walked: nothing is compiled."""
+    scheduler = BackgroundScheduler(
+        demo_deciders(), SchedulerServerOptions(client_config, engine="walk")
+    )
+    scheduler.start()
+    try:
+        yield scheduler
+    finally:
+        # Its last requests are answered by this loop.
+        await asyncio.to_thread(scheduler.stop)

@@ -1,0 +1,75 @@
+"""Why pods of the demonstration are where they are, in the scheduler's own words: what `stowplan
+explain` says of the cluster as it was then, and what the scheduler has written about them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+
+from stowplan.assembly.deciders import Deciders
+from stowplan.cycle.explanation import Explanation, NodeScore
+from stowplan.examples.demo_cluster import AppPlacement, demo_deciders
+from stowplan.examples.demo_manifests import BATCH
+from stowplan.forecast.explain import explain
+from stowplan.forecast.explain_job import explain_job
+from stowplan.inputs.cluster_reader import Cluster
+
+PLUGINS_SHOWN = 2
+
+
+def explain_placement(placement: AppPlacement) -> str:
+    """Of the pod of an app that was placed last, or of one that waits."""
+    if not placement.pod:
+        return "no pod is left"
+    found = placement.snapshot
+    cluster = Cluster(found.nodes, found.pods, found.objects)
+    by = _job if placement.decided_by == BATCH else _pod
+    said = by(placement.pod, cluster, demo_deciders())
+    return "; ".join([said, *placement.written])
+
+
+def _pod(key: str, cluster: Cluster, rules: Deciders) -> str:
+    explanation = explain(key, cluster, config=rules)
+    fitting = sum(node.fits for node in explanation.nodes)
+    reasons = Counter(
+        reason
+        for node in explanation.nodes
+        if node.first is not None
+        for reason in node.first.reasons
+    )
+    said = f"{fitting} of {len(explanation.nodes)} nodes fit"
+    if reasons:
+        said += f" ({', '.join(f'{n} {reason}' for reason, n in reasons.most_common())})"
+    return (
+        f"{said}, {_score_explanation(explanation)}" if fitting > 1 and explanation.scores else said
+    )
+
+
+def _score_explanation(explanation: Explanation) -> str:
+    """By how much the best node is the best."""
+    best = explanation.scores[0]
+    for other, after in pairwise((*explanation.scores, best)):
+        if other.total == best.total != after.total:
+            equals = explanation.scores.index(other)
+            said = f"{best.name} has {best.total} points"
+            said += f" as {equals} more" if equals else ""
+            return f"{said}, {after.name} {after.total} ({_difference(best, after)})"
+    return f"all the best have {best.total} points"
+
+
+def _difference(best: NodeScore, other: NodeScore) -> str:
+    gains = {
+        plugin: score.final - other.plugins[plugin].final
+        for plugin, score in best.plugins.items()
+        if plugin in other.plugins
+    }
+    most = sorted(gains, key=lambda plugin: -abs(gains[plugin]))[:PLUGINS_SHOWN]
+    return ", ".join(f"{plugin} {gains[plugin]:+}" for plugin in most if gains[plugin])
+
+
+def _job(key: str, cluster: Cluster, rules: Deciders) -> str:
+    job = explain_job(key, cluster, config=rules).job
+    if job is None:
+        return "no session sees it"
+    said = f"queue {job.queue}: {job.ready} of {job.pods} have a node, {job.min_member} needed"
+    return f"{said}; {job.reason}: {job.message}" if job.reason else said

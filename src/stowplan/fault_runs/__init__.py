@@ -1,0 +1,1 @@
+"""Fault schedules and seeded runs with injected faults."""

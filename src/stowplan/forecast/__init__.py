@@ -1,0 +1,1 @@
+"""Explanations that need virtual time: after a simulation, after sessions."""

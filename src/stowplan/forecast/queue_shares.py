@@ -1,0 +1,208 @@
+"""What each queue deserves, has and wants, and whose room it uses: fairness one can see.
+
+A queue's part is what its weight gives it of all there is. What it has beyond that is borrowed,
+from the queues that have less than their part; of several lenders each lends in proportion to what
+it leaves. A lender wants back what its pending pods could use of it, and do not find idle: that is
+what reclaim acts on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from stowplan.batch import Session
+from stowplan.batch.session_plugins.proportion import ProportionPlugin
+from stowplan.batch.state.capability import PODS, limits_of
+from stowplan.batch.state.jobs import OCCUPYING, TaskStatus
+from stowplan.batch.state.resource_vector import ResourceVector
+from stowplan.simulation.session_runner import SessionRunner
+
+SCHEMA = "stowplan.dev/queues/v1"
+LOAN_MIN = 0.5
+"""Of milli-CPU, bytes and thousandths less than this is nothing: parts by weight are not whole."""
+
+
+class QueueShares(msgspec.Struct, frozen=True, rename="camel"):
+    """A queue. share: the greatest of what it has over what it deserves, by resource.
+
+    deserved, allocated, pending: resource -> amount, in cores, bytes or pieces. deserved and share
+    are absent where no policy shares the cluster out. capability: the same, of what is limited.
+    """
+
+    name: str
+    weight: int
+    pods_placed: int
+    pods_pending: int
+    part: dict[str, float]
+    deserved: dict[str, float] | None
+    allocated: dict[str, float]
+    pending: dict[str, float]
+    share: float | None
+    capability: dict[str, float] = {}
+
+
+class Loan(msgspec.Struct, frozen=True, rename="camel"):
+    """Room of `lender` that `borrower` uses. wanted_back: what the lender's pods wait for of it."""
+
+    borrower: str
+    lender: str
+    resource: str
+    amount: float
+    wanted_back: float
+
+
+class Shares(msgspec.Struct, frozen=True, rename="camel"):
+    """All queues and loans. strays: queue -> how many pods name it though it is not there.
+
+    ungrouped: group -> how many pods name it though it is not there.
+    """
+
+    api_version: str
+    scheduler_name: str
+    total: dict[str, float]
+    queues: list[QueueShares]
+    loans: list[Loan]
+    strays: dict[str, int]
+    ungrouped: dict[str, int] = {}
+
+
+class _QueueTotals:
+    """What the jobs of a queue have and wait for."""
+
+    def __init__(self) -> None:
+        self.allocated = ResourceVector()
+        self.pending = ResourceVector()
+        self.n_placed = 0
+        self.n_pending = 0
+
+
+def shares_of(rounds: SessionRunner) -> Shares:
+    """The queues of a cluster as a session finds them; raises as `SessionRunner.hold` does."""
+    found: list[Shares] = []
+    rounds.on_run = lambda session: found.append(_shares(rounds, session))
+    rounds.disable_actions()
+    rounds.run_session()
+    return found[0]
+
+
+def _shares(rounds: SessionRunner, session: Session) -> Shares:
+    counts = _counted(session)
+    total = session.state.nodes.total()
+    parts = _parts(session, total)
+    proportion = session.policies.get(ProportionPlugin.name)
+    shared = proportion.shares if isinstance(proportion, ProportionPlugin) else None
+    names = _resources(total, counts)
+    queues = []
+    for name in sorted(session.queues):
+        held = shared.get(name) if shared is not None else None
+        deserved = None if shared is None else ResourceVector() if held is None else held.deserved
+        count = counts.get(name) or _QueueTotals()
+        queues.append(
+            QueueShares(
+                name=name,
+                weight=session.queues[name].weight,
+                pods_placed=count.n_placed,
+                pods_pending=count.n_pending,
+                part=_plain(parts[name], names),
+                deserved=None if deserved is None else _plain(deserved, names),
+                allocated=_plain(count.allocated, names),
+                pending=_plain(count.pending, names),
+                share=None if shared is None else held.share if held is not None else 0.0,
+                capability=_capability(session, name),
+            )
+        )
+    strays: dict[str, int] = {}
+    ungrouped: dict[str, int] = {}
+    for job in rounds.inventory.jobs.values():
+        if job.group is None and not job.has_budget and job.tasks:
+            ungrouped[job.uid] = len(job.tasks)
+        elif job.queue not in session.queues and job.tasks:
+            strays[job.queue] = strays.get(job.queue, 0) + len(job.tasks)
+    loans = list(_loans(parts, counts, _idle(session, names)))
+    whole = _plain(total, names)
+    return Shares(SCHEMA, rounds.batch.scheduler_name, whole, queues, loans, strays, ungrouped)
+
+
+def _idle(session: Session, names: list[str]) -> dict[str, float]:
+    """Resource -> what nobody has, on nodes that are ready."""
+    nodes = session.state.nodes
+    there = nodes.there()
+    return {name: float(nodes.idle.get(name, nodes.n_nodes)[there].sum()) for name in names}
+
+
+def _counted(session: Session) -> dict[str, _QueueTotals]:
+    counts: dict[str, _QueueTotals] = {}
+    for job in (*session.jobs.values(), *session.invalid.values()):
+        count = counts.setdefault(job.queue, _QueueTotals())
+        count.allocated.add(job.allocated)
+        count.n_placed += job.count(OCCUPYING)
+        for task in job.of(TaskStatus.PENDING).values():
+            count.pending.add(task.ask.running)
+            count.n_pending += 1
+    return counts
+
+
+def _parts(session: Session, total: ResourceVector) -> dict[str, ResourceVector]:
+    """What each queue's weight gives it of everything."""
+    weights = {name: max(queue.weight, 0) for name, queue in session.queues.items()}
+    whole = sum(weights.values())
+    return {
+        name: total.copy().times(weight / whole) if whole else ResourceVector()
+        for name, weight in weights.items()
+    }
+
+
+def _resources(total: ResourceVector, counts: dict[str, _QueueTotals]) -> list[str]:
+    """cpu, memory, and what else somebody has or wants."""
+    more = {
+        name
+        for count in counts.values()
+        for amount in (count.allocated, count.pending)
+        for name, n in amount.pairs()
+        if n > 0
+    }
+    return ["cpu", "memory", *sorted(more - {"cpu", "memory"})]
+
+
+def _loans(
+    parts: dict[str, ResourceVector], counts: dict[str, _QueueTotals], idle: dict[str, float]
+) -> Iterator[Loan]:
+    """Who has what of whose part. idle: resource -> what is left over, which nobody wants back."""
+    nothing = _QueueTotals()
+    for resource, free in idle.items():
+        left: dict[str, float] = {}
+        for queue, part in parts.items():
+            has = counts.get(queue, nothing).allocated.get(resource)
+            left[queue] = part.get(resource) - has
+        lenders = {queue: amount for queue, amount in left.items() if amount > 0}
+        lent = sum(lenders.values())
+        borrowed = -sum(amount for amount in left.values() if amount < 0)
+        for borrower in sorted(queue for queue, amount in left.items() if amount < -LOAN_MIN):
+            for lender in sorted(queue for queue, amount in lenders.items() if amount > LOAN_MIN):
+                part_of = left[lender] / lent
+                amount = min(1.0, -left[borrower] / lent) * left[lender]
+                # What it waits for it finds idle as far as its share of that goes.
+                waits = counts.get(lender, nothing).pending.get(resource) - free * part_of
+                back = min(amount, max(waits, 0.0) * -left[borrower] / borrowed)
+                yield Loan(
+                    borrower, lender, resource, _unit(resource, amount), _unit(resource, back)
+                )
+
+
+def _capability(session: Session, queue: str) -> dict[str, float]:
+    """Resource -> the most that a queue may have; pods in pieces."""
+    if session.compat.ignores_capability:
+        return {}
+    limits = limits_of(session.queues[queue])
+    return {name: n if name == PODS else _unit(name, n) for name, n in limits.items()}
+
+
+def _plain(amount: ResourceVector, names: list[str]) -> dict[str, float]:
+    return {name: _unit(name, amount.get(name)) for name in names}
+
+
+def _unit(name: str, amount: float) -> float:
+    """In cores, bytes or pieces; sessions count thousandths of all but memory."""
+    return round(amount) if name == "memory" else round(amount / 1000, 3)

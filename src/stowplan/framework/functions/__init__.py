@@ -1,0 +1,1 @@
+"""Plugins and priorities made of plain functions."""

@@ -1,0 +1,370 @@
+"""Rules as functions: `@score`, `@filter` and `@priority` make plugins of plain functions.
+
+    @score("near-data", weight=2)
+    def near_data(pod, node): ...          # one node: a whole number from 0 to 100
+
+    @score("free-memory")
+    def free_memory(pod, nodes): ...       # all nodes at once: int64 (n_nodes,)
+
+What a function is asked about is told by the names of its parameters, as everywhere: `node` is one
+node, `nodes` the table of all of them. It may leave out `pod`. A function over `nodes` may ask for
+`rows` as well and then answers for these rows, in their order.
+
+The function stays what it was, so that a test may call it; `plugin_of` has the plugin behind it.
+Where one node is asked about, a function over `nodes` is asked all the same: a filter with a table
+of that node alone, as eviction may have changed it, so it must not compare nodes.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.columns import NodeInfo, NodeTable, Rows
+from stowplan.framework.cycle_state import CycleState
+from stowplan.framework.functions.priorities import PRIORITY_MAX, Priority, PriorityReduceFunction
+from stowplan.framework.plugin import SCORE_MAX
+from stowplan.framework.plugin_calls import (
+    FUNCTION,
+    Call,
+    definition_location,
+    narrow_parameters,
+    parameters_of,
+)
+from stowplan.framework.problems import ContractError, did_you_mean
+from stowplan.framework.status import OK, Status, unresolvable, unschedulable
+from stowplan.objects.pod import Pod
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+ScoreFunction = TypeVar("ScoreFunction", bound=Callable[..., int | Ints])
+FilterFunction = TypeVar("FilterFunction", bound=Callable[..., bool | Status | Bools])
+
+_PLUGIN = "__stowplan_plugin__"
+_ONE = ("pod", "node")
+_ALL = ("pod", "nodes", "rows")
+_META = "meta"
+_REDUCE = ("scores", "pod", "nodes", "rows", _META)
+
+
+def plugin_of(value: Any) -> Any:
+    """The plugin class behind a decorated function; anything else as it is."""
+    return getattr(value, _PLUGIN, value)
+
+
+def is_rule(value: object) -> bool:
+    """True for a function that a decorator has made a rule."""
+    return hasattr(value, _PLUGIN)
+
+
+def score(name: str, *, weight: int = 1) -> Callable[[ScoreFunction], ScoreFunction]:
+    """Make a function a plugin that prefers nodes: 0 to 100 each, times `weight`.
+
+    Over `node` it answers a whole number, over `nodes` int64 (n_nodes,). Raises ContractError for
+    a function that asks for what is not on offer.
+    """
+    _check_name("score", name)
+
+    def decorate(function: ScoreFunction) -> ScoreFunction:
+        made = _FunctionPluginBuilder("score", name, function, weight)
+        if made.is_of_one:
+            made.give(_FunctionPlugin, score=staticmethod(function))
+        else:
+            made.give(_ArrayScore, _ask=staticmethod(made.call))
+        return function
+
+    return decorate
+
+
+def filter(
+    name: str, *, reason: str = "", evicting_helps: bool = True
+) -> Callable[[FilterFunction], FilterFunction]:
+    """Make a function a plugin that refuses nodes: where it says False.
+
+    Over `node` it answers a bool, or a Status of its own; over `nodes` bool (n_nodes,). reason:
+    what users read of refused nodes. evicting_helps: False where no eviction of pods can change
+    the answer, so that preemption need not look. Raises ContractError as `score` does.
+    """
+    _check_name("filter", name)
+
+    def decorate(function: FilterFunction) -> FilterFunction:
+        made = _FunctionPluginBuilder("filter", name, function, 1)
+        refused = unschedulable if evicting_helps else unresolvable
+        text = reason or f"node(s) were refused by {name}"
+        base = _NodeFilter if made.is_of_one else _ArrayFilter
+        made.give(base, _ask=staticmethod(made.call), REJECTED=refused(text))
+        return function
+
+    return decorate
+
+
+def priority(
+    name: str,
+    *,
+    weight: int = 1,
+    metadata: Callable[[Pod], Any] | None = None,
+    reduce: Callable[..., Ints] | None = None,
+) -> Callable[[ScoreFunction], ScoreFunction]:
+    """Make a function a priority as schedulers had them before plugins: 0 to 10 each.
+
+    Over `node` it is a map, whose scores `reduce` may bring into range in the end; it takes
+    `scores` (int64 (n_rows,)) and whatever it names of pod, nodes, rows and meta. Over `nodes` it
+    is a whole-list function. metadata: computed once per pod, and handed to the function and to
+    `reduce` as `meta`. Its scores count ten times, so that 10 is as much as 100 of a plugin. Raises
+    ContractError as `score` does.
+    """
+    _check_name("priority", name)
+
+    def decorate(function: ScoreFunction) -> ScoreFunction:
+        made = _FunctionPluginBuilder("priority", name, function, weight, metadata is not None)
+        mended = None if reduce is None else made.reducer(reduce)
+        one, many = (made.call, None) if made.is_of_one else (None, made.call)
+        config = Priority(name, weight, many, one, mended, metadata)
+        more = {} if metadata is None else {"pre_score": _pre_score}
+        made.give(_MapPriority if made.is_of_one else _ListPriority, priority=config, **more)
+        return function
+
+    return decorate
+
+
+def _check_name(kind: str, name: Any) -> None:
+    """Raises ContractError at once: what is left out before the function is lost without a word."""
+    if not isinstance(name, str) or not name:
+        got = f"a {type(name).__name__}" if name else "no name"
+        raise ContractError(f'@{kind}: got {got}, wanted the rule\'s name: @{kind}("my-rule")')
+
+
+class _FunctionPluginBuilder:
+    """A function on its way to a plugin. call: the function with all that is on offer, in order."""
+
+    def __init__(
+        self, kind: str, name: str, function: Any, weight: Any, has_meta: bool = False
+    ) -> None:
+        self.name = name
+        self.function = function
+        self.weight = weight
+        self.where = f"rule {name!r}"
+        if not inspect.isfunction(function) or inspect.iscoroutinefunction(function):
+            what = "an async function" if inspect.isfunction(function) else repr(function)
+            raise ContractError(f"{self.where}: got {what}, wanted a plain function")
+        if is_rule(function):
+            raise ContractError(f"{self.where}: {function.__name__}() is a rule already")
+        if isinstance(weight, bool) or not isinstance(weight, int) or weight < 1:
+            raise ContractError(
+                f"{self.where}: weight is {weight!r}, wanted a whole number above 0"
+            )
+        names = parameters_of(function)
+        self.is_of_one = "node" in names
+        if self.is_of_one == ("nodes" in names):
+            got = f"{function.__name__}({', '.join(names)})"
+            raise ContractError(
+                f"{self.where}: got {got}, wanted either `node`, to be asked about one node, or "
+                "`nodes`, about all of them as arrays"
+            )
+        # Priorities have a fixed call, with metadata or without.
+        offered = _ONE if self.is_of_one else _ALL
+        self.call = self._fitted(
+            function,
+            (*offered, _META) if kind == "priority" else offered,
+            "" if has_meta or kind != "priority" else _META,
+        )
+
+    def reducer(self, reduce: Callable[..., Ints]) -> PriorityReduceFunction:
+        """`reduce` with everything that it may be handed."""
+        if not self.is_of_one:
+            got = "a reduce for a function of all nodes"
+            raise ContractError(f"{self.where}: got {got}, wanted one of one `node`")
+        return self._fitted(reduce, _REDUCE, "")
+
+    def _fitted(self, function: Call, offered: tuple[str, ...], missing: str) -> Call:
+        """`function` as one of all that is offered, by place. missing: what is not there yet."""
+        title = getattr(function, "__name__", repr(function))
+        for name in parameters_of(function):
+            if name == missing:
+                wanted = f"metadata=... beside {self.name!r} for it"
+                raise ContractError(f"{self.where}: {title}() asks for {name!r}, wanted {wanted}")
+            if name not in offered:
+                hint = did_you_mean(name, offered)
+                raise ContractError(
+                    f"{self.where}: {title}() asks for {name!r}; on offer are "
+                    f"{', '.join(offered)}{' (' + hint + ')' if hint else ''}"
+                )
+        return narrow_parameters(function, offered, tuple(parameters_of(function)))
+
+    def give(self, base: type[_FunctionPlugin], **attributes: Any) -> None:
+        """Put the plugin class behind the function."""
+        function = self.function
+        body = {
+            "name": self.name,
+            "weight": self.weight,
+            "_title": function.__name__,
+            "_takes_rows": "rows" in parameters_of(function),
+            FUNCTION: staticmethod(function),
+            "__doc__": function.__doc__,
+            "__module__": function.__module__,
+            "__qualname__": function.__qualname__,
+        }
+        setattr(function, _PLUGIN, type(function.__name__, (base,), body | attributes))
+
+
+# The plugins behind the functions.
+
+
+class _FunctionPlugin:
+    """What every rule has. _title: the function's name; _takes_rows: whether it asks for `rows`."""
+
+    name: ClassVar[str]
+    weight: ClassVar[int]
+    _title: ClassVar[str]
+    _takes_rows: ClassVar[bool]
+
+    def _broken(self, pod: Pod, got: str, wanted: str) -> ContractError:
+        return ContractError(
+            f"plugin {self.name!r}: {self._title}() of pod {pod.key!r}{got}, wanted {wanted}"
+            f"{definition_location(self)}"
+        )
+
+    def _column(
+        self, call: Call, kind: type[Any], pod: Pod, nodes: NodeTable, rows: Rows, *more: Any
+    ) -> NDArray[Any]:
+        """`kind` (n_rows,): what the function says of `rows`; it is not asked about none."""
+        n_rows = len(range(rows.start, rows.stop)) if isinstance(rows, slice) else len(rows)
+        if n_rows == 0:
+            return np.zeros(0, dtype=kind)
+        answer: Any = call(pod, nodes, rows, *more)
+        n_wanted = n_rows if self._takes_rows else nodes.n_nodes
+        if not isinstance(answer, np.ndarray):
+            got = f" gave a {type(answer).__name__}"
+        elif answer.shape != (n_wanted,) or answer.dtype != kind:
+            got = f" gave {answer.dtype} {answer.shape}"
+        else:
+            column: NDArray[Any] = answer if self._takes_rows else answer[rows]
+            return column
+        raise self._broken(pod, got, f"an array {np.dtype(kind).name} ({n_wanted},)")
+
+
+class _ArrayScore(_FunctionPlugin):
+    """A score over arrays; one node is a row of them."""
+
+    _ask: ClassVar[Call]
+
+    def score_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Ints:
+        return self._column(self._ask, np.int64, pod, nodes, rows)
+
+    def score(self, pod: Pod, node: NodeInfo, nodes: NodeTable) -> int:
+        return int(self.score_column(pod, nodes, _row_of(node, nodes))[0])
+
+
+class _NodeFilter(_FunctionPlugin):
+    """A filter over one node."""
+
+    _ask: ClassVar[Call]
+    REJECTED: ClassVar[Status]
+
+    def filter(self, pod: Pod, node: NodeInfo) -> Status:
+        answer = self._ask(pod, node)
+        if isinstance(answer, Status):
+            return answer
+        if isinstance(answer, bool | np.bool_):
+            return OK if answer else self.REJECTED
+        got = f" on node {node.name!r} gave {answer!r}"
+        raise self._broken(pod, got, "True, False or a Status")
+
+
+class _ArrayFilter(_FunctionPlugin):
+    """A filter over arrays; one node is a table of its own."""
+
+    _ask: ClassVar[Call]
+    REJECTED: ClassVar[Status]
+
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Bools:
+        return self._column(self._ask, np.bool_, pod, nodes, rows)
+
+    def filter(self, pod: Pod, node: NodeInfo) -> Status:
+        alone = NodeTable()
+        alone.add_node(node.node)
+        for info in node.pods:
+            alone.add_pod(info, node.name)
+        alone.refresh()
+        return OK if self.filter_column(pod, alone, alone.all_rows)[0] else self.REJECTED
+
+
+class _PriorityPlugin(_FunctionPlugin):
+    """A priority as a plugin: 0 to 10 becomes 0 to 100."""
+
+    priority: ClassVar[Priority]
+
+    def normalize_score(
+        self, scores: Ints, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
+    ) -> Ints:
+        reduce = self.priority.reduce
+        final: Any = scores
+        if reduce is not None and len(scores):
+            final = reduce(scores.copy(), pod, nodes, rows, self._meta(pod, state))
+            if not isinstance(final, np.ndarray):
+                got = f" gave a {type(final).__name__} from its reduce"
+                raise self._broken(pod, got, f"an array int64 {scores.shape}")
+            if final.shape != scores.shape or final.dtype != np.int64:
+                got = f" gave {final.dtype} {final.shape} from its reduce"
+                raise self._broken(pod, got, f"an array int64 {scores.shape}")
+        wrong = np.flatnonzero((final < 0) | (final > PRIORITY_MAX))
+        if len(wrong):
+            place = int(wrong[0])
+            row = place if isinstance(rows, slice) else int(rows[place])
+            got = f" on node {nodes.names[row]!r} came to {final[place]}"
+            raise self._broken(pod, got, f"0..{PRIORITY_MAX}")
+        scaled: Ints = final * (SCORE_MAX // PRIORITY_MAX)
+        return scaled
+
+    def _meta(self, pod: Pod, state: CycleState) -> Any:
+        """The pod's metadata: from PreScore, or computed now where a profile leaves that out."""
+        if self.priority.metadata is None:
+            return None
+        found = state.find(self.name)
+        if not isinstance(found, _Metadata):
+            found = _Metadata(self.priority.metadata(pod))
+            state.write(self.name, found)
+        return found.value
+
+
+class _Metadata:
+    """Metadata of a pod, which may be None."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+def _pre_score(self: _PriorityPlugin, pod: Pod, state: CycleState) -> Status:
+    self._meta(pod, state)
+    return OK
+
+
+class _MapPriority(_PriorityPlugin):
+    """A priority that scores one node at a time."""
+
+    def score(self, pod: Pod, node: NodeInfo, state: CycleState) -> int:
+        assert self.priority.map is not None
+        return self.priority.map(pod, node, self._meta(pod, state))
+
+
+class _ListPriority(_PriorityPlugin):
+    """A priority that scores all nodes."""
+
+    def score_column(self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
+        whole_list, meta = self.priority.whole_list, self._meta(pod, state)
+        assert whole_list is not None
+        return self._column(whole_list, np.int64, pod, nodes, rows, meta)
+
+    def score(self, pod: Pod, node: NodeInfo, state: CycleState, nodes: NodeTable) -> int:
+        return int(self.score_column(pod, nodes, _row_of(node, nodes), state)[0])
+
+
+def _row_of(node: NodeInfo, nodes: NodeTable) -> Ints:
+    return np.array([nodes.row(node.name)], dtype=np.int64)

@@ -1,0 +1,257 @@
+"""Calling plugin methods by parameter name, and telling whose fault a failure is."""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from types import MethodType
+from typing import Any
+
+from stowplan.framework.extension_points import METHOD_PARAMETERS
+from stowplan.framework.plugin import PermitWait, PostFilterResult, PreBindWait, RestrictTo
+from stowplan.framework.problems import ContractError, did_you_mean
+from stowplan.framework.status import Status
+
+Call = Callable[..., Any]
+
+SIGNATURES_KEPT = 1000
+"""Functions whose parameters are remembered; a configuration has a few hundred."""
+
+NEEDS_SCALAR = {"filter_column": "filter", "score_column": "score"}
+NEEDS_PARTNER = {
+    "add_pod": "remove_pod",
+    "remove_pod": "add_pod",
+    "unreserve": "reserve",
+    "pre_bind_pre_flight": "pre_bind",
+    "pre_bind_progress": "pre_bind",
+}
+REJECTED_MEANS = (
+    "the Status of nodes that the plugin refuses, such as "
+    'REJECTED = unschedulable("node(s) had too few GPUs")'
+)
+_STOWPLAN = __file__.rpartition("framework/")[0]
+_PYTHON = inspect.__file__.rpartition("/")[0] + "/"
+FUNCTION = "_stowplan_function"
+"""Under this name the class behind a rule has the function that was made one."""
+ANSWER_TYPES: dict[str, tuple[type[Any], ...]] = {
+    "pre_enqueue": (Status,),
+    "pre_filter": (Status, RestrictTo),
+    "add_pod": (Status,),
+    "remove_pod": (Status,),
+    "filter": (Status,),
+    "filter_status": (Status,),
+    "post_filter": (PostFilterResult,),
+    "pre_score": (Status,),
+    "reserve": (Status,),
+    "permit": (Status, PermitWait),
+    "pre_bind_pre_flight": (Status,),
+    "pre_bind": (Status, PreBindWait),
+    "pre_bind_progress": (Status,),
+    "bind": (Status,),
+}
+"""What a method must return; arrays and scores are checked where their size is known."""
+
+
+def check_signatures(plugin: type[Any], where: str) -> None:
+    """Raise ContractError where a plugin class has methods that the runtime could not call."""
+    for method, offered in METHOD_PARAMETERS.items():
+        function = getattr(plugin, method, None)
+        if not callable(function):
+            continue
+        static = isinstance(inspect.getattr_static(plugin, method), staticmethod | classmethod)
+        for name in parameters_of(function)[0 if static else 1 :]:
+            if name not in offered:
+                hint = did_you_mean(name, offered)
+                raise ContractError(
+                    f"{where}: {method}() asks for {name!r}; on offer are "
+                    f"{', '.join(offered) or 'none'}{' (' + hint + ')' if hint else ''}"
+                )
+    for method, needed in {**NEEDS_SCALAR, **NEEDS_PARTNER}.items():
+        if hasattr(plugin, method) and not hasattr(plugin, needed):
+            raise ContractError(f"{where}: has {method}() without {needed}(); wanted both")
+    rejected = getattr(plugin, "REJECTED", None)
+    if rejected is not None and not (isinstance(rejected, Status) and rejected.is_rejected):
+        raise ContractError(
+            f"{where}: `REJECTED` is {rejected!r}, wanted {REJECTED_MEANS}{class_location(plugin)}"
+        )
+
+
+def parameters_of(function: Call) -> tuple[str, ...]:
+    """The names that a function, or a class's constructor, asks for."""
+    return _requested_parameters(function)[0]
+
+
+def _requested_parameters(function: Call) -> tuple[tuple[str, ...], bool]:
+    """The names that a callable asks for, and whether it wants any of them by keyword."""
+    # Frameworks come and go by the thousand where faults are replayed; functions stay.
+    if isinstance(function, MethodType) and inspect.isfunction(function.__func__):
+        return _requested_by_function(function.__func__, is_bound=True)
+    makes = _init_of(function)
+    if makes is object.__init__:
+        return (), False
+    if inspect.isfunction(makes):
+        return _requested_by_function(makes, is_bound=True)
+    return _requested_in(inspect.signature(function).parameters.values())
+
+
+def _init_of(function: Any) -> Any:
+    """What a class is constructed by, where that is its `__init__` and nothing else."""
+    is_plain = function.__new__ is object.__new__ and type(function) is type
+    return function.__init__ if is_plain else None
+
+
+@lru_cache(SIGNATURES_KEPT)
+def _requested_by_function(function: Call, *, is_bound: bool) -> tuple[tuple[str, ...], bool]:
+    parameters = tuple(inspect.signature(function).parameters.values())
+    return _requested_in(parameters[1:] if is_bound else parameters)
+
+
+def _requested_in(parameters: Iterable[inspect.Parameter]) -> tuple[tuple[str, ...], bool]:
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    named = [parameter for parameter in parameters if parameter.kind not in kinds]
+    by_keyword = any(one.kind is inspect.Parameter.KEYWORD_ONLY for one in named)
+    return tuple(one.name for one in named), by_keyword
+
+
+def takes_parameter(plugin: object, method: str, parameter: str) -> bool:
+    """True when the method names the parameter."""
+    return parameter in parameters_of(getattr(plugin, method))
+
+
+def bind_method(plugin: object, method: str, *, in_tree: bool) -> Call | None:
+    """The method as a function of everything on offer, in that order; None when absent.
+
+    An exception in a plugin that is not part of Stowplan becomes a ContractError that names it.
+    """
+    function = getattr(plugin, method, None)
+    if not callable(function):
+        return None
+    offered = METHOD_PARAMETERS[method]
+    wanted = parameters_of(function)
+    call = narrow_parameters(function, offered, wanted)
+    return call if in_tree else _wrap_errors(call, plugin, method, offered)
+
+
+def narrow_parameters(function: Call, offered: tuple[str, ...], wanted: tuple[str, ...]) -> Call:
+    """`function` as one of everything on offer, by position; wanted: the names that it takes."""
+    places = tuple(offered.index(name) for name in wanted)
+    _, by_keyword = _requested_parameters(function)
+    if by_keyword:
+        return lambda *values: function(**{offered[place]: values[place] for place in places})
+    if wanted == offered:
+        return function
+    if len(places) == 1:
+        (only,) = places
+        return lambda *values: function(values[only])
+    return lambda *values: function(*[values[place] for place in places])
+
+
+def wrap_hint(hint: Call, plugin: str) -> Call:
+    """A hint of somebody else's plugin, whose exceptions are ContractErrors that name the plugin
+    and the pod."""
+
+    def call(pod: Any, old: Any, new: Any) -> Any:
+        try:
+            return hint(pod, old, new)
+        except (Exception, SystemExit) as failure:
+            raise ContractError(
+                f"plugin {plugin!r}: a hint of pod {pod.key!r} raised "
+                f"{type(failure).__name__}: {failure}{source_location(failure)}"
+            ) from failure
+
+    return call
+
+
+def _wrap_errors(function: Call, plugin: object, method: str, offered: tuple[str, ...]) -> Call:
+    name = getattr(plugin, "name", type(plugin).__name__)
+    wanted = ANSWER_TYPES.get(method)
+
+    def call(*values: Any) -> Any:
+        try:
+            answer = function(*values)
+        except ContractError:
+            raise
+        # A rule that calls exit() fails like any other.
+        except (Exception, SystemExit) as failure:
+            raise ContractError(
+                f"plugin {name!r}: {method}{_call_subject(offered, values)} raised "
+                f"{type(failure).__name__}: {failure}{source_location(failure)}"
+            ) from failure
+        if wanted is not None and not isinstance(answer, wanted):
+            raise ContractError(
+                f"plugin {name!r}: {method}{_call_subject(offered, values)} gave {answer!r}, "
+                f"wanted a {' or '.join(kind.__name__ for kind in wanted)}"
+                f"{definition_location(plugin, method)}"
+            )
+        return answer
+
+    return call
+
+
+def _call_subject(offered: tuple[str, ...], values: tuple[Any, ...]) -> str:
+    """Which pod and node a call was about, where it was about any."""
+    given = dict(zip(offered, values, strict=True))
+    pod, node = given.get("pod"), given.get("node")
+    name = node.name if node is not None else given.get("node_name")
+    return (f" of pod {pod.key!r}" if pod is not None else "") + (
+        f" on node {name!r}" if name is not None else ""
+    )
+
+
+def construct_plugin(plugin: type[Any], given: Mapping[str, Any], *, in_tree: bool) -> Any:
+    """An object of a plugin class, which may ask for any of `given`; raises ContractError."""
+    names = parameters_of(plugin)
+    unknown = [name for name in names if name not in given]
+    if unknown:
+        raise ContractError(
+            f"plugin {plugin.name!r}: the constructor asks for {unknown[0]!r}; "
+            f"on offer are {', '.join(given)}"
+        )
+    try:
+        return plugin(**{name: given[name] for name in names})
+    except Exception as failure:
+        if in_tree or isinstance(failure, ContractError):
+            raise
+        raise ContractError(
+            f"plugin {plugin.name!r}: the constructor raised "
+            f"{type(failure).__name__}: {failure}{source_location(failure)}"
+        ) from failure
+
+
+def class_location(plugin: type[Any]) -> str:
+    """ " (packed.py:14)": where the first method of a plugin class is written, as Python keeps no
+    line of a class; "" where it has none."""
+    functions = [value for value in vars(plugin).values() if inspect.isfunction(value)]
+    if not functions:
+        return ""
+    code = min((one.__code__ for one in functions), key=lambda code: code.co_firstlineno)
+    return f" ({code.co_filename.rpartition('/')[2]}:{code.co_firstlineno})"
+
+
+def definition_location(plugin: object, *methods: str) -> str:
+    """ " (packed.py:14)": where the first of these methods that a plugin or its class has is
+    written, "" where that is not known. Of a rule it is where the function is."""
+    names = (FUNCTION, *methods)
+    found = (getattr(plugin, name) for name in names if callable(getattr(plugin, name, None)))
+    function = next(found, None)
+    code = getattr(inspect.unwrap(function), "__code__", None) if function else None
+    if code is None:
+        return ""
+    return f" ({code.co_filename.rpartition('/')[2]}:{code.co_firstlineno})"
+
+
+def source_location(failure: BaseException) -> str:
+    """ " (packed.py:14 in score)": where an exception was raised, the innermost frame that is not
+    in a library, or in Stowplan, if there is any."""
+    frames = traceback.extract_tb(failure.__traceback__)
+    if not frames:
+        return ""
+    last = next((one for one in reversed(frames) if not _is_library(one.filename)), frames[-1])
+    return f" ({last.filename.rpartition('/')[2]}:{last.lineno} in {last.name})"
+
+
+def _is_library(file: str) -> bool:
+    installed = "/site-packages/" in file or "/dist-packages/" in file
+    return installed or file.startswith(("<frozen", _STOWPLAN, _PYTHON))

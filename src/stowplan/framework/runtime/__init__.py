@@ -1,0 +1,1 @@
+"""Registered plugins and the framework that calls them at the extension points."""

@@ -1,0 +1,82 @@
+"""The registry table: plugin name -> class, checked when a class is put in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from stowplan.framework.extension_points import points_of
+from stowplan.framework.functions.decorators import plugin_of
+from stowplan.framework.plugin_calls import check_signatures
+from stowplan.framework.problems import ContractError
+
+
+class NoArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The arguments of a plugin that takes none."""
+
+
+class RegistryEntry(msgspec.Struct, frozen=True):
+    """A registered plugin.
+
+    points: configuration names of what it implements. args: the Struct its arguments decode to.
+    weight: of its scores where a configuration names none. in_tree: part of Stowplan.
+    """
+
+    name: str
+    plugin: type[Any]
+    points: tuple[str, ...]
+    args: type[msgspec.Struct]
+    weight: int
+    in_tree: bool
+
+
+class Registry(Mapping[str, RegistryEntry]):
+    """All plugins that a configuration may name."""
+
+    def __init__(self, in_tree: Iterable[type[Any]] = ()) -> None:
+        self._entries: dict[str, RegistryEntry] = {}
+        for plugin in in_tree:
+            self._enter(plugin, in_tree=True)
+
+    def __getitem__(self, name: str) -> RegistryEntry:
+        return self._entries[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def copy(self) -> Registry:
+        """A registry with the same plugins, to register others in."""
+        other = Registry()
+        other._entries = dict(self._entries)
+        return other
+
+    def register(self, plugin: Callable[..., Any]) -> None:
+        """Add somebody else's plugin class, or decorated function.
+
+        Raises ContractError when it cannot be one.
+        """
+        self._enter(plugin_of(plugin), in_tree=False)
+
+    def _enter(self, plugin: type[Any], *, in_tree: bool) -> None:
+        name = getattr(plugin, "name", None)
+        where = f"plugin class {plugin.__module__}.{plugin.__qualname__}"
+        if not isinstance(name, str) or not name:
+            raise ContractError(f"{where}: `name` is {name!r}, wanted a non-empty string")
+        if name in self._entries:
+            raise ContractError(f"{where}: the name {name!r} is taken; wanted one that is free")
+        points = points_of(plugin)
+        if not points:
+            raise ContractError(f"{where}: implements no extension point; wanted at least one")
+        args = getattr(plugin, "Args", NoArgs)
+        if not (isinstance(args, type) and issubclass(args, msgspec.Struct)):
+            raise ContractError(f"{where}: `Args` is {args!r}, wanted a msgspec.Struct class")
+        check_signatures(plugin, where)
+        weight = getattr(plugin, "weight", 1)
+        if not isinstance(weight, int) or weight < 1:
+            raise ContractError(f"{where}: `weight` is {weight!r}, wanted a whole number above 0")
+        self._entries[name] = RegistryEntry(name, plugin, points, args, weight, in_tree)

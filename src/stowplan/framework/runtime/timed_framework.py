@@ -1,0 +1,250 @@
+"""Timed: a framework that tells how long its extension points and its plugins take.
+
+An extension point is timed whenever it is run, its plugins in one attempt of ten. Pods that are
+placed by compiled kernels run neither, and are not counted here.
+
+Differs: a column walk is one evaluation of a plugin, and the time that it takes for all nodes; the
+original counts and times node by node. Every tenth attempt is a sample; there chance says which.
+
+Source: kube-scheduler v1.36, scheduler/metrics; framework/runtime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from stowplan.columns import NodeTable, Rows
+from stowplan.framework.cycle_state import CycleState
+from stowplan.framework.diagnosis import Diagnosis
+from stowplan.framework.feature_gates import FeatureGates
+from stowplan.framework.handle_state import HandleState
+from stowplan.framework.metrics import Metrics
+from stowplan.framework.node_to_status import NodeToStatus, PluginVerdicts
+from stowplan.framework.plugin import PermitWait, PostFilterResult, PreBindWait
+from stowplan.framework.profile import Profile
+from stowplan.framework.runtime.framework import Framework, PreFilterOutcome, Scores
+from stowplan.framework.runtime.registered_plugin import Ints, RegisteredPlugin
+from stowplan.framework.runtime.registry import Registry
+from stowplan.framework.snapshot import Snapshot
+from stowplan.framework.status import OK, Code, Status
+from stowplan.objects.pod import Pod
+
+T = TypeVar("T")
+
+EVALUATIONS = "scheduler_plugin_evaluation_total"
+PLUGIN_SECONDS = "scheduler_plugin_execution_duration_seconds"
+POINT_SECONDS = "scheduler_framework_extension_point_duration_seconds"
+PREEMPTIONS = "scheduler_preemption_attempts_total"
+SAMPLED_EVERY = 10
+PLUGIN_BUCKETS = tuple(0.00001 * 1.5**k for k in range(20))
+POINT_BUCKETS = tuple(0.0001 * 2**k for k in range(12))
+
+POINT_OF_METHOD = {
+    "pre_filter": "PreFilter",
+    "add_pod": "PreFilterExtensionAddPod",
+    "remove_pod": "PreFilterExtensionRemovePod",
+    "post_filter": "PostFilter",
+    "pre_score": "PreScore",
+    "reserve": "Reserve",
+    "unreserve": "Unreserve",
+    "permit": "Permit",
+    "pre_bind_pre_flight": "PreBindPreFlight",
+    "pre_bind": "PreBind",
+    "bind": "Bind",
+    "post_bind": "PostBind",
+}
+EVALUATED_METHODS = frozenset(("pre_filter", "pre_score"))
+SUCCESS, ERROR = Code.SUCCESS.title, Code.ERROR.title
+
+
+class FrameworkMetricsRecorder:
+    """Where the times of one profile go. sampling: whether plugins are timed in this attempt."""
+
+    def __init__(self, metrics: Metrics, profile: str) -> None:
+        self.metrics = metrics
+        self.now = metrics.stopwatch
+        self.profile = profile
+        self.sampling = False
+        self._n_attempts = 0
+
+    def begin(self) -> None:
+        """An attempt begins."""
+        self.sampling = self._n_attempts % SAMPLED_EVERY == 0
+        self._n_attempts += 1
+
+    def evaluated(self, plugin: str, point: str) -> None:
+        """A plugin has been asked about a pod."""
+        labels = ("plugin", plugin), ("extension_point", point), ("profile", self.profile)
+        self.metrics.count(EVALUATIONS, labels)
+
+    def plugin(self, plugin: str, point: str, status: str, begun: float) -> None:
+        """A plugin has answered."""
+        labels = ("plugin", plugin), ("extension_point", point), ("status", status)
+        self.metrics.observe(PLUGIN_SECONDS, self.now() - begun, labels, PLUGIN_BUCKETS)
+
+    def point(self, point: str, status: str, begun: float) -> None:
+        """All plugins of an extension point have answered."""
+        labels = ("extension_point", point), ("status", status), ("profile", self.profile)
+        self.metrics.observe(POINT_SECONDS, self.now() - begun, labels, POINT_BUCKETS)
+
+
+class TimedRegisteredPlugin(RegisteredPlugin):
+    """A plugin that is counted and timed."""
+
+    __slots__ = ("_recorder",)
+
+    def record_to(self, recorder: FrameworkMetricsRecorder) -> None:
+        """Tell it about every call from now on."""
+        self._recorder = recorder
+
+    def call(self, method: str, *values: Any) -> Any:
+        """As of any member."""
+        point = POINT_OF_METHOD.get(method)
+        if point is None:
+            return super().call(method, *values)
+        recorder = self._recorder
+        begun = recorder.now() if recorder.sampling else 0.0
+        answer = super().call(method, *values)
+        if method in EVALUATED_METHODS and not (isinstance(answer, Status) and answer.is_skip):
+            recorder.evaluated(self.name, point)
+        if recorder.sampling:
+            recorder.plugin(self.name, point, status_title(answer), begun)
+        return answer
+
+    def verdicts(self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState) -> PluginVerdicts:
+        """As of any member."""
+        return self._column_timed("Filter", super().verdicts, pod, nodes, rows, state)
+
+    def scores(self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
+        """As of any member."""
+        return self._column_timed("Score", super().scores, pod, nodes, rows, state)
+
+    def normalized(
+        self, scores: Ints, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
+    ) -> Ints:
+        """As of any member."""
+        recorder = self._recorder
+        if not recorder.sampling or self.calls["normalize_score"] is None:
+            return super().normalized(scores, pod, nodes, rows, state)
+        begun = recorder.now()
+        answer = super().normalized(scores, pod, nodes, rows, state)
+        recorder.plugin(self.name, "ScoreExtensionNormalize", SUCCESS, begun)
+        return answer
+
+    def _column_timed(self, point: str, walk: Callable[..., T], *asked: Any) -> T:
+        recorder = self._recorder
+        recorder.evaluated(self.name, point)
+        if not recorder.sampling:
+            return walk(*asked)
+        begun = recorder.now()
+        answer = walk(*asked)
+        recorder.plugin(self.name, point, SUCCESS, begun)
+        return answer
+
+
+class TimedFramework(Framework):
+    """A profile whose extension points are timed."""
+
+    registered_plugin_class = TimedRegisteredPlugin
+
+    def __init__(
+        self,
+        profile: Profile,
+        registry: Registry,
+        gates: FeatureGates,
+        shared: HandleState | None,
+        metrics: Metrics,
+    ) -> None:
+        """Raises ContractError."""
+        super().__init__(profile, registry, gates, shared)
+        self._recorder = FrameworkMetricsRecorder(metrics, profile.scheduler_name)
+        for member in self.members.values():
+            assert isinstance(member, TimedRegisteredPlugin)
+            member.record_to(self._recorder)
+
+    def run_pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> PreFilterOutcome:
+        """As of any framework; an attempt begins with it."""
+        self._recorder.begin()
+        begun = self._recorder.now()
+        outcome = super().run_pre_filter(pod, snapshot, state)
+        self._recorder.point("PreFilter", outcome.status.code.title, begun)
+        return outcome
+
+    def run_filters(
+        self, pod: Pod, snapshot: Snapshot, state: CycleState, rows: Ints | None = None
+    ) -> NodeToStatus:
+        """As of any framework."""
+        begun = self._recorder.now()
+        verdicts = super().run_filters(pod, snapshot, state, rows)
+        self._recorder.point("Filter", ERROR if verdicts.errors else SUCCESS, begun)
+        return verdicts
+
+    def run_post_filter(
+        self, pod: Pod, snapshot: Snapshot, diagnosis: Diagnosis, state: CycleState
+    ) -> PostFilterResult:
+        """As of any framework."""
+        begun = self._recorder.now()
+        self._recorder.metrics.count(PREEMPTIONS)
+        result = super().run_post_filter(pod, snapshot, diagnosis, state)
+        self._recorder.point("PostFilter", result.status.code.title, begun)
+        return result
+
+    def run_pre_score(self, pod: Pod, snapshot: Snapshot, rows: Ints, state: CycleState) -> Status:
+        """As of any framework."""
+        begun = self._recorder.now()
+        status = super().run_pre_score(pod, snapshot, rows, state)
+        self._recorder.point("PreScore", status.code.title, begun)
+        return status
+
+    def run_scores(self, pod: Pod, nodes: NodeTable, rows: Ints, state: CycleState) -> Scores:
+        """As of any framework."""
+        begun = self._recorder.now()
+        scores = super().run_scores(pod, nodes, rows, state)
+        self._recorder.point("Score", SUCCESS, begun)
+        return scores
+
+    def run_reserve(self, pod: Pod, node_name: str, state: CycleState) -> Status:
+        """As of any framework."""
+        begun = self._recorder.now()
+        status = super().run_reserve(pod, node_name, state)
+        self._recorder.point("Reserve", status.code.title, begun)
+        return status
+
+    def run_unreserve(self, pod: Pod, node_name: str, state: CycleState) -> None:
+        """As of any framework."""
+        begun = self._recorder.now()
+        super().run_unreserve(pod, node_name, state)
+        self._recorder.point("Unreserve", SUCCESS, begun)
+
+    def run_permit(
+        self, pod: Pod, node_name: str, state: CycleState
+    ) -> Status | dict[str, PermitWait]:
+        """As of any framework."""
+        begun = self._recorder.now()
+        answer = super().run_permit(pod, node_name, state)
+        self._recorder.point("Permit", status_title(answer), begun)
+        return answer
+
+    def run_bind(self, pod: Pod, node_name: str, state: CycleState) -> Status:
+        """As of any framework; what is sent is not waited for."""
+        begun = self._recorder.now()
+        status = super().run_bind(pod, node_name, state)
+        self._recorder.point("Bind", status.code.title, begun)
+        return status
+
+    def run_post_bind(self, pod: Pod, node_name: str, state: CycleState) -> None:
+        """As of any framework."""
+        begun = self._recorder.now()
+        super().run_post_bind(pod, node_name, state)
+        self._recorder.point("PostBind", SUCCESS, begun)
+
+
+def status_title(answer: Any) -> str:
+    """How an answer of any kind is labelled."""
+    if isinstance(answer, Status):
+        return answer.code.title
+    if isinstance(answer, PostFilterResult):
+        return answer.status.code.title
+    waits = isinstance(answer, PermitWait | PreBindWait | dict)
+    return Code.WAIT.title if waits else OK.code.title

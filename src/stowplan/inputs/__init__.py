@@ -1,0 +1,1 @@
+"""Inputs: manifests, dumps, traces, generated workloads, and their validation."""

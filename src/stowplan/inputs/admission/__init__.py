@@ -1,0 +1,1 @@
+"""Admission of pods that no API server has stored: LimitRange, ResourceQuota."""

@@ -1,0 +1,225 @@
+"""Cluster: what a simulation starts from, and reading it from the files that a user names."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from stowplan.columns.nodetable import NodeTable
+from stowplan.framework import ObjectStore
+from stowplan.inputs.admission.admission_result import AdmissionResult
+from stowplan.inputs.document_reader import FileDocument, decoded, documents
+from stowplan.inputs.files import InputFile, files_at
+from stowplan.inputs.importers import ImportedJobs
+from stowplan.inputs.input_error import InputError, check_word
+from stowplan.inputs.manifests import ManifestInventory, items
+from stowplan.inputs.openb import NOTE, OpenBReader
+from stowplan.inputs.orphaned_pods import MODES as ORPHAN_MODES
+from stowplan.inputs.orphaned_pods import resolve_orphans
+from stowplan.inputs.validation.object_validation import ObjectValidator
+from stowplan.inputs.workload_expansion import expand_workloads
+from stowplan.objects.encoding.json_codec import DecodeError
+from stowplan.objects.limits import LimitRange, ResourceQuota
+from stowplan.objects.meta import Object
+from stowplan.objects.node import Node
+from stowplan.objects.pod import Pod
+
+Tree = dict[str, Any]
+
+CSV = ".csv"
+_LATEST = datetime.max.replace(tzinfo=UTC)
+
+
+class Cluster(msgspec.Struct):
+    """Nodes, pods and everything else that decisions read.
+
+    pods: bound, pending and finished, in the order of their files. objects: the other kinds.
+    ignored: kind -> how many objects of it were passed over, as scheduling does not read it.
+    notes: what a user should know about the model. inputs: file -> SHA-256 of its content,
+    unpacked. orphans: pod -> the node that it was bound to and that is not in the input.
+    not_created: pod -> why the API server would refuse to create it (LimitRange, ResourceQuota).
+    """
+
+    nodes: list[Node]
+    pods: list[Pod]
+    objects: list[Object] = []
+    ignored: dict[str, int] = {}
+    notes: list[str] = []
+    inputs: dict[str, str] = {}
+    orphans: dict[str, str] = {}
+    not_created: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        pods = f"{len(self.pods):,} pods, {len(self.pending()):,} of them pending"
+        return f"Cluster({len(self.nodes):,} nodes, {pods})"
+
+    def table(self) -> NodeTable:
+        """A fresh table of the nodes and the pods that are bound to them."""
+        table = NodeTable()
+        for node in self.nodes:
+            table.add_node(node)
+        for pod in self.bound():
+            table.add_pod(pod)
+        table.refresh()
+        return table
+
+    def world(self) -> ObjectStore:
+        """A fresh world of the objects."""
+        return ObjectStore(self.objects)
+
+    def bound(self) -> list[Pod]:
+        """The pods that have a node and are not finished."""
+        return [pod for pod in self.pods if pod.node_name and not pod.is_finished]
+
+    def pending(self) -> list[Pod]:
+        """The pods that wait for a node, in the order of their arrival.
+
+        That is by creation time; those that have none come last, in the order of their files.
+        Pods that are being deleted are no longer waiting.
+        """
+        waiting = (
+            pod
+            for pod in self.pods
+            if not pod.node_name and not pod.is_finished and pod.metadata.deletion_timestamp is None
+        )
+        return sorted(waiting, key=lambda pod: pod.metadata.creation_timestamp or _LATEST)
+
+
+def read_cluster(
+    paths: str | Path | Iterable[str | Path],
+    *,
+    orphans: str = "pending",
+    validate: str = "auto",
+) -> Cluster:
+    """The cluster that files describe: manifests, dumps, OpenB CSVs, directories of them.
+
+    `-` is standard input. orphans: what becomes of pods bound to nodes that are not in the input:
+    `pending`, `ignore` or `error`. validate: `strict`, `warn` or `ignore` for every object; `auto`:
+    strict for those that no API server has stored. Raises InputError.
+    """
+    named = [paths] if isinstance(paths, str | Path) else list(paths)
+    if not named:
+        raise InputError("cluster", "", "no path", "at least one")
+    check_word("orphans", orphans, ORPHAN_MODES)
+    reading = _ClusterReader(ObjectValidator(validate))
+    with _collector_paused():
+        for file in files_at(named):
+            reading.take(file)
+        return reading.cluster(", ".join(map(str, named)), orphans)
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Nothing that is read is garbage, and looking for some costs more than the reading."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+class _ClusterReader:
+    """What has been read so far."""
+
+    def __init__(self, validation: ObjectValidator) -> None:
+        self.inventory = ManifestInventory()
+        self.validation = validation
+        self.imports = ImportedJobs(validation)
+        self.trace = OpenBReader()
+        self.notes: list[str] = []
+        self.inputs: dict[str, str] = {}
+
+    def take(self, file: InputFile) -> None:
+        """Take in a file; raises InputError."""
+        self.inputs[file.source] = sha256(file.data).hexdigest()
+        if _is_csv(file):
+            self._take_csv(file)
+            return
+        for document in documents(file.data, file.source, file.suffix.removeprefix(".")):
+            self._take_document(document)
+
+    def _take_document(self, document: FileDocument) -> None:
+        place = f"{document.source}: {document.place}"
+        try:
+            for item, path in items(document.tree):
+                self._take_item(item, path, place)
+        except DecodeError as problem:
+            raise InputError.at(place, problem.path, problem.what) from None
+        except RecursionError:
+            wanted = "nesting that objects have"
+            raise InputError(document.source, document.place, "deeper nesting", wanted) from None
+
+    def _take_item(self, item: Tree, path: str, place: str) -> None:
+        """Take in an object; what is wrong with it is collected, as far as reading can go on."""
+        found = self.validation.of(item, path)
+        try:
+            if self.imports.takes(item, path):
+                self.imports.add(item, path, place, len(self.inventory.entries))
+            else:
+                self.inventory.add_item(item, path, place)
+        except DecodeError as problem:
+            self.validation.report_unreadable(place, problem, found)
+        else:
+            self.validation.report(place, found)
+
+    def _take_csv(self, file: InputFile) -> None:
+        if NOTE not in self.notes:
+            self.notes.append(NOTE)
+        for place, found in self.trace.objects(decoded(file.data, file.source), file.source):
+            try:
+                self.inventory.add(found, f"{file.source}: {place}")
+            except DecodeError as problem:
+                where = f"{place}: {problem.path}"
+                raise InputError.at(file.source, where, problem.what) from None
+
+    def cluster(self, named: str, orphans: str) -> Cluster:
+        """The cluster that has been read; raises InputError when it is wrong or has no nodes."""
+        try:
+            self.imports.expand(self.inventory)
+            self.validation.finish()
+            population = expand_workloads(self.inventory)
+        except DecodeError as problem:
+            raise InputError.at("", "", problem) from None
+        nodes = list(self.inventory.all(Node))
+        if not nodes:
+            got = f"no nodes ({len(population.pods)} pods)"
+            raise InputError(named, "", got, "a cluster with at least one node")
+        admitted = self._admitted(population.pods)
+        found = resolve_orphans(admitted.pods, {node.name for node in nodes}, orphans)
+        said = (self.validation.notes, self.imports.notes(), admitted.notes, found.notes)
+        return Cluster(
+            nodes=nodes,
+            pods=found.pods,
+            objects=population.objects,
+            ignored=dict(sorted(self.inventory.ignored.items())),
+            notes=[*self.notes, *(note for notes in said for note in notes)],
+            inputs=self.inputs,
+            orphans=found.orphans,
+            not_created=admitted.refused,
+        )
+
+    def _admitted(self, pods: list[Pod]) -> AdmissionResult:
+        """The pods that the API server would create."""
+        if not any(next(self.inventory.all(kind), None) for kind in (LimitRange, ResourceQuota)):
+            return AdmissionResult(pods)
+        # Imported here: the tables of the API server take longer to load than most inputs to read.
+        from stowplan.inputs.admission.pod_admission import admit
+
+        return admit(pods, self.inventory)
+
+
+def _is_csv(file: InputFile) -> bool:
+    """By name, or where the name says nothing, by the look of the first line."""
+    if file.suffix in (".yaml", ".yml", ".json"):
+        return False
+    first = file.data[:200].lstrip(b"\xef\xbb\xbf").split(b"\n")[0]
+    return file.suffix == CSV or first.startswith((b"sn,", b"name,"))

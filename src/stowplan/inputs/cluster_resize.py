@@ -1,0 +1,103 @@
+"""resized(): a cluster with more nodes or fewer, of the same mix."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from stowplan.inputs.cluster_reader import Cluster
+from stowplan.inputs.daemon_pods import target_node
+from stowplan.inputs.manifests import ManifestInventory
+from stowplan.inputs.orphaned_pods import count_of, release_pods
+from stowplan.inputs.workload_expansion import expand_workloads
+from stowplan.objects.node import HOSTNAME_LABEL, Node
+from stowplan.objects.pod import Pod
+from stowplan.objects.workload import DaemonSet, PriorityClass
+
+NodeShape = tuple[object, ...]
+
+
+def resized(cluster: Cluster, n_nodes: int) -> Cluster:
+    """The cluster with so many nodes: the first of each kind stay, or the kind grows.
+
+    Nodes are of a kind that are alike but for name, images and the labels that name a single node.
+    Kinds keep their shares as well as whole nodes allow. Pods on nodes that are left out wait
+    again, save those that belong to the node (of DaemonSets, static), which go with it, be they
+    bound or not. New nodes get a pod of every DaemonSet that is meant for them.
+    """
+    kinds: dict[NodeShape, list[Node]] = {}
+    for node in cluster.nodes:
+        kinds.setdefault(_shape(node), []).append(node)
+    wanted = shares([len(nodes) for nodes in kinds.values()], n_nodes)
+    chosen: list[Node] = []
+    for nodes, count in zip(kinds.values(), wanted, strict=True):
+        chosen += nodes[:count]
+        chosen += _more(nodes, count - len(nodes), {node.name for node in cluster.nodes})
+    place = {node.name: index for index, node in enumerate(cluster.nodes)}
+    chosen.sort(key=lambda node: place.get(node.name, len(place)))
+    left = {node.name for node in cluster.nodes} - {node.name for node in chosen}
+    found = release_pods(cluster.pods, left, set())
+    pods = [pod for pod in found.pods if not (_is_daemon(pod) and target_node(pod) in left)]
+    note = f"{n_nodes} nodes in place of {len(cluster.nodes)}, of the same mix"
+    notes = [*cluster.notes, note]
+    n_gone = len(cluster.pods) - len(pods)
+    if found.pending:
+        notes.append(f"{count_of(len(found.pending), 'pod')} of removed nodes pending again")
+    if n_gone:
+        what = "gone with removed nodes: of DaemonSets, static, or being deleted"
+        notes.append(f"{count_of(n_gone, 'pod')} {what}")
+    new = [node for node in chosen if node.name not in place]
+    pods += _daemon_pods(cluster, new, pods) if new else ()
+    return replace(cluster, nodes=chosen, pods=pods, notes=notes)
+
+
+def shares(counts: list[int], total: int) -> list[int]:
+    """`total` divided like `counts`: whole parts first, then the largest remainders in order."""
+    whole = sum(counts)
+    parts = [count * total // whole for count in counts]
+    by_rest = sorted(range(len(counts)), key=lambda i: (-(counts[i] * total % whole), i))
+    for place in by_rest[: total - sum(parts)]:
+        parts[place] += 1
+    return parts
+
+
+def _shape(node: Node) -> NodeShape:
+    labels = frozenset((k, v) for k, v in node.labels.items() if v != node.name)
+    amounts = frozenset((k, str(v)) for k, v in node.status.allocatable.items())
+    return labels, amounts, node.spec.taints, node.spec.unschedulable
+
+
+def _more(nodes: list[Node], count: int, taken: set[str]) -> Iterator[Node]:
+    """Copies of nodes, in turn, under names of their own."""
+    numbers: Counter[str] = Counter()
+    for index in range(count):
+        model = nodes[index % len(nodes)]
+        name = model.name
+        while name in taken:
+            numbers[model.name] += 1
+            name = f"{model.name}-{numbers[model.name] + 1}"
+        taken.add(name)
+        labels = {k: name if v == model.name else v for k, v in model.labels.items()}
+        labels |= {HOSTNAME_LABEL: name} if HOSTNAME_LABEL in labels else {}
+        yield replace(model, metadata=replace(model.metadata, name=name, uid=name, labels=labels))
+
+
+def _is_daemon(pod: Pod) -> bool:
+    return pod.controller is not None and pod.controller.kind == "DaemonSet"
+
+
+def _daemon_pods(cluster: Cluster, new: list[Node], pods: list[Pod]) -> list[Pod]:
+    """The pods that the DaemonSets of a cluster make for new nodes."""
+    inventory = ManifestInventory()
+    for value in cluster.objects:
+        if isinstance(value, DaemonSet | PriorityClass):
+            inventory.add(value, "cluster")
+    for node in new:
+        inventory.add(node, "cluster")
+    there = [pod for pod in pods if _is_daemon(pod)]
+    for pod in there:
+        inventory.add(pod, "cluster")
+    known = {pod.key for pod in there}
+    return [pod for pod in expand_workloads(inventory).pods if pod.key not in known]

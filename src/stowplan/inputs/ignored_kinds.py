@@ -1,0 +1,43 @@
+"""Kinds that are not read: which of them may change what a scheduler decides, and how to say so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+NO_EFFECT = frozenset(
+    {
+        "ConfigMap", "Secret", "ServiceAccount", "Endpoints", "Event", "ComponentStatus",
+        "Role.rbac.authorization.k8s.io", "RoleBinding.rbac.authorization.k8s.io",
+        "ClusterRole.rbac.authorization.k8s.io", "ClusterRoleBinding.rbac.authorization.k8s.io",
+        "PodTemplate", "ControllerRevision.apps", "Event.events.k8s.io",
+        "Lease.coordination.k8s.io",
+        "EndpointSlice.discovery.k8s.io", "Ingress.networking.k8s.io",
+        "IngressClass.networking.k8s.io", "NetworkPolicy.networking.k8s.io",
+        "CustomResourceDefinition.apiextensions.k8s.io",
+        "APIService.apiregistration.k8s.io",
+        "PriorityLevelConfiguration.flowcontrol.apiserver.k8s.io",
+        "FlowSchema.flowcontrol.apiserver.k8s.io",
+        "CertificateSigningRequest.certificates.k8s.io",
+        "NodeMetrics.metrics.k8s.io", "PodMetrics.metrics.k8s.io",
+        "ServiceMonitor.monitoring.coreos.com", "PodMonitor.monitoring.coreos.com",
+        "PrometheusRule.monitoring.coreos.com",
+    }
+)  # fmt: skip
+"""Kinds on which no scheduling decision depends, and that make no pods."""
+
+
+def relevant_kinds(ignored: Mapping[str, int]) -> dict[str, int]:
+    """The ignored kinds that may change the answer: that make pods, or that admission reads."""
+    return {kind: count for kind, count in ignored.items() if kind not in NO_EFFECT}
+
+
+def describe_ignored(ignored: Mapping[str, int]) -> list[str]:
+    """What to tell a user of the ignored kinds: a line for those that matter, one for the rest."""
+    matters = relevant_kinds(ignored)
+    rest = {kind: count for kind, count in ignored.items() if kind not in matters}
+    lines = [f"ignored, not understood: {_counted(matters)}"] if matters else []
+    return lines + ([f"ignored, no effect on scheduling: {_counted(rest)}"] if rest else [])
+
+
+def _counted(kinds: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {kind}" for kind, count in sorted(kinds.items()))

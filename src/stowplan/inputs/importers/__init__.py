@@ -1,0 +1,156 @@
+"""Importers: jobs of other controllers, as the pods and gangs that they come to.
+
+They are expanded when everything has been read, as they refer to each other (a TrainJob to its
+runtime, a labelled Job to its LocalQueue), and stand where they stood in their files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import msgspec
+
+from stowplan.inputs.importers.imported_objects import QUEUE_LABEL, ImportLookup, list_names, used
+from stowplan.inputs.manifests import ManifestInventory, full_kind, group_of, untyped_title
+from stowplan.inputs.validation.object_validation import ObjectValidator, ValidationResult
+from stowplan.objects.encoding.json_codec import DecodeError
+
+Tree = dict[str, Any]
+
+IMPORTERS: Mapping[tuple[str, str], str] = {
+    ("batch.volcano.sh", "Job"): "volcano_job",
+    ("jobset.x-k8s.io", "JobSet"): "jobset",
+    ("trainer.kubeflow.org", "TrainJob"): "train_job",
+    ("kubeflow.org", "PyTorchJob"): "pytorch_job",
+}
+"""(group, kind) -> the module that expands it."""
+LABELLED = {("batch", "Job"): "kueue"}
+"""The same, of kinds that are imported where they have Kueue's label."""
+LOOKED_UP = {
+    ("trainer.kubeflow.org", "TrainingRuntime"),
+    ("trainer.kubeflow.org", "ClusterTrainingRuntime"),
+    ("kueue.x-k8s.io", "LocalQueue"),
+    ("kueue.x-k8s.io", "ClusterQueue"),
+}
+"""Kinds that importers read and that make nothing themselves."""
+_GLOBAL = {"ClusterTrainingRuntime", "ClusterQueue"}
+
+
+class ImportSource(NamedTuple):
+    """An object to be expanded. position: of what it makes among the inventory's entries."""
+
+    tree: Tree
+    place: str
+    position: int
+    importer: str
+
+
+class ImportedJobs:
+    """The objects that are imported."""
+
+    def __init__(self, validation: ObjectValidator) -> None:
+        self.validation = validation
+        self._sources: list[ImportSource] = []
+        self._trees: dict[tuple[str, str], Tree] = {}
+        self._titles: dict[str, list[str]] = {}
+        self._unmodelled: dict[str, dict[str, None]] = {}
+        self._remarks: list[str] = []
+        self._seen: set[bytes] = set()
+
+    def takes(self, tree: Tree, path: str) -> bool:
+        """True for an object that is imported, or read while importing."""
+        key = group_of(tree, path), tree["kind"]
+        return key in IMPORTERS or key in LOOKED_UP or (key in LABELLED and _is_labelled(tree))
+
+    def add(self, tree: Tree, path: str, place: str, position: int) -> None:
+        """Keep an object until everything is read; raises DecodeError when it is there already."""
+        kind = str(tree["kind"])
+        title = untyped_title(tree, path)
+        meta = tree.get("metadata")
+        name = meta.get("name") if isinstance(meta, dict) else None
+        if not isinstance(meta, dict) or not isinstance(name, str) or not name:
+            raise DecodeError("got nothing, wanted a name", f"{title}: metadata.name")
+        key = name if kind in _GLOBAL else f"{meta.get('namespace') or 'default'}/{name}"
+        slot = full_kind(tree, path), key
+        if slot in self._trees:
+            raise DecodeError("got it again, wanted it once", title)
+        self._trees[slot] = tree
+        group_kind = group_of(tree, path), kind
+        importer = IMPORTERS.get(group_kind) or LABELLED.get(group_kind, "")
+        if importer:
+            self._sources.append(ImportSource(tree, place, position, importer))
+
+    def expand(self, inventory: ManifestInventory) -> None:
+        """Put what the controllers would make into the inventory."""
+        if not self._sources:
+            return
+        known = ImportLookup(inventory, self._trees)
+        made: list[tuple[int, int]] = []
+        for source in self._sources:
+            before = len(inventory.entries)
+            try:
+                self._expand(source, inventory, known)
+            except DecodeError as problem:
+                self.validation.report_unreadable(source.place, problem, None)
+            made.append((source.position, len(inventory.entries) - before))
+        self._remarks = list(known.remarks)
+        _move(inventory, made)
+
+    def _expand(
+        self, source: ImportSource, inventory: ManifestInventory, known: ImportLookup
+    ) -> None:
+        module = import_module(f"stowplan.inputs.importers.{source.importer}")
+        tree = source.tree
+        checks = self.validation.applies(tree)
+        for one in module.expand(tree, known):
+            if checks:
+                self._validate(one, source)
+            inventory.add_item(one, "", source.place)
+        kind = full_kind(tree, "")
+        self._titles.setdefault(kind, []).append(untyped_title(tree, "").partition(" ")[2])
+        paths = dict.fromkeys(used(tree, module.UNMODELLED))
+        self._unmodelled.setdefault(kind, {}).update(paths)
+
+    def _validate(self, made: Tree, source: ImportSource) -> None:
+        """Validate what was made, once for each spec."""
+        key = msgspec.msgpack.encode(made.get("spec"))
+        if key not in self._seen:
+            self._seen.add(key)
+            # Owners that nobody has stored have no uid yet.
+            meta = {k: v for k, v in made["metadata"].items() if k != "ownerReferences"}
+            found = self.validation.of({**made, "metadata": meta})
+            if found is not None:
+                title = f"{untyped_title(source.tree, '')}: {found.title}"
+                self.validation.report(
+                    source.place, ValidationResult(title, found.mistakes, found.is_fatal)
+                )
+
+    def notes(self) -> list[str]:
+        """What was imported and what of it is not modelled."""
+        found = []
+        for kind, titles in self._titles.items():
+            unmodelled = ", ".join(self._unmodelled[kind])
+            more = f"; not modelled: {unmodelled}" if unmodelled else ""
+            found.append(f"{kind} read as pods and gangs: {list_names(titles)}{more}")
+        return found + self._remarks
+
+
+def _is_labelled(tree: Tree) -> bool:
+    meta = tree.get("metadata")
+    labels = meta.get("labels") if isinstance(meta, dict) else None
+    return isinstance(labels, dict) and bool(labels.get(QUEUE_LABEL))
+
+
+def _move(inventory: ManifestInventory, made: list[tuple[int, int]]) -> None:
+    """Move what was made from the end of the entries to where its sources stood."""
+    n_read = len(inventory.entries) - sum(count for _, count in made)
+    read, rest = inventory.entries[:n_read], iter(inventory.entries[n_read:])
+    entries = []
+    done = 0
+    for position, count in made:
+        entries += read[done:position]
+        entries += (next(rest) for _ in range(count))
+        done = position
+    inventory.entries = [*entries, *read[done:]]

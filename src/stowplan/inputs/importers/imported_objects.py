@@ -1,0 +1,236 @@
+"""What importers share: what they look up, the objects that they make, and what they leave out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from stowplan.inputs.manifests import ManifestInventory, decode_object, format_value
+from stowplan.inputs.orphaned_pods import NAMED_MAX
+from stowplan.objects.encoding.json_codec import DecodeError
+from stowplan.objects.meta import NamespacedObject, Object, Value
+from stowplan.objects.podgroup import GROUP_ANNOTATIONS, PodGroup, Queue
+from stowplan.objects.quantity import Quantity
+
+Tree = dict[str, Any]
+Expand = Callable[[Tree, "ImportLookup"], Iterator[Tree]]
+"""From an object to those that its controller makes of it; raises DecodeError."""
+
+GROUP_VERSION = "scheduling.volcano.sh/v1beta1"
+LOCAL_QUEUE, CLUSTER_QUEUE = "LocalQueue.kueue.x-k8s.io", "ClusterQueue.kueue.x-k8s.io"
+QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+REPLICAS_MAX = 100_000
+
+
+class Imported(NamespacedObject, frozen=True):
+    """An object that is imported, as far as all importers read it."""
+
+
+class Condition(Value, frozen=True):
+    """An entry of `status.conditions`."""
+
+    type: str = ""
+    status: str = ""
+
+
+class ImportLookup:
+    """The objects of the input as importers look them up, and what they say of theirs.
+
+    sources: (`KIND.GROUP`, key) -> tree of what is imported or looked up while importing.
+    """
+
+    def __init__(
+        self, inventory: ManifestInventory, sources: Mapping[tuple[str, str], Tree]
+    ) -> None:
+        self.inventory = inventory
+        self.sources = sources
+        self.remarks: dict[str, None] = {}
+        self._owned = {
+            (owner.kind, f"{group.namespace}/{owner.name}"): group.name
+            for group in inventory.all(PodGroup)
+            for owner in group.metadata.owner_references
+        }
+        self._queues = {queue.name for queue in inventory.all(Queue)}
+
+    def has_group(self, key: str) -> bool:
+        """True where a PodGroup is in the input."""
+        return self.has(PodGroup, key)
+
+    def is_queued(self, tree: Tree) -> bool:
+        """True for a workload that is labelled for Kueue, which suspends those that wait."""
+        return bool(mapping(tree["metadata"], "labels").get(QUEUE_LABEL))
+
+    def has(self, kind: type[Object], key: str) -> bool:
+        """True where an object is in the input."""
+        return self.inventory.find(kind, key) is not None
+
+    def group_of(self, kind: str, key: str) -> str:
+        """The PodGroup in the input that belongs to a job, "" for none."""
+        return self._owned.get((kind, key), "")
+
+    def remark(self, text: str) -> None:
+        """Say something of what is imported, once."""
+        self.remarks[text] = None
+
+    def queue(self, meta: Tree, namespace: str) -> tuple[str, list[Tree]]:
+        """(queue of a workload that is labelled for Kueue, the Queue to be made); "": none."""
+        name = mapping(meta, "labels").get(QUEUE_LABEL, "")
+        if not name:
+            return "", []
+        self.remark(
+            "Kueue: workloads with a queue-name count as admitted (suspend is not looked at);"
+            " flavors, borrowing, preemption and topologies of ClusterQueues are not modelled"
+        )
+        local = self.sources.get((LOCAL_QUEUE, f"{namespace}/{name}"), {})
+        queue = str(mapping(local, "spec").get("clusterQueue") or "")
+        if not queue:
+            self.remark(f"LocalQueue {namespace}/{name} is not in the input: default queue")
+            return "", []
+        if queue in self._queues:
+            return queue, []
+        self._queues.add(queue)
+        return queue, [_queue(queue, self.sources.get((CLUSTER_QUEUE, queue), {}))]
+
+
+class FlavorResource(Value, frozen=True):
+    """An entry of a flavor's `resources`."""
+
+    name: str = ""
+    nominal_quota: Quantity = 0
+
+
+class Flavor(Value, frozen=True):
+    """An entry of `flavors`."""
+
+    resources: tuple[FlavorResource, ...] = ()
+
+
+class ResourceGroup(Value, frozen=True):
+    """An entry of `spec.resourceGroups`."""
+
+    flavors: tuple[Flavor, ...] = ()
+
+
+class ClusterQueueSpec(Value, frozen=True):
+    """`spec` of a ClusterQueue."""
+
+    cohort: str = ""
+    cohort_name: str = ""
+    resource_groups: tuple[ResourceGroup, ...] = ()
+
+
+class ClusterQueue(Object, frozen=True):
+    """A ClusterQueue, as far as it is read."""
+
+    spec: ClusterQueueSpec = ClusterQueueSpec()
+
+
+def _queue(name: str, tree: Tree) -> Tree:
+    """The Queue for a ClusterQueue: outside of cohorts its quotas are what it may have at most."""
+    found = decode_object(tree, ClusterQueue, "").spec if tree else ClusterQueueSpec()
+    quotas: dict[str, list[Quantity]] = {}
+    for group in found.resource_groups:
+        for flavor in group.flavors:
+            for resource in flavor.resources:
+                quotas.setdefault(resource.name, []).append(resource.nominal_quota)
+    # Sums over flavors would be no quantities any more, and which flavor a pod gets is not known.
+    only = {resource: amounts[0] for resource, amounts in quotas.items() if len(amounts) == 1}
+    spec: Tree = {"weight": 1}
+    if only and not found.cohort and not found.cohort_name:
+        spec["capability"] = only
+    meta = {"name": name}
+    return {"apiVersion": GROUP_VERSION, "kind": "Queue", "metadata": meta, "spec": spec}
+
+
+def mapping(tree: Tree, name: str) -> Tree:
+    """A field that holds a mapping, empty where it is absent; raises DecodeError."""
+    value = tree.get(name)
+    if value is not None and not isinstance(value, dict):
+        raise DecodeError(f"got {format_value(value)}, wanted a mapping", name)
+    return value or {}
+
+
+def owner_of(tree: Tree) -> list[Tree]:
+    """The owner references of what the controller of an object makes."""
+    meta = tree["metadata"]
+    return [
+        {
+            "apiVersion": tree["apiVersion"],
+            "kind": tree["kind"],
+            "name": meta["name"],
+            "uid": meta.get("uid") or "",
+            "controller": True,
+        }
+    ]
+
+
+def pod_group(
+    tree: Tree, name: str, min_member: int, *, queue: str = "", priority_class: str = ""
+) -> Tree:
+    """The PodGroup of a job."""
+    meta = tree["metadata"]
+    spec: Tree = {"minMember": min_member}
+    spec |= {"queue": queue} if queue else {}
+    spec |= {"priorityClassName": priority_class} if priority_class else {}
+    made = {"name": name, "namespace": namespace_of(tree), "ownerReferences": owner_of(tree)}
+    created = meta.get("creationTimestamp")
+    made |= {"creationTimestamp": created} if created else {}
+    return {"apiVersion": GROUP_VERSION, "kind": "PodGroup", "metadata": made, "spec": spec}
+
+
+def in_group(given: Tree, group: str) -> Tree:
+    """The metadata of a template with the annotation that names its pods' group."""
+    annotations = {**mapping(given, "annotations"), GROUP_ANNOTATIONS[0]: group}
+    return {**given, "annotations": annotations}
+
+
+def pod_of(tree: Tree, name: str, template: Tree, labels: Tree, group: str) -> Tree:
+    """A pod of a job, from a template."""
+    meta = in_group(mapping(template, "metadata"), group)
+    made = {
+        "name": name,
+        "namespace": namespace_of(tree),
+        "labels": {**mapping(meta, "labels"), **labels},
+        "annotations": meta["annotations"],
+        "ownerReferences": owner_of(tree),
+    }
+    created = tree["metadata"].get("creationTimestamp")
+    made |= {"creationTimestamp": created} if created else {}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": made, "spec": mapping(template, "spec")}
+
+
+def namespace_of(tree: Tree) -> str:
+    """The namespace of an object."""
+    return str(tree["metadata"].get("namespace") or "default")
+
+
+def key_of(tree: Tree) -> str:
+    """`NAMESPACE/NAME` of an object."""
+    return f"{namespace_of(tree)}/{tree['metadata']['name']}"
+
+
+def is_over(conditions: Iterable[Condition], *types: str) -> bool:
+    """True where one of these conditions is true."""
+    return any(one.type in types and one.status == "True" for one in conditions)
+
+
+def used(tree: Any, paths: Iterable[str]) -> list[str]:
+    """Those of some paths (`spec.tasks[].policies`) at which an object has something."""
+    return [path for path in paths if _has(tree, path.split("."))]
+
+
+def _has(tree: Any, steps: list[str]) -> bool:
+    if not steps:
+        return tree not in (None, {}, [], "")
+    step = steps[0]
+    inner = tree.get(step.removesuffix("[]")) if isinstance(tree, dict) else None
+    if not step.endswith("[]"):
+        return _has(inner, steps[1:])
+    return isinstance(inner, list) and any(_has(one, steps[1:]) for one in inner)
+
+
+def list_names(names: Iterable[str]) -> str:
+    """Names for a note, the first few of many."""
+    found = list(names)
+    more = len(found) - NAMED_MAX
+    return ", ".join(found[:NAMED_MAX]) + (f" and {more:,} more" if more > 0 else "")

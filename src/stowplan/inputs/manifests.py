@@ -1,0 +1,479 @@
+"""Manifests: parsed YAML or JSON documents to typed objects, each once.
+
+A document is an object or a list of objects. What a manifest leaves out is filled in as the API
+server would (`defaults`), and all quantities are checked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from stowplan.inputs.object_defaults import spec_with_defaults, with_defaults
+from stowplan.objects.device import DeviceClass, ResourceClaim, ResourceSlice
+from stowplan.objects.encoding.json_codec import DecodeError, convert
+from stowplan.objects.limits import LIMIT_FIELDS, LimitRange, ResourceQuota
+from stowplan.objects.meta import NamespacedObject, Object, Value
+from stowplan.objects.node import Node
+from stowplan.objects.pod import ContainerStatus, Pod, PodCondition, PodSpec
+from stowplan.objects.podgroup import GROUP_API_VERSIONS, PodGroup, Queue
+from stowplan.objects.quantity import Quantity, QuantityError, value
+from stowplan.objects.scv import Scv
+from stowplan.objects.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
+from stowplan.objects.volume import PVCTemplate
+from stowplan.objects.workload import (
+    DaemonSet,
+    Deployment,
+    Job,
+    Namespace,
+    PodDisruptionBudget,
+    PriorityClass,
+    ReplicaSet,
+    ReplicationController,
+    Service,
+    StatefulSet,
+)
+
+T = TypeVar("T", bound=Object)
+
+Workload = Deployment | ReplicaSet | StatefulSet | DaemonSet | Job | ReplicationController
+
+
+# What a controller reads of its own object and scheduling does not.
+
+
+class StatefulSetOrdinals(Value, frozen=True):
+    """`spec.ordinals` of a StatefulSet."""
+
+    start: int = 0
+
+
+class StatefulSetControllerSpec(Value, frozen=True):
+    """`spec` of a StatefulSet, the rest of it."""
+
+    ordinals: StatefulSetOrdinals = StatefulSetOrdinals()
+    volume_claim_templates: tuple[PVCTemplate, ...] = ()
+
+
+class StatefulSetControllerFields(Value, frozen=True):
+    """A StatefulSet, the rest of it."""
+
+    spec: StatefulSetControllerSpec = StatefulSetControllerSpec()
+
+
+class JobControllerStatus(Value, frozen=True):
+    """`status` of a Job."""
+
+    succeeded: int = 0
+    completed_indexes: str = ""
+    conditions: tuple[PodCondition, ...] = ()
+
+
+class JobControllerFields(Value, frozen=True):
+    """A Job, the rest of it."""
+
+    status: JobControllerStatus = JobControllerStatus()
+
+
+class ManifestKind(NamedTuple):
+    """A kind that scheduling reads: its API groups, its type, and the type of the rest."""
+
+    groups: tuple[str, ...]
+    value: type[Object]
+    rest: type[Value] | None = None
+
+
+_APPS = ("apps", "extensions")
+_STORAGE = ("storage.k8s.io",)
+_DEVICES = ("resource.k8s.io",)
+_GANGS = tuple(version.partition("/")[0] for version in GROUP_API_VERSIONS)
+
+KINDS: Mapping[str, ManifestKind] = {
+    "Pod": ManifestKind(("",), Pod),
+    "Node": ManifestKind(("",), Node),
+    "Namespace": ManifestKind(("",), Namespace),
+    "Service": ManifestKind(("",), Service),
+    "ReplicationController": ManifestKind(("",), ReplicationController),
+    "PersistentVolume": ManifestKind(("",), PersistentVolume),
+    "PersistentVolumeClaim": ManifestKind(("",), PersistentVolumeClaim),
+    "Deployment": ManifestKind(_APPS, Deployment),
+    "ReplicaSet": ManifestKind(_APPS, ReplicaSet),
+    "DaemonSet": ManifestKind(_APPS, DaemonSet),
+    "StatefulSet": ManifestKind(_APPS, StatefulSet, StatefulSetControllerFields),
+    "Job": ManifestKind(("batch",), Job, JobControllerFields),
+    "StorageClass": ManifestKind(_STORAGE, StorageClass),
+    "CSINode": ManifestKind(_STORAGE, CSINode),
+    "CSIDriver": ManifestKind(_STORAGE, CSIDriver),
+    "CSIStorageCapacity": ManifestKind(_STORAGE, CSIStorageCapacity),
+    "VolumeAttachment": ManifestKind(_STORAGE, VolumeAttachment),
+    "PodDisruptionBudget": ManifestKind(("policy",), PodDisruptionBudget),
+    "ResourceClaim": ManifestKind(_DEVICES, ResourceClaim),
+    "ResourceSlice": ManifestKind(_DEVICES, ResourceSlice),
+    "DeviceClass": ManifestKind(_DEVICES, DeviceClass),
+    "PriorityClass": ManifestKind(("scheduling.k8s.io",), PriorityClass),
+    "LimitRange": ManifestKind(("",), LimitRange),
+    "ResourceQuota": ManifestKind(("",), ResourceQuota),
+    "Scv": ManifestKind(("core.run-linux.com",), Scv),
+    "PodGroup": ManifestKind(_GANGS, PodGroup),
+    "Queue": ManifestKind(_GANGS, Queue),
+}
+"""Kind -> how it is read. Other kinds, and these names in other groups, are ignored."""
+
+
+class ManifestEntry(NamedTuple):
+    """An object, where it was found, and what only its controller reads."""
+
+    value: Object
+    place: str
+    rest: Value | None = None
+
+
+class ManifestInventory:
+    """The objects of some documents, in their order, and how many of which kind were ignored."""
+
+    def __init__(self) -> None:
+        self.entries: list[ManifestEntry] = []
+        self.ignored: Counter[str] = Counter()
+        self._by_kind: dict[type[Object], dict[str, ManifestEntry]] = {}
+        self._specs: dict[bytes, PodSpec] = {}
+
+    def add_document(self, tree: Any, place: str) -> None:
+        """Take in a document; raises DecodeError naming the object and the path in it.
+
+        place: file and document, for the error of somebody who brings an object again.
+        """
+        for item, path in items(tree):
+            self.add_item(item, path, place)
+
+    def add_item(self, item: dict[str, Any], path: str, place: str) -> None:
+        """Take in one object of a document, as `items` gives it; raises DecodeError."""
+        kind = KINDS.get(item["kind"])
+        if kind is None or group_of(item, path) not in kind.groups:
+            self.ignored[full_kind(item, path)] += 1
+            return
+        found = decode_object(item, kind.value, path)
+        rest = None if kind.rest is None else decode_object(item, kind.rest, path)
+        self.add(self._finished(found, rest), place, rest)
+
+    def add(self, found: Object, place: str, rest: Value | None = None) -> None:
+        """Take in an object; raises DecodeError when there is one of its kind and name."""
+        entry = ManifestEntry(found, place, rest)
+        entries = self._by_kind.setdefault(type(found), {})
+        first = entries.setdefault(_key(found), entry)
+        if first is not entry:
+            what = f"got it again, wanted it once (it is in {first.place} already)"
+            raise DecodeError(what, title(found))
+        self.entries.append(entry)
+
+    def all(self, kind: type[T]) -> Iterator[T]:
+        """Every object of a kind, in order."""
+        found = self._by_kind.get(kind, {}).values()
+        return (entry.value for entry in found if isinstance(entry.value, kind))
+
+    def find(self, kind: type[T], key: str) -> T | None:
+        """The object of a kind by key, None when there is none."""
+        entry = self._by_kind.get(kind, {}).get(key)
+        return entry.value if entry is not None and isinstance(entry.value, kind) else None
+
+    def _finished(self, found: Object, rest: Value | None) -> Object:
+        """The object checked and with what the API server would fill in."""
+        if isinstance(found, Pod) and not found.name and found.metadata.generate_name:
+            name = f"{found.metadata.generate_name}{len(self.entries)}"
+            found = replace(found, metadata=replace(found.metadata, name=name))
+        if not found.name:
+            raise DecodeError("got nothing, wanted a name", f"{title(found)}: metadata.name")
+        for path, name, q in (*_quantities(found), *_claimed(rest)):
+            complaint = quantity_error(q)
+            if complaint:
+                raise DecodeError(complaint, f"{title(found)}: {_at(path, name)}")
+        if isinstance(found, Workload):
+            return self._with_template(found)
+        if isinstance(found, Pod):
+            spec = self._shared(spec_with_defaults(found.spec))
+            return found if spec is found.spec else replace(found, spec=spec)
+        return with_defaults(found)
+
+    def _with_template(self, found: Workload) -> Workload:
+        template = found.spec.template
+        spec = spec_with_defaults(template.spec)
+        if spec is template.spec:
+            return found
+        template = replace(template, spec=spec)
+        changed: Workload = replace(found, spec=replace(found.spec, template=template))
+        return changed
+
+    def _shared(self, spec: PodSpec) -> PodSpec:
+        """The spec, or an equal one that was here before: what is derived of it is kept with it."""
+        if spec.node_name:
+            return spec
+        return self._specs.setdefault(msgspec.msgpack.encode(spec), spec)
+
+
+def title(found: Object) -> str:
+    """An object as errors name it: `Pod default/web`."""
+    key = _key(found) if found.name else found.metadata.generate_name
+    return f"{type(found).__name__} {key}" if key else type(found).__name__
+
+
+def _key(found: Object) -> str:
+    return found.key if isinstance(found, NamespacedObject) else found.name
+
+
+# Documents.
+
+
+def items(
+    tree: Any, path: str = "", listed: Mapping[str, str] | None = None
+) -> Iterator[tuple[dict[str, Any], str]]:
+    """(object, path) of every object of a document, those of lists one by one.
+
+    listed: kind and apiVersion for an object of a typed list that does not say. Raises DecodeError.
+    """
+    if not isinstance(tree, dict):
+        raise DecodeError(
+            f"got {format_value(tree)}, wanted an object with apiVersion and kind", path
+        )
+    tree = {**(listed or {}), **{k: v for k, v in tree.items() if v is not None}}
+    kind = tree.get("kind", "")
+    if not isinstance(kind, str) or not kind:
+        got = format_value(kind) if kind else "nothing"
+        raise DecodeError(f"got {got}, wanted a kind such as Pod", _join(path, "kind"))
+    if kind not in KINDS and kind.endswith("List") and "items" in tree:
+        listing = tree["items"]
+        if not isinstance(listing, list):
+            raise DecodeError(f"got {format_value(listing)}, wanted a list", _join(path, "items"))
+        version = tree.get("apiVersion", "")
+        inner = {"kind": kind.removesuffix("List"), "apiVersion": version} if kind != "List" else {}
+        for index, item in enumerate(listing):
+            yield from items(item, _join(path, f"items[{index}]"), inner)
+    elif kind != "List":
+        yield tree, path
+
+
+def group_of(tree: Mapping[str, Any], path: str) -> str:
+    """The API group of an object, "" for the core group; raises DecodeError without a version."""
+    version = tree.get("apiVersion", "")
+    if not isinstance(version, str) or not version:
+        got = format_value(version) if version else "nothing"
+        raise DecodeError(f"got {got}, wanted a version such as v1", _join(path, "apiVersion"))
+    return version.rpartition("/")[0]
+
+
+def full_kind(tree: Mapping[str, Any], path: str) -> str:
+    """`Job.batch`, or the kind alone in the core group; raises DecodeError without a version."""
+    group = group_of(tree, path)
+    return f"{tree['kind']}.{group}" if group else str(tree["kind"])
+
+
+def decode_object(tree: Mapping[str, Any], kind: type[Any], path: str) -> Any:
+    """An object as `kind`; raises DecodeError naming the object, the path in it and what is there.
+
+    path: where the object stands in its document.
+    """
+    try:
+        return msgspec.convert(tree, kind)
+    except msgspec.ValidationError:
+        # A null may stand for what is absent. It is rare, so the common path does not pay for it.
+        pass
+    try:
+        return convert(tree, kind)
+    except DecodeError as problem:
+        inner, what = _mismatch_of(problem, tree)
+        raise DecodeError(what, f"{untyped_title(tree, path)}: {inner}") from None
+
+
+def untyped_title(tree: Mapping[str, Any], path: str) -> str:
+    """`title` of an object that could not be read, as far as its name can be."""
+    kind, meta = str(tree["kind"]), tree.get("metadata")
+    name, namespace = (
+        (meta.get("name"), meta.get("namespace")) if isinstance(meta, dict) else (None, None)
+    )
+    if not isinstance(name, str) or not name:
+        return _join(path, kind)
+    known = KINDS.get(kind)
+    if known is not None and not issubclass(known.value, NamespacedObject):
+        return f"{kind} {name}"
+    return f"{kind} {namespace if isinstance(namespace, str) and namespace else 'default'}/{name}"
+
+
+_EXPECTED = re.compile(r"Expected `(?P<wanted>[^`]*)`, got `(?P<got>[^`]*)`")
+_STEP = re.compile(r"\.(?P<field>[^.\[]+)|\[(?P<index>\d+)\]|\[(?P<any>\.\.\.)\]")
+_WANTED = {
+    "str": "a text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a mapping",
+    "int | float | str": "a quantity",
+}
+_TITLES: Mapping[type, str] = {
+    str: "str",
+    int: "int",
+    float: "float",
+    bool: "bool",
+    list: "array",
+    dict: "object",
+}
+
+
+def _mismatch_of(problem: DecodeError, tree: Any) -> tuple[str, str]:
+    """(path, what was got and wanted) of a decoder's error."""
+    found = _EXPECTED.match(problem.what)
+    path, got = _resolved(problem.path, tree, found["got"] if found else "str")
+    if found is None:
+        return path, f"got {format_value(got)}, wanted a time such as 2026-01-31T12:00:00Z"
+    wanted = found["wanted"].removesuffix(" | null")
+    return path, f"got {format_value(got)}, wanted {_WANTED.get(wanted, wanted)}"
+
+
+def _resolved(path: str, tree: Any, got: str) -> tuple[str, Any]:
+    """A decoder's path, with the keys that it leaves out, and the value there.
+
+    got: the type that the decoder met, by its name for it.
+    """
+    steps = list(_STEP.finditer(path))
+    wanted = got if any(step["any"] for step in steps) else ""
+    return next(_places(steps, "", tree, wanted), (path.removeprefix("$."), None))
+
+
+def _places(
+    steps: list[re.Match[str]], resolved: str, tree: Any, got: str
+) -> Iterator[tuple[str, Any]]:
+    """Every place to which the steps may lead where there is a value of the type `got`; "": any."""
+    if not steps:
+        if got in ("", _TITLES.get(type(tree))):
+            yield resolved, tree
+        return
+    step, rest = steps[0], steps[1:]
+    if step["index"] and isinstance(tree, list) and int(step["index"]) < len(tree):
+        yield from _places(rest, f"{resolved}[{step['index']}]", tree[int(step["index"])], got)
+    elif not step["index"] and isinstance(tree, dict):
+        for key in [step["field"]] if step["field"] else list(tree):
+            inner = _join(resolved, key) if step["field"] else _at(resolved, key)
+            if key in tree:
+                yield from _places(rest, inner, tree[key], got)
+
+
+def _join(path: str, field: str) -> str:
+    return f"{path}.{field}" if path else field
+
+
+def _at(path: str, key: str) -> str:
+    """The path of an entry of a mapping."""
+    return _join(path, key) if re.fullmatch(r"[\w-]+", key) else f"{path}[{key!r}]"
+
+
+def format_value(got: Any) -> str:
+    """A value as a complaint prints it: short, and in the spelling of a file."""
+    if isinstance(got, dict | list):
+        return "a mapping" if isinstance(got, dict) else "a list"
+    if got is None or isinstance(got, bool):
+        return {None: "null", True: "true", False: "false"}[got]
+    text = repr(got)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+# Quantities.
+
+Named = tuple[str, str, Quantity]
+
+
+def _quantities(found: Object) -> Iterator[Named]:
+    """(path, name, quantity) of all quantities of an object that rules may read."""
+    match found:
+        case Node():
+            yield from _each("status.allocatable", found.status.allocatable)
+            yield from _each("status.capacity", found.status.capacity)
+        case Pod():
+            yield from _of_spec(found.spec, "spec")
+            yield from _of_status(found)
+        case _ if isinstance(found, Workload):
+            yield from _of_spec(found.spec.template.spec, "spec.template.spec")
+        case PersistentVolume():
+            yield from _each("spec.capacity", found.spec.capacity)
+        case PersistentVolumeClaim():
+            yield from _each("spec.resources.requests", found.spec.resources.requests)
+        case CSIStorageCapacity():
+            sizes = {"capacity": found.capacity, "maximumVolumeSize": found.maximum_volume_size}
+            yield from _each("", {name: q for name, q in sizes.items() if q is not None})
+        case Queue():
+            yield from _each("spec.capability", found.spec.capability)
+        case ResourceQuota():
+            yield from _each("spec.hard", found.spec.hard)
+        case LimitRange():
+            for index, item in enumerate(found.spec.limits):
+                for name in LIMIT_FIELDS:
+                    amounts = getattr(item, name)
+                    yield from _each(f"spec.limits[{index}].{LIMIT_FIELDS[name]}", amounts)
+
+
+def _each(path: str, amounts: Mapping[str, Quantity]) -> Iterator[Named]:
+    return ((path, name, q) for name, q in amounts.items())
+
+
+def _of_spec(spec: PodSpec, path: str) -> Iterator[Named]:
+    lists = {"containers": spec.containers, "initContainers": spec.init_containers}
+    for field, containers in lists.items():
+        for index, container in enumerate(containers):
+            inside = f"{path}.{field}[{index}].resources"
+            yield from _each(f"{inside}.requests", container.resources.requests)
+            yield from _each(f"{inside}.limits", container.resources.limits)
+    yield from _each(f"{path}.overhead", spec.overhead)
+    if spec.resources is not None:
+        yield from _each(f"{path}.resources.requests", spec.resources.requests)
+        yield from _each(f"{path}.resources.limits", spec.resources.limits)
+
+    for index, volume in enumerate(spec.volumes):
+        claim = volume.ephemeral.volume_claim_template if volume.ephemeral else None
+        if claim is not None:
+            inside = f"{path}.volumes[{index}].ephemeral.volumeClaimTemplate.spec"
+            yield from _each(f"{inside}.resources.requests", claim.spec.resources.requests)
+
+
+def _claimed(rest: Value | None) -> Iterator[Named]:
+    templates = (
+        rest.spec.volume_claim_templates if isinstance(rest, StatefulSetControllerFields) else ()
+    )
+    for index, claim in enumerate(templates):
+        path = f"spec.volumeClaimTemplates[{index}].spec.resources.requests"
+        yield from _each(path, claim.spec.resources.requests)
+
+
+def _of_status(pod: Pod) -> Iterator[Named]:
+    status = pod.status
+    yield from _each("status.allocatedResources", status.allocated_resources)
+    if status.resources is not None:
+        yield from _each("status.resources.requests", status.resources.requests)
+    yield from _of_reports("status.containerStatuses", status.container_statuses)
+    yield from _of_reports("status.initContainerStatuses", status.init_container_statuses)
+
+
+def _of_reports(path: str, reports: Iterable[ContainerStatus]) -> Iterator[Named]:
+    for index, report in enumerate(reports):
+        inside = f"{path}[{index}]"
+        yield from _each(f"{inside}.allocatedResources", report.allocated_resources)
+        if report.resources is not None:
+            yield from _each(f"{inside}.resources.requests", report.resources.requests)
+
+
+def quantity_error(q: Quantity) -> str:
+    """What was got and wanted where a quantity is malformed or below 0; "" where it is neither."""
+    try:
+        return f"got {format_value(q)}, wanted a quantity from 0 up" if value(q) < 0 else ""
+    except QuantityError as problem:
+        wanted = str(problem).partition("wanted ")[2]
+        return f"got {format_value(q)}, wanted a quantity: {wanted}"

@@ -1,0 +1,95 @@
+"""Defaults: what the API server fills in before a scheduler sees an object, where a rule reads it.
+
+An object that the API server has stored stays as it is.
+
+Source: Kubernetes v1.36, the defaults of core/v1 and storage/v1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from stowplan.objects.meta import Object
+from stowplan.objects.node import Node
+from stowplan.objects.pod import Container, PodSpec
+from stowplan.objects.storage import (
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PhaseStatus,
+    StorageClass,
+)
+from stowplan.objects.workload import Namespace
+
+NAMESPACE_LABEL = "kubernetes.io/metadata.name"
+
+
+def with_defaults(found: Object) -> Object:
+    """The object with what is left out, pods and templates of pods excepted."""
+    match found:
+        case Node() if not found.status.allocatable:
+            status = replace(found.status, allocatable=found.status.capacity)
+            return replace(found, status=status)
+        case StorageClass() if found.volume_binding_mode is None:
+            return replace(found, volume_binding_mode="Immediate")
+        case PersistentVolume() if not found.status.phase:
+            # Manifests say nothing of the phase; the controller would find an unclaimed volume
+            # available and a claimed one bound.
+            phase = PhaseStatus("Bound" if found.spec.claim_ref else "Available")
+            return with_defaults(replace(found, status=phase))
+        case PersistentVolume() | PersistentVolumeClaim():
+            # A volume knows its claim by uid.
+            own = found.key if isinstance(found, PersistentVolumeClaim) else found.name
+            meta = replace(found.metadata, uid=found.metadata.uid or own)
+            mode = found.spec.volume_mode or "Filesystem"
+            return replace(found, metadata=meta, spec=replace(found.spec, volume_mode=mode))
+        case Namespace():
+            return with_name_label(found)
+    return found
+
+
+def with_name_label(namespace: Namespace) -> Namespace:
+    """The namespace with its name as a label."""
+    labels = {**namespace.labels, NAMESPACE_LABEL: namespace.name}
+    if labels == namespace.labels:
+        return namespace
+    return replace(namespace, metadata=replace(namespace.metadata, labels=labels))
+
+
+def spec_with_defaults(spec: PodSpec) -> PodSpec:
+    """The spec with what is left out; the same object when nothing is."""
+    changes: dict[str, Any] = {}
+    fill = _with_host_ports if spec.host_network else _with_requests
+    for field in ("containers", "init_containers"):
+        before: tuple[Container, ...] = getattr(spec, field)
+        after = tuple(fill(container) for container in before)
+        if any(a is not b for a, b in zip(after, before, strict=True)):
+            changes[field] = after
+    resources = spec.resources
+    if resources is not None:
+        asked = {name for c in spec.containers for name in _with_requests(c).resources.requests}
+        requests = {k: q for k, q in resources.limits.items() if k not in asked}
+        requests |= resources.requests
+        if requests != resources.requests:
+            changes["resources"] = replace(resources, requests=requests)
+    return replace(spec, **changes) if changes else spec
+
+
+def _with_requests(container: Container) -> Container:
+    """Where a container has a limit and no request, the request is the limit."""
+    resources = container.resources
+    missing = {k: q for k, q in resources.limits.items() if k not in resources.requests}
+    if not missing:
+        return container
+    requests = {**resources.requests, **missing}
+    return replace(container, resources=replace(resources, requests=requests))
+
+
+def _with_host_ports(container: Container) -> Container:
+    """On the host's network every container port is a host port too."""
+    container = _with_requests(container)
+    if all(port.host_port for port in container.ports):
+        return container
+    ports = tuple(replace(p, host_port=p.host_port or p.container_port) for p in container.ports)
+    return replace(container, ports=ports)

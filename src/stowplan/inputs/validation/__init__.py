@@ -1,0 +1,1 @@
+"""Validation of manifests by the API server's rules."""

@@ -1,0 +1,187 @@
+"""The embedded API server's rules for objects to be created, applied to single objects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from stowplan.apis.machinery import object_meta as metadata
+from stowplan.apis.machinery.errors import ApiError, Cause
+from stowplan.apis.machinery.http_messages import User
+from stowplan.apis.machinery.resource import ApiCall, Resource
+from stowplan.apis.schema.scalar_decoders import FieldLocation, TypeMismatch, format_path
+from stowplan.apis.schema.struct_types import StructType, UnknownFields
+from stowplan.apiserver.resource_registry import built_in_registry
+from stowplan.framework.problems import did_you_mean
+from stowplan.inputs.validation.imported_kinds import structs
+
+if TYPE_CHECKING:
+    from stowplan.apiserver.server import ApiServer
+
+Tree = dict[str, Any]
+FieldMistake = tuple[str, str]
+"""Path, text; a path of "" where the text names it."""
+
+_DEPTH = 3
+"""How deep a misplaced field is looked for."""
+_PREFIX = 'unknown field "'
+
+
+class ApiServerRules:
+    """What the API server says of objects."""
+
+    def __init__(self) -> None:
+        self._resources = built_in_registry()
+        self._imported = structs()
+        self._empty = _EmptyServer()
+
+    def mistakes(self, tree: Tree) -> Iterator[FieldMistake]:
+        """What is wrong with an object; nothing for kinds and versions that are not known."""
+        version, kind = str(tree.get("apiVersion", "")), str(tree.get("kind", ""))
+        group, _, name = version.rpartition("/")
+        resource = self._resources.by_kind(group, name, kind)
+        imported = self._imported.get((version, kind))
+        if resource is not None:
+            yield from self._of_resource(resource, tree)
+        elif imported is not None:
+            yield from _decoded(imported, tree)[1]
+
+    def _of_resource(self, resource: Resource, tree: Tree) -> Iterator[FieldMistake]:
+        struct = resource.schema.shape
+        if not isinstance(struct, StructType):
+            return
+        made, said = _decoded(struct, tree)
+        yield from said
+        if made is not None:
+            for cause in self._causes(resource, made):
+                yield cause.field, cause.message
+
+    def _causes(self, resource: Resource, obj: Tree) -> list[Cause]:
+        meta = obj.setdefault("metadata", {})
+        namespace = meta.get("namespace") or "default"
+        metadata.wipe_system_fields(meta)
+        meta.pop("resourceVersion", None)
+        metadata.set_namespace(meta, namespace if resource.namespaced else "")
+        if meta.get("generateName") and not meta.get("name"):
+            meta["name"] = f"{meta['generateName']}x"
+        call = ApiCall(
+            cast("ApiServer", self._empty), _NO_USER, "create", resource, meta.get("namespace", "")
+        )
+        strategy = resource.strategy
+        found = list(metadata.metadata_problems(meta, resource.namespaced, strategy.name_problems))
+        try:
+            strategy.prepare_create(obj, call)
+            found += strategy.validate(obj, call)
+        except ApiError as refused:
+            found.append(Cause("", refused.reason, refused.message))
+        return found
+
+
+_NO_USER = User("")
+
+
+@dataclass
+class _EmptyServer:
+    """As much of a server as the rules ask for: one that stores nothing."""
+
+    # For addresses and ports that are given out.
+    rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
+
+    def list(self, resource: Resource) -> list[Tree]:
+        """No objects."""
+        return []
+
+
+def _decoded(struct: StructType, tree: Tree) -> tuple[Tree | None, list[FieldMistake]]:
+    """The object as the server decodes it, None where it cannot, and what there is to say."""
+    sink = _Fields(struct)
+    try:
+        made: Tree = struct.decode(tree, None, sink)
+    except TypeMismatch as problem:
+        return None, [("", text) for text in (*sink.texts, str(problem))]
+    except RecursionError:
+        return None, []
+    return made, [("", text) for text in sink.texts]
+
+
+class _Fields(UnknownFields):
+    """Collects unknown fields with a guess of what was meant."""
+
+    __slots__ = ("struct",)
+
+    def __init__(self, struct: StructType) -> None:
+        super().__init__()
+        self.struct = struct
+
+    def unknown(self, at: FieldLocation) -> None:
+        """Note a field that its type does not have."""
+        text = f'{_PREFIX}{format_path(at)}"'
+        hint = self._hint(at)
+        self.texts[f'{text} (did you mean "{hint}"?)' if hint else text] = None
+
+    def _hint(self, at: FieldLocation) -> str:
+        """A field of that name's like beside it, or the path of one above or below."""
+        steps: list[Any] = []
+        while at is not None:
+            outer, step, _ = at
+            steps.append(step)
+            at = outer
+        steps.reverse()
+        types = _types_along(self.struct, steps[:-1])
+        name = str(steps[-1])
+        here = types[-1]
+        if here is None:
+            return ""
+        near = _near(name, here)
+        if near:
+            return near
+        for depth in range(len(types) - 2, -1, -1):
+            above = types[depth]
+            if above is not None and name in above.fields:
+                return format_path(_chain([*steps[:depth], name]))
+        below = _below(here, name, _DEPTH)
+        return format_path(_chain([*steps[:-1], *below])) if below else ""
+
+
+def _near(name: str, struct: StructType) -> str:
+    text = did_you_mean(name, struct.fields)
+    return text.removeprefix("did you mean '").removesuffix("'?")
+
+
+def _types_along(struct: StructType, steps: list[Any]) -> list[StructType | None]:
+    """The types from the object down to where the steps lead; None where there is no struct."""
+    types: list[StructType | None] = [struct]
+    for step in steps:
+        here = types[-1]
+        if isinstance(step, str):
+            one = here.fields.get(step) if here is not None else None
+            types.append(one.value.shape if one is not None else None)
+        else:
+            types.append(here)
+    return types
+
+
+def _below(struct: StructType, name: str, depth: int) -> list[str]:
+    """The names down to a field, through structs only; the shallowest."""
+    level: list[tuple[list[str], StructType]] = [([], struct)]
+    for _ in range(depth):
+        following: list[tuple[list[str], StructType]] = []
+        for path, here in level:
+            for one in here.fields.values():
+                value = one.value
+                if value.shape is not None and not value.is_list and not value.is_map:
+                    if name in value.shape.fields:
+                        return [*path, one.name, name]
+                    following.append(([*path, one.name], value.shape))
+        level = following
+    return []
+
+
+def _chain(steps: list[Any]) -> FieldLocation:
+    at: FieldLocation = None
+    for step in steps:
+        at = (at, step, "")
+    return at

@@ -1,0 +1,252 @@
+"""The fields of the kinds that are imported, in the notation of the embedded server's tables.
+
+What is not read is `JSON` or `Object`: only its name is known.
+
+Source: volcano.sh/apis batch/v1alpha1 and scheduling/v1beta1; kube-batch v0.5 apis/scheduling;
+sigs.k8s.io/jobset v1alpha2; kubeflow trainer v1alpha1 and training-operator v1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from stowplan.apis.schema import type_tables
+from stowplan.apis.schema.struct_types import StructType
+
+VOLCANO = """
+Job
+  kind string
+  apiVersion string
+  metadata ObjectMeta
+  spec JobSpec
+  status JSON
+
+JobSpec
+  schedulerName string
+  minAvailable int32
+  volumes [VolumeSpec]
+  tasks [TaskSpec]
+  policies JSON
+  plugins JSON
+  runningEstimate JSON
+  queue string
+  maxRetry int32
+  ttlSecondsAfterFinished int32?
+  priorityClassName string
+  minSuccess int32?
+  networkTopology JSON
+
+VolumeSpec
+  mountPath string
+  volumeClaimName string
+  volumeClaim JSON
+
+TaskSpec
+  name string
+  replicas int32
+  minAvailable int32?
+  template core.PodTemplateSpec
+  policies JSON
+  topologyPolicy string
+  maxRetry int32
+  dependsOn JSON
+  partitionPolicy JSON
+"""
+SCHEDULING = """
+PodGroup
+  kind string
+  apiVersion string
+  metadata ObjectMeta
+  spec PodGroupSpec
+  status JSON
+
+PodGroupSpec
+  minMember int32
+  minTaskMember JSON
+  queue string
+  priorityClassName string
+  minResources JSON
+  networkTopology JSON
+  subGroupPolicy JSON
+
+Queue
+  kind string
+  apiVersion string
+  metadata ObjectMeta
+  spec QueueSpec
+  status JSON
+
+QueueSpec
+  weight int32
+  capability {Quantity}
+  deserved JSON
+  guarantee JSON
+  reclaimable bool?
+  priority int32
+  parent string
+  type string
+  affinity JSON
+  extendClusters JSON
+  dequeueStrategy string
+"""
+JOBSET = """
+JobSet
+  kind string
+  apiVersion string
+  metadata ObjectMeta
+  spec JobSetSpec
+  status JSON
+
+JobSetSpec
+  replicatedJobs [ReplicatedJob]
+  network JSON
+  successPolicy JSON
+  failurePolicy JSON
+  startupPolicy JSON
+  suspend bool?
+  coordinator JSON
+  managedBy string?
+  ttlSecondsAfterFinished int32?
+  volumeClaimPolicies JSON
+
+ReplicatedJob
+  name string
+  groupName string
+  template batch.JobTemplateSpec
+  replicas int32?
+  dependsOn JSON
+"""
+TRAINER = """
+TrainJob
+  kind string
+  apiVersion string
+  metadata ObjectMeta
+  spec TrainJobSpec
+  status JSON
+
+TrainJobSpec
+  runtimeRef RuntimeRef
+  initializer JSON
+  trainer Trainer?
+  labels {string}
+  annotations {string}
+  podSpecOverrides JSON
+  podTemplateOverrides JSON
+  runtimePatches JSON
+  suspend bool?
+  activeDeadlineSeconds int64
+  managedBy string?
+
+RuntimeRef
+  name string
+  apiGroup string?
+  kind string?
+
+Trainer
+  image string?
+  command [string]
+  args [string]
+  env [core.EnvVar]
+  numNodes int32?
+  resourcesPerNode core.ResourceRequirements?
+  numProcPerNode JSON
+
+ClusterTrainingRuntime
+  kind string
+  apiVersion string
+  metadata ObjectMeta
+  spec TrainingRuntimeSpec
+
+TrainingRuntime
+  kind string
+  apiVersion string
+  metadata ObjectMeta
+  spec TrainingRuntimeSpec
+
+TrainingRuntimeSpec
+  mlPolicy MLPolicy?
+  podGroupPolicy JSON
+  template JobSetTemplateSpec
+
+MLPolicy
+  numNodes int32?
+  torch JSON
+  mpi JSON
+  flux JSON
+  jax JSON
+  xgboost JSON
+
+JobSetTemplateSpec
+  metadata ObjectMeta
+  spec jobset.JobSetSpec
+"""
+KUBEFLOW = """
+PyTorchJob
+  kind string
+  apiVersion string
+  metadata ObjectMeta
+  spec PyTorchJobSpec
+  status JSON
+
+PyTorchJobSpec
+  runPolicy RunPolicy
+  elasticPolicy JSON
+  pytorchReplicaSpecs {ReplicaSpec}
+  nprocPerNode JSON
+
+RunPolicy
+  cleanPodPolicy string?
+  ttlSecondsAfterFinished int32?
+  activeDeadlineSeconds int64?
+  backoffLimit int32?
+  schedulingPolicy SchedulingPolicy?
+  suspend bool?
+  managedBy string?
+
+SchedulingPolicy
+  minAvailable int32?
+  queue string
+  minResources JSON
+  priorityClass string
+  scheduleTimeoutSeconds int32?
+
+ReplicaSpec
+  replicas int32?
+  template core.PodTemplateSpec
+  restartPolicy string
+"""
+
+_PACKAGES = {
+    "volcano/v1": VOLCANO,
+    "scheduling/v1beta1": SCHEDULING,
+    "jobset/v1": JOBSET,
+    "trainer/v1": TRAINER,
+    "kubeflow/v1": KUBEFLOW,
+}
+_KINDS = {
+    ("batch.volcano.sh/v1alpha1", "Job"): "volcano/v1.Job",
+    ("jobset.x-k8s.io/v1alpha2", "JobSet"): "jobset/v1.JobSet",
+    ("trainer.kubeflow.org/v1alpha1", "TrainJob"): "trainer/v1.TrainJob",
+    ("trainer.kubeflow.org/v1alpha1", "TrainingRuntime"): "trainer/v1.TrainingRuntime",
+    (
+        "trainer.kubeflow.org/v1alpha1",
+        "ClusterTrainingRuntime",
+    ): "trainer/v1.ClusterTrainingRuntime",
+    ("kubeflow.org/v1", "PyTorchJob"): "kubeflow/v1.PyTorchJob",
+} | {
+    (version, kind): f"scheduling/v1beta1.{kind}"
+    for version in (
+        "scheduling.incubator.k8s.io/v1alpha1",
+        "scheduling.sigs.dev/v1alpha2",
+        "scheduling.volcano.sh/v1beta1",
+    )
+    for kind in ("PodGroup", "Queue")
+}
+
+
+def structs() -> Mapping[tuple[str, str], StructType]:
+    """(apiVersion, kind) -> type, of the custom kinds that are read."""
+    made = type_tables.extended()
+    for package, text in _PACKAGES.items():
+        made.read(package, text)
+    return {key: made.struct(name) for key, name in _KINDS.items()}

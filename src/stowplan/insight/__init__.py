@@ -1,0 +1,1 @@
+"""Insight: why pods were or were not placed, from snapshots."""

@@ -1,0 +1,36 @@
+"""Failures: the pods that were not placed, together by owner and reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from stowplan.inputs.cluster_reader import Cluster
+from stowplan.insight.pod_owners import NO_OWNER, owner_text
+from stowplan.insight.pod_placement import Placement
+
+
+class PlacementFailure(msgspec.Struct, frozen=True):
+    """Pods of one owner, by key and in their order, that were refused for the same reason."""
+
+    reason: str
+    namespace: str
+    owner: str
+    pods: list[str]
+
+
+def failures_of(placements: Iterable[Placement], cluster: Cluster) -> list[PlacementFailure]:
+    """The pods without a node; the largest groups first."""
+    pods = {pod.key: pod for pod in cluster.pods}
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for placement in placements:
+        if placement.node:
+            continue
+        pod = pods.get(placement.pod)
+        owner = NO_OWNER if pod is None else owner_text(pod)
+        # Pods without an owner have nothing in common but the reason.
+        namespace = "" if pod is None or owner == NO_OWNER else pod.namespace
+        groups.setdefault((placement.reason, namespace, owner), []).append(placement.pod)
+    found = [PlacementFailure(*key, names) for key, names in groups.items()]
+    return sorted(found, key=lambda one: (-len(one.pods), one.reason, one.namespace, one.owner))

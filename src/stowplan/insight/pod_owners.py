@@ -1,0 +1,65 @@
+"""Owners of pods: by whose template a pod was made, and which pods `deploy/web` names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from stowplan.inputs.workload_expansion import HASH_LABEL
+from stowplan.objects.pod import Pod
+
+NO_OWNER = "<none>"
+
+POD_NAMES = frozenset({"pod", "pods", "po"})
+OWNER_KINDS: dict[str, str] = {
+    name: kind
+    for kind, names in {
+        "Deployment": "deployment deployments deploy deployment.apps deployments.apps",
+        "ReplicaSet": "replicaset replicasets rs replicaset.apps replicasets.apps",
+        "StatefulSet": "statefulset statefulsets sts statefulset.apps statefulsets.apps",
+        "DaemonSet": "daemonset daemonsets ds daemonset.apps daemonsets.apps",
+        "ReplicationController": "replicationcontroller replicationcontrollers rc",
+        "Job": "job jobs job.batch jobs.batch",
+        "CronJob": "cronjob cronjobs cj cronjob.batch cronjobs.batch",
+    }.items()
+    for name in names.split()
+}
+"""Kubectl's names and short names of the kinds that own pods -> the kind."""
+
+_SCHEDULED = re.compile(r"(.+)-\d{8,}")
+"""A CronJob names its Jobs after the minute for which they are made."""
+
+
+def owners_of(pod: Pod) -> list[tuple[str, str]]:
+    """Kind and name of the pod's controllers, its own one first.
+
+    Those above it are told by the names that the Deployment and CronJob controllers give: a dump
+    of pods has neither their ReplicaSets nor their Jobs.
+    """
+    owner = pod.controller
+    if owner is None:
+        return []
+    found = [(owner.kind, owner.name)]
+    suffix = f"-{pod.labels.get(HASH_LABEL)}"
+    if owner.kind == "ReplicaSet" and owner.name.endswith(suffix):
+        found.append(("Deployment", owner.name.removesuffix(suffix)))
+    scheduled = _SCHEDULED.fullmatch(owner.name) if owner.kind == "Job" else None
+    if scheduled is not None:
+        found.append(("CronJob", scheduled[1]))
+    return found
+
+
+def owner_text(pod: Pod) -> str:
+    """The topmost owner as kubectl writes it, `deployment/web`; `<none>` for a pod without one."""
+    owners = owners_of(pod)
+    if not owners:
+        return NO_OWNER
+    kind, name = owners[-1]
+    return f"{kind.lower()}/{name}"
+
+
+def pods_of_owner(pods: Iterable[Pod], kind: str, name: str, namespace: str | None) -> list[Pod]:
+    """The pods that an owner has, in their order. namespace: None for any."""
+    return [
+        pod for pod in pods if (kind, name) in owners_of(pod) and namespace in (None, pod.namespace)
+    ]

@@ -1,0 +1,143 @@
+"""Heartbeats of hollow nodes: leases that are renewed, and a status now and then.
+
+A thousand nodes beat a hundred times a second. So that this costs neither a timer for each beat
+nor bursts, beats are rounded to a few slots a second, over which nodes are spread evenly.
+
+Source: kubelet v1.36, component-helpers apimachinery/lease and pkg/kubelet/nodestatus.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from typing import Any
+
+import msgspec
+
+from stowplan.apis.core.pod_lifecycle import is_kubelet_off
+from stowplan.apis.machinery.errors import ApiError
+from stowplan.apis.machinery.resource import StoreChange
+from stowplan.apis.machinery.timestamps import format_micro_time, format_time
+from stowplan.controllers.runtime.controller_client import LEASES, NODES, ControllerClient
+from stowplan.controllers.runtime.object_fields import find_condition
+from stowplan.controllers.runtime.object_index import PodFacts, split_key
+from stowplan.kubelet.hollow_nodes import node_status
+
+Tree = dict[str, Any]
+
+RENEW_SECONDS = 10.0
+LEASE_SECONDS = 40
+STATUS_SECONDS = 300.0
+SLOT_SECONDS = 0.25
+_LEASE_NAMESPACE = "kube-node-lease"
+_SPREAD = 0.6180339887498949
+
+
+class NodeHeartbeats:
+    """Beats for every node whose kubelet is not off."""
+
+    name = "hollow-heartbeats"
+
+    def __init__(self, api: ControllerClient) -> None:
+        self.api = api
+        self._due: list[tuple[float, int, str]] = []
+        self._alive: dict[str, int] = {}
+        self._posted: dict[str, float] = {}
+        self._count = 0
+
+    def observe(self, change: StoreChange, before: PodFacts | None) -> None:
+        """A node that came, went, fell silent or spoke again."""
+        if change.resource.path != NODES:
+            return
+        name = split_key(change)[1]
+        gone = change.type == "DELETED"
+        if gone or is_kubelet_off(msgspec.json.decode(change.value)):
+            self._alive.pop(name, None)
+            self._posted.pop(name, None)
+        elif name not in self._alive:
+            self._count += 1
+            self._alive[name] = self._count
+            heapq.heappush(self._due, (0.0, self._count, name))
+
+    def work_once(self) -> bool:
+        """Beat for the next node that is due; False if there is none."""
+        while self._due and self._due[0][0] <= self.api.now:
+            _, number, name = heapq.heappop(self._due)
+            if self._alive.get(name) != number:
+                continue
+            heapq.heappush(self._due, (self._next(number), number, name))
+            try:
+                self._beat(name)
+            # Whatever it is, it is of this one node: the others go on.
+            except Exception as error:  # noqa: BLE001
+                self.api.faults.add(self.name, name, error)
+            return True
+        return False
+
+    @property
+    def n_failing(self) -> int:
+        """None: a beat that fails is followed by the next."""
+        return 0
+
+    def next_at(self) -> float | None:
+        """When the next beat is due."""
+        return self._due[0][0] if self._due else None
+
+    def _next(self, number: int) -> float:
+        """The node's next slot after now: the same place in every period of ten seconds."""
+        phase = (number * _SPREAD % 1.0) * RENEW_SECONDS
+        phase = math.floor(phase / SLOT_SECONDS) * SLOT_SECONDS
+        periods = math.floor((self.api.now - phase) / RENEW_SECONDS) + 1
+        moment = periods * RENEW_SECONDS + phase
+        # The first beat may fall shortly before the node's place: one beat more is no harm.
+        return moment if moment > self.api.now else moment + RENEW_SECONDS
+
+    def _beat(self, name: str) -> None:
+        try:
+            long_ago = self.api.now - STATUS_SECONDS
+            if self._posted.get(name, -math.inf) <= long_ago or self._is_doubted(name):
+                self._post_status(name)
+            self._renew(name)
+        except ApiError as error:
+            # Somebody wrote or deleted meanwhile: the next beat finds out.
+            if error.code not in (404, 409):
+                raise
+
+    def _is_doubted(self, name: str) -> bool:
+        """True while the node is marked as silent."""
+        node = self.api.get(NODES, "", name)
+        ready = find_condition(((node or {}).get("status") or {}).get("conditions") or (), "Ready")
+        return ready is None or ready.get("status") != "True"
+
+    def _renew(self, name: str) -> None:
+        lease = self.api.get(LEASES, _LEASE_NAMESPACE, name)
+        moment = format_micro_time(self.api.now)
+        if lease is not None:
+            lease["spec"]["renewTime"] = moment
+            self.api.update(LEASES, lease)
+            return
+        node = self.api.get(NODES, "", name)
+        if node is None:
+            return
+        owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node["metadata"]["uid"]}
+        meta = {"name": name, "namespace": _LEASE_NAMESPACE, "ownerReferences": [owner]}
+        spec = {
+            "holderIdentity": name,
+            "leaseDurationSeconds": LEASE_SECONDS,
+            "renewTime": moment,
+        }
+        try:
+            self.api.create(LEASES, {"metadata": meta, "spec": spec})
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            # Without the namespace of the leases the status has to do as a heartbeat.
+            self._post_status(name)
+
+    def _post_status(self, name: str) -> None:
+        node = self.api.get(NODES, "", name)
+        if node is None:
+            return
+        node["status"] = node_status(node, format_time(self.api.now))
+        self.api.update_status(NODES, node)
+        self._posted[name] = self.api.now

@@ -1,0 +1,335 @@
+"""The kubelets of all hollow nodes in one: pods in, their lives by the clock, pods out.
+
+What a pod's next step is follows from its status and from when the last step was made; the
+latter is kept here to the microsecond, since the status has whole seconds only. After a restart
+the status alone has to do.
+
+Source: kubelet v1.36, pkg/kubelet (kubelet.go, kuberuntime back-off, pod_workers.go).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from stowplan.apis.core.pod_lifecycle import (
+    PodLifecycle,
+    PodLifecycleDefaults,
+    annotation_problems,
+    is_kubelet_off,
+    pod_lifecycle,
+)
+from stowplan.apis.machinery.resource import DeleteOptions, StoreChange
+from stowplan.controllers.runtime.controller import Controller
+from stowplan.controllers.runtime.controller_client import NODES, PODS, ControllerClient
+from stowplan.controllers.runtime.event_recorder import EventRecorder
+from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts, split_key
+from stowplan.controllers.runtime.object_times import unix_seconds
+from stowplan.kubelet import pod_status_updates
+from stowplan.kubelet.pod_admit_handler import AdmittedPods, check_admit
+from stowplan.objects.encoding.json_codec import decode
+from stowplan.objects.node import Node
+from stowplan.objects.pod import Pod
+
+Tree = dict[str, Any]
+
+BACKOFF_BASE_SECONDS = 10.0
+BACKOFF_MAX_SECONDS = 300.0
+_DOUBLINGS_MAX = 30
+"""A status may say that a pod was restarted two thousand million times."""
+
+
+@dataclass(slots=True)
+class _PodWorker:
+    """When what happened to one pod, Unix seconds; 0.0: not yet (or not known any more).
+
+    left: the kubelet has removed it as far as it can.
+    """
+
+    uid: str
+    node: str
+    arrived: float = 0.0
+    began: float = 0.0
+    stop_at: float = 0.0
+    restart_at: float = 0.0
+    crashes: int = 0
+    left: bool = False
+
+
+@dataclass(slots=True)
+class _HollowNode:
+    """One node as its kubelet knows it."""
+
+    node: Node
+    host: str
+    silent: bool
+    account: AdmittedPods = field(default_factory=AdmittedPods)
+
+
+class Kubelets(Controller):
+    """Runs what is bound to hollow nodes. Keys are pods."""
+
+    name = "hollow-kubelets"
+    path = PODS
+
+    def __init__(
+        self,
+        api: ControllerClient,
+        index: ObjectIndex,
+        recorder: EventRecorder,
+        habits: PodLifecycleDefaults,
+    ) -> None:
+        super().__init__(api, index, recorder)
+        self.habits = habits
+        self._machines: dict[str, _HollowNode] = {}
+        self._lives: dict[Key, _PodWorker] = {}
+        self._addresses = 0
+
+    def observe(self, change: StoreChange, before: PodFacts | None) -> None:
+        """A pod that came, changed or went; a node that changed or spoke again."""
+        key = split_key(change)
+        if change.resource.path == NODES:
+            self._observe_node(change, key[1])
+        elif change.resource.path == PODS:
+            now = self.index.pods.get(key)
+            if before is not None and before.node and (now is None or now.uid != before.uid):
+                self._forget(key, before.node)
+            if now is not None and now.node:
+                if now.is_finished:
+                    self._release(key, now.node)
+                if not now.is_finished or now.deleting:
+                    self.queue.add(key)
+
+    def sync(self, key: Key) -> None:
+        """Make the next step of one pod's life, if it is due."""
+        facts = self.index.pods.get(key)
+        machine = self._machines.get(facts.node) if facts is not None else None
+        if facts is None or machine is None or machine.silent:
+            return
+        pod = self.api.get(PODS, *key)
+        if pod is None:
+            return
+        life = self._lives.get(key)
+        if life is None or life.uid != facts.uid:
+            life = self._lives[key] = self._recalled(pod, facts)
+        plan = pod_lifecycle(pod, self.habits)
+        if facts.deleting:
+            self._stop(pod, life, plan)
+        elif not facts.is_finished:
+            self._advance(pod, life, plan, machine)
+
+    def _observe_node(self, change: StoreChange, name: str) -> None:
+        old = self._machines.get(name)
+        if change.type == "DELETED":
+            self._machines.pop(name, None)
+            return
+        tree: Tree = msgspec.json.decode(change.value)
+        machine = _HollowNode(decode(change.value, Node), _address(tree), is_kubelet_off(tree))
+        if old is not None:
+            machine.account = old.account
+        self._machines[name] = machine
+        if old is None or (old.silent and not machine.silent):
+            for pod in self.index.on_node(name):
+                if old is None:
+                    # A new kubelet knows nothing of pods but what their status tells.
+                    self._lives.pop(pod.key, None)
+                self.queue.add(pod.key)
+
+    def _recalled(self, pod: Tree, facts: PodFacts) -> _PodWorker:
+        """What the status tells of a pod's life so far."""
+        held = pod.get("status") or {}
+        life = _PodWorker(facts.uid, facts.node, arrived=unix_seconds(held.get("startTime")))
+        # After a restart, addresses that are taken are not given again.
+        self._addresses = max(self._addresses, _pod_number(str(held.get("podIP") or "")))
+        for entry in held.get("containerStatuses") or ():
+            running = (entry.get("state") or {}).get("running") or {}
+            life.began = max(life.began, unix_seconds(running.get("startedAt")))
+            life.crashes = max(life.crashes, entry.get("restartCount", 0))
+        machine = self._machines[facts.node]
+        if life.arrived and not facts.is_finished:
+            machine.account.admit(facts.key, self._typed(pod))
+        return life
+
+    def _advance(
+        self, pod: Tree, life: _PodWorker, plan: PodLifecycle, machine: _HollowNode
+    ) -> None:
+        now = self.api.now
+        key = (pod["metadata"]["namespace"], pod["metadata"]["name"])
+        if not life.arrived and not self._arrive(pod, life, plan, machine, key):
+            return
+        if _is_past_deadline(pod, life, now):
+            pod_status_updates.set_deadline_exceeded(pod, now)
+            self._write(pod)
+            return
+        due = life.arrived + plan.start_s + plan.init_s * len(pod["spec"].get("initContainers", ()))
+        if not life.began and not life.restart_at:
+            if now >= due:
+                self._begin(pod, life, plan, machine)
+            self._wake(key, pod, life, plan, due)
+            return
+        if life.restart_at:
+            if now >= life.restart_at:
+                life.began, life.restart_at = now, 0.0
+                pod_status_updates.set_restarted(pod, None, now, plan.ready_s <= 0)
+                self._write(pod)
+        elif now >= life.began + plan.run_s:
+            self._end(pod, life, plan)
+        elif now >= life.began + plan.ready_s and not self.index.pods[key].ready:
+            pod_status_updates.set_ready(pod, now)
+            self._write(pod)
+        self._wake(key, pod, life, plan, due)
+
+    def _arrive(
+        self, pod: Tree, life: _PodWorker, plan: PodLifecycle, machine: _HollowNode, key: Key
+    ) -> bool:
+        """Take the pod in, or fail it."""
+        typed = self._typed(pod)
+        found = check_admit(typed, machine.node, machine.account)
+        now = self.api.now
+        if found is not None:
+            pod_status_updates.set_rejected(pod, machine.host, found.reason, found.message, now)
+            self._write(pod)
+            self.recorder.record(
+                pod, "kubelet", found.reason, found.message, type="Warning",
+                host=life.node, object_kind="Pod", api_version="v1",
+            )  # fmt: skip
+            return False
+        machine.account.admit(key, typed)
+        life.arrived = now
+        self._say_unread(pod, life)
+        if plan.start_s + plan.init_s * len(pod["spec"].get("initContainers", ())) > 0:
+            pod_status_updates.set_creating(pod, machine.host, now)
+            self._write(pod)
+        return True
+
+    def _begin(self, pod: Tree, life: _PodWorker, plan: PodLifecycle, machine: _HollowNode) -> None:
+        self._addresses += 1
+        address = _pod_address(self._addresses)
+        if pod["spec"].get("hostNetwork"):
+            address = machine.host
+        life.began = self.api.now
+        pod_status_updates.set_running(pod, machine.host, address, self.api.now, plan.ready_s <= 0)
+        self._write(pod)
+
+    def _end(self, pod: Tree, life: _PodWorker, plan: PodLifecycle) -> None:
+        """The containers have run their time: end for good, or once more."""
+        now = self.api.now
+        code = plan.exit_code(life.crashes)
+        policy = pod["spec"].get("restartPolicy", "Always")
+        if policy == "Never" or (policy == "OnFailure" and code == 0):
+            pod_status_updates.set_terminated(pod, code, now)
+            self._write(pod)
+            return
+        pause = 0.0
+        if life.crashes:
+            doublings = min(life.crashes - 1, _DOUBLINGS_MAX)
+            pause = min(BACKOFF_BASE_SECONDS * 2.0**doublings, BACKOFF_MAX_SECONDS)
+        life.crashes += 1
+        if pause:
+            life.began, life.restart_at = 0.0, now + pause
+            pod_status_updates.set_crash_loop_back_off(pod, code, now)
+            self._say_back_off(pod, life)
+        else:
+            life.began = now
+            pod_status_updates.set_restarted(pod, code, now, plan.ready_s <= 0)
+        self._write(pod)
+
+    def _stop(self, pod: Tree, life: _PodWorker, plan: PodLifecycle) -> None:
+        """End a deleted pod within its grace, then remove it."""
+        if life.left:
+            return
+        meta = pod["metadata"]
+        key = (meta["namespace"], meta["name"])
+        now = self.api.now
+        grace = float(meta.get("deletionGracePeriodSeconds") or 0)
+        running = bool(life.began) and not self.index.pods[key].is_finished
+        stop_at = now + (min(plan.stop_s, grace) if running else 0.0)
+        life.stop_at = min(life.stop_at, stop_at) if life.stop_at else stop_at
+        if now < life.stop_at:
+            self.queue.add(key, life.stop_at)
+            return
+        if meta.get("finalizers") and not self.index.pods[key].is_finished:
+            # Somebody waits for the end: it must be seen before the pod goes.
+            pod_status_updates.set_terminated(pod, 137 if plan.stop_s > grace else 143, now)
+            self._write(pod)
+        self._release(key, life.node)
+        # Finalizers may keep it for long: it is not deleted again and again meanwhile.
+        life.left = True
+        self.api.delete(PODS, *key, DeleteOptions(grace_s=0, uid=meta["uid"]))
+
+    def _say_unread(self, pod: Tree, life: _PodWorker) -> None:
+        """Tell of annotations that nobody can make sense of."""
+        for text in annotation_problems(pod["metadata"].get("annotations") or {}):
+            self.recorder.record(
+                pod, "kubelet", "UnreadAnnotation", text, type="Warning",
+                host=life.node, object_kind="Pod", api_version="v1",
+            )  # fmt: skip
+
+    def _say_back_off(self, pod: Tree, life: _PodWorker) -> None:
+        meta = pod["metadata"]
+        for container in pod["spec"]["containers"]:
+            text = (
+                f"Back-off restarting failed container {container['name']} in pod "
+                f"{meta['name']}_{meta['namespace']}({meta['uid']})"
+            )
+            self.recorder.record(
+                pod, "kubelet", "BackOff", text, type="Warning",
+                host=life.node, object_kind="Pod", api_version="v1",
+            )  # fmt: skip
+
+    def _wake(self, key: Key, pod: Tree, life: _PodWorker, plan: PodLifecycle, due: float) -> None:
+        """Look again at the next moment at which something happens by itself."""
+        moments = [due] if not life.began else [life.began + plan.ready_s, life.began + plan.run_s]
+        if life.restart_at:
+            moments = [life.restart_at]
+        deadline = pod["spec"].get("activeDeadlineSeconds")
+        if deadline is not None:
+            moments.append(life.arrived + float(deadline))
+        later = [moment for moment in moments if self.api.now < moment < float("inf")]
+        if later:
+            self.queue.add(key, min(later))
+
+    def _write(self, pod: Tree) -> None:
+        stored = self.api.update_status(PODS, pod)
+        pod["metadata"] = stored["metadata"]
+
+    def _release(self, key: Key, node: str) -> None:
+        machine = self._machines.get(node)
+        if machine is not None and machine.account.release(key) and len(machine.account) == 0:
+            machine.account = AdmittedPods()
+
+    def _forget(self, key: Key, node: str) -> None:
+        self._lives.pop(key, None)
+        self._release(key, node)
+
+    @staticmethod
+    def _typed(pod: Tree) -> Pod:
+        return decode(msgspec.json.encode(pod), Pod)
+
+
+def _pod_address(number: int) -> str:
+    """The address of the pod that was started as this one of all (from 1)."""
+    return f"10.{128 + (number >> 16) % 128}.{(number >> 8) % 256}.{number % 256}"
+
+
+def _pod_number(address: str) -> int:
+    """Which pod has got an address by `_pod_address`; 0 for another address."""
+    parts = address.split(".")
+    if len(parts) != 4 or not all(part.isdecimal() and len(part) <= 3 for part in parts):
+        return 0
+    first, second, third = (int(part) for part in parts[1:])
+    number = (first - 128 << 16) + (second << 8) + third
+    return number if number > 0 and _pod_address(number) == address else 0
+
+
+def _is_past_deadline(pod: Tree, life: _PodWorker, now: float) -> bool:
+    limit = pod["spec"].get("activeDeadlineSeconds")
+    return limit is not None and now >= life.arrived + float(limit)
+
+
+def _address(node: Tree) -> str:
+    addresses = (node.get("status") or {}).get("addresses") or ()
+    found = (a.get("address", "") for a in addresses if a.get("type") == "InternalIP")
+    return str(next(found, ""))

@@ -1,0 +1,131 @@
+"""Whether a node takes a pod that was bound to it, as a kubelet checks once more on its own.
+
+A pod that does not fit fails at once and is not tried again: who bound it was wrong about the
+node, or another was faster.
+
+Source: kubelet v1.36, pkg/kubelet/lifecycle/predicate.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from stowplan.objects.node import Node
+from stowplan.objects.pod import Pod
+from stowplan.objects.quantity import amount
+from stowplan.objects.requests import fit_requests
+from stowplan.objects.selectors import node_selector_matches
+from stowplan.objects.taints import is_tolerated
+
+Key = tuple[str, str]
+Port = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PodAdmitFailure:
+    """Why a pod fails on arrival: `status.reason` and `status.message`."""
+
+    reason: str
+    message: str
+
+
+class AdmittedPods:
+    """What the pods that a node has admitted use, kept by delta."""
+
+    def __init__(self) -> None:
+        self._held: dict[Key, tuple[Mapping[str, int], frozenset[Port]]] = {}
+        self.used: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._held
+
+    def admit(self, key: Key, pod: Pod) -> None:
+        """Count a pod in, once."""
+        if key in self._held:
+            return
+        wanted = fit_requests(pod)
+        self._held[key] = (wanted, frozenset(_host_ports(pod)))
+        for name, n in wanted.items():
+            self.used[name] = self.used.get(name, 0) + n
+
+    def release(self, key: Key) -> bool:
+        """Count a pod out; False if it was not in."""
+        held = self._held.pop(key, None)
+        for name, n in held[0].items() if held else ():
+            self.used[name] -= n
+        return held is not None
+
+    def holds_port(self, ports: frozenset[Port]) -> bool:
+        """True if an admitted pod has one of these host ports."""
+        return bool(ports) and any(ports & theirs for _, theirs in self._held.values())
+
+
+def check_admit(pod: Pod, node: Node, account: AdmittedPods) -> PodAdmitFailure | None:
+    """Why `node` does not take `pod` beside those it has; None if it does."""
+    found = _insufficient_resource(pod, node, account)
+    if found is not None:
+        return found
+    if not _matches_node_affinity(pod, node):
+        text = "node(s) didn't match Pod's node affinity/selector"
+        return _predicate_failure("NodeAffinity", text)
+    if account.holds_port(frozenset(_host_ports(pod))):
+        return _predicate_failure(
+            "NodePorts", "node(s) didn't have free ports for the requested pod ports"
+        )
+    no_execute = [taint for taint in node.taints if taint.effect == "NoExecute"]
+    if not all(is_tolerated(taint, pod.spec.tolerations) for taint in no_execute):
+        return _predicate_failure("TaintToleration", "node(s) had untolerated taint(s)")
+    return None
+
+
+def _insufficient_resource(pod: Pod, node: Node, account: AdmittedPods) -> PodAdmitFailure | None:
+    """The first resource that does not suffice, the number of pods before all others."""
+    room = {name: amount(name, q) for name, q in node.status.allocatable.items()}
+    if len(account) + 1 > room.get("pods", 0):
+        return _out_of("pods", 1, len(account), room.get("pods", 0))
+    wanted = fit_requests(pod)
+    for name in sorted(wanted, key=_resource_order):
+        used = account.used.get(name, 0)
+        if wanted[name] and used + wanted[name] > room.get(name, 0):
+            return _out_of(name, wanted[name], used, room.get(name, 0))
+    return None
+
+
+def _resource_order(resource: str) -> tuple[int, str]:
+    first = ("cpu", "memory", "ephemeral-storage")
+    return (first.index(resource) if resource in first else len(first), resource)
+
+
+def _out_of(resource: str, wanted: int, used: int, capacity: int) -> PodAdmitFailure:
+    text = (
+        f"Pod was rejected: Node didn't have enough resource: {resource}, requested: {wanted}, "
+        f"used: {used}, capacity: {capacity}"
+    )
+    return PodAdmitFailure(f"OutOf{resource}", text)
+
+
+def _predicate_failure(name: str, why: str) -> PodAdmitFailure:
+    return PodAdmitFailure(name, f"Pod was rejected: Predicate {name} failed: {why}")
+
+
+def _matches_node_affinity(pod: Pod, node: Node) -> bool:
+    selector = pod.spec.node_selector or {}
+    if any(node.labels.get(key) != value for key, value in selector.items()):
+        return False
+    affinity = pod.spec.affinity
+    required = affinity.node_affinity.required if affinity and affinity.node_affinity else None
+    return required is None or node_selector_matches(required, node.labels, node.name)
+
+
+def _host_ports(pod: Pod) -> set[Port]:
+    """Protocol and number of the host ports; Differs: addresses are not told apart."""
+    return {
+        (port.protocol or "TCP", port.host_port)
+        for container in pod.spec.containers
+        for port in container.ports
+        if port.host_port
+    }

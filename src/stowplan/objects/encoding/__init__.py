@@ -1,0 +1,1 @@
+"""Encodings of objects: JSON, YAML, wire forms."""

@@ -1,0 +1,1 @@
+"""DynamicResources: resource claims."""

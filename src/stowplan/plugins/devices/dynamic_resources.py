@@ -1,0 +1,218 @@
+"""DynamicResources: devices that pods claim. Claims are not allocated yet.
+
+A pod without resource claims passes as in the original, down to the message that PostFilter adds
+to every refusal. A pod with claims is refused, so that it never runs without its devices.
+
+Source: kube-scheduler v1.36, plugins/dynamicresources; dynamic-resource-allocation resourceclaim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.framework import (
+    OK,
+    SKIP,
+    CycleState,
+    Handle,
+    NodeTable,
+    ObjectStore,
+    PostFilterResult,
+    Problem,
+    Rows,
+    Snapshot,
+    Status,
+    error,
+    unresolvable,
+    unschedulable,
+)
+from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.objects.device import ResourceClaim
+from stowplan.objects.pod import Pod, PodResourceClaim
+from stowplan.plugins.arithmetic import default_normalize_score, n_rows_of
+from stowplan.plugins.devices.hints import dynamic_resources_events
+
+
+class DynamicResourcesArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """filter_timeout: how long the search for devices may take per node, 0 for no limit.
+    binding_timeout: how long devices may take to get ready. Checked, and without effect so far.
+    """
+
+    filter_timeout: timedelta = timedelta(seconds=10)
+    binding_timeout: timedelta = timedelta(seconds=600)
+
+    def problems(self, path: str) -> Iterator[Problem]:
+        """What is too short."""
+        for name, length, least_s in (
+            ("filterTimeout", self.filter_timeout, 0),
+            ("bindingTimeout", self.binding_timeout, 1),
+        ):
+            if length.total_seconds() < least_s:
+                got = f"{length.total_seconds():g}s"
+                yield Problem(f"{path}.{name}", got, f"{least_s}s or more")
+
+
+NO_RESOURCE_CLAIMS: tuple[str, ...] = ()
+
+
+class DynamicResources:
+    """Skips pods without claims and refuses those with some."""
+
+    name = "DynamicResources"
+    weight = 2
+    Args = DynamicResourcesArgs
+    rests_when_skipped = True
+    # Differs: the original allocates devices. Device classes that stand for extended resources are
+    # not looked at either: these resources are what the nodes say that they have.
+    # Unresolvable: evicting pods does not help, since no claim is looked at.
+    REJECTED = unresolvable("resource claims are not supported yet, so the pod would lack devices")
+    NO_STATE = error("not found")
+    NOTHING_TO_DEALLOCATE = unschedulable("no new claims to deallocate")
+    NOTHING_HELPS = unschedulable("still not schedulable")
+    DISABLED = unschedulable("plugin disabled")
+
+    def __init__(self, args: DynamicResourcesArgs, handle: Handle) -> None:
+        self.args = args
+        self.handle = handle
+        self._is_enabled = handle.gates.dynamic_resource_allocation
+
+    def pre_enqueue(self, pod: Pod) -> Status:
+        """Success once every claim of the pod is there, and is the pod's own if made for it."""
+        if not pod.spec.resource_claims or not self._is_enabled:
+            return OK
+        claims = resource_claims_of(pod, self.handle.shared.object_store)
+        return claims if isinstance(claims, Status) else OK
+
+    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+        """Claims, classes, slices or nodes come or change."""
+        if not self._is_enabled:
+            return ()
+        shared = self.handle.shared
+        return dynamic_resources_events(lambda pod: resource_claims_of(pod, shared.object_store))
+
+    def concerns(self, pod: Pod) -> bool:
+        """False for a pod without claims."""
+        return bool(pod.spec.resource_claims)
+
+    def pre_filter(self, pod: Pod, state: CycleState) -> Status:
+        """Skip for a pod without claims. Refuses one whose claims are not made yet."""
+        if not self._is_enabled:
+            return SKIP
+        # Written in any case: PostFilter fails where PreFilter did not come this far.
+        state.write(self.name, NO_RESOURCE_CLAIMS)
+        if not pod.spec.resource_claims:
+            return SKIP
+        names = []
+        for use in pod.spec.resource_claims:
+            name = resource_claim_name_of(pod, use)
+            if isinstance(name, Status):
+                return name
+            if name is not None:
+                names.append(name)
+        state.write(self.name, tuple(names))
+        return OK if names else SKIP
+
+    def filter(self, state: CycleState) -> Status:
+        """Success without claims."""
+        if not self._is_enabled:
+            return OK
+        names: tuple[str, ...] | None = state.find(self.name)
+        if names is None:
+            return self.NO_STATE
+        return self.REJECTED if names else OK
+
+    def filter_column(self, nodes: NodeTable, rows: Rows, state: CycleState) -> NDArray[np.int64]:
+        """int64 (n_rows,): `filter` is the same for every row."""
+        return np.full(n_rows_of(rows), not self.filter(state).is_success, dtype=np.int64)
+
+    def filter_status(self, state: CycleState) -> Status:
+        """The refusal behind a code of `filter_column`."""
+        return self.filter(state)
+
+    def may_help(self, pod: Pod, snapshot: Snapshot) -> bool:
+        """False: no claim is given back."""
+        return False
+
+    def post_filter(self, state: CycleState) -> PostFilterResult:
+        """No claim is given back, so this never helps; an error where PreFilter did not run."""
+        if not self._is_enabled:
+            return PostFilterResult(self.DISABLED)
+        names: tuple[str, ...] | None = state.find(self.name)
+        if names is None:
+            return PostFilterResult(self.NO_STATE)
+        return PostFilterResult(self.NOTHING_HELPS if names else self.NOTHING_TO_DEALLOCATE)
+
+    def score(self) -> int:
+        """0: alternatives among devices are scored, and there are no devices."""
+        return 0
+
+    def score_column(self, rows: Rows) -> NDArray[np.int64]:
+        """int64 (n_rows,): `score` of each row."""
+        return np.zeros(n_rows_of(rows), dtype=np.int64)
+
+    def normalize_score(self, scores: NDArray[np.int64]) -> NDArray[np.int64]:
+        """int64 (n_rows,): percentages of the highest score."""
+        return default_normalize_score(scores)
+
+    def reserve(self) -> Status:
+        """Success: a pod with claims does not come here."""
+        return OK
+
+    def unreserve(self) -> None:
+        """Nothing was reserved."""
+
+    def pre_bind(self) -> Status:
+        """Success: there is nothing to allocate."""
+        return OK
+
+    def explain(self, pod: Pod, state: CycleState) -> list[str]:
+        """The claims that the pod needs."""
+        return [f"resource claims: needs {', '.join(state.find(self.name) or ())}"]
+
+    def signature(self, pod: Pod) -> object:
+        """The claims, what they were made into and whose they are: some belong to one pod."""
+        claims = pod.spec.resource_claims
+        if not claims:
+            return ()
+        return claims, pod.status.resource_claim_statuses, pod.namespace, pod.uid
+
+
+def resource_claim_name_of(pod: Pod, use: PodResourceClaim) -> str | Status | None:
+    """The claim behind an entry of the pod: None where on purpose none was made, or a refusal."""
+    if use.resource_claim_name is not None:
+        return use.resource_claim_name
+    if use.resource_claim_template_name is None:
+        text = f'pod "{pod.key}", spec.resourceClaim "{use.name}"'
+        return unresolvable(f"{text}: none of the supported fields are set")
+    for made in pod.status.resource_claim_statuses:
+        if made.name == use.name:
+            return made.resource_claim_name
+    return unresolvable(f'pod "{pod.key}": ResourceClaim not created yet')
+
+
+def resource_claims_of(pod: Pod, object_store: ObjectStore) -> tuple[ResourceClaim, ...] | Status:
+    """The claims that the pod uses, or the refusal where one is missing, leaving or another's."""
+    claims = []
+    for use in pod.spec.resource_claims:
+        name = resource_claim_name_of(pod, use)
+        if isinstance(name, Status):
+            return name
+        if name is None:
+            continue
+        key = f"{pod.namespace}/{name}"
+        claim = object_store.find(ResourceClaim, key)
+        if claim is None:
+            return unresolvable(f'could not find ResourceClaim "{key}"')
+        if claim.metadata.deletion_timestamp is not None:
+            return unresolvable(f'resourceclaim "{name}" is being deleted')
+        owner = claim.controller
+        if use.resource_claim_name is None and (owner is None or owner.uid != pod.uid):
+            text = f"ResourceClaim {key} was not created for Pod {pod.key} (Pod is not owner)"
+            return unresolvable(text)
+        claims.append(claim)
+    return tuple(claims)

@@ -1,0 +1,130 @@
+"""InterPodAffinity as parts: per topology key, what the pods of a domain count for or against.
+
+Placed pods count twice: by what they are, for the terms of the pod in question, and by the terms
+that they have themselves, where those are about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.columns.pods.podcounts import MatchingPods, PodSelection, anchor
+from stowplan.columns.pods.podterms import ExistingPodTerms, TermRole, WeightedTerm, terms_of
+from stowplan.framework import NodeTable
+from stowplan.framework.deciders.kernel_terms import (
+    PeerAffinityTerms,
+    TopologyTerm,
+    TopologyTermKind,
+)
+from stowplan.objects.pod import Pod
+
+Ints = NDArray[np.int64]
+
+
+class IncomingPodAffinity(msgspec.Struct, frozen=True):
+    """What a pod is about to meet: itself, the labels of its namespace, and what is kept beside
+    the columns."""
+
+    pod: Pod
+    namespace_labels: dict[str, str]
+    nodes: NodeTable
+    peers: PeerAffinityTerms
+
+    def about(self, terms: Iterable[WeightedTerm], key: str) -> Iterator[WeightedTerm]:
+        """Those of `terms` that are about the pod, of one topology key."""
+        for weighted in terms:
+            term = weighted.term
+            if term.topology_key == key and term.matches(self.pod, self.namespace_labels):
+                yield weighted
+
+    def keys(self, role: TermRole) -> set[str]:
+        """The topology keys of all terms in a role that are about the pod, of pods that are placed
+        or may be."""
+        held = ExistingPodTerms.of(self.nodes).matching(role, self.pod, self.namespace_labels)
+        keys = {one.weighted.term.topology_key for one in held}
+        for weighted in self.peers.terms(role, self.pod):
+            if weighted.term.matches(self.pod, self.namespace_labels):
+                keys.add(weighted.term.topology_key)
+        return keys
+
+    def held(self, role: TermRole, key: str, weight: int | None) -> Ints:
+        """int64 (n_nodes,): the weights of the terms on each row that are about the pod; None for
+        those that they have themselves."""
+        total = np.zeros(self.nodes.n_nodes, dtype=np.int64)
+        terms = ExistingPodTerms.of(self.nodes)
+        for one in terms.matching(role, self.pod, self.namespace_labels):
+            if one.weighted.term.topology_key == key:
+                total += terms.counts(one) * (one.weighted.weight if weight is None else weight)
+        return total
+
+
+def incoming_pod_terms(
+    sides: IncomingPodAffinity,
+    kind: TopologyTermKind,
+    wanted: Iterable[tuple[str, PodSelection]],
+    matches: int = 0,
+) -> Iterator[TopologyTerm]:
+    """A term per (topology key, pods that it is about) of the pod's own."""
+    for key, selection in wanted:
+        counting = _counting_term(sides.nodes, selection)
+        anchors = anchor(selection.requirements)
+        yield TopologyTerm(
+            kind, key, counting, _selecting_term(selection), matches=matches, anchors=anchors
+        )
+
+
+def existing_anti_affinity_terms(sides: IncomingPodAffinity) -> Iterator[TopologyTerm]:
+    """Per topology key the required anti-affinity of others that is about the pod."""
+    role = TermRole.REQUIRED_ANTI_AFFINITY
+    for key in sorted(sides.keys(role)):
+
+        def counts(key: str = key) -> Ints:
+            return sides.held(role, key, 1)
+
+        def adds(other: Pod, key: str = key) -> int:
+            return sum(1 for _ in sides.about(terms_of(other).required_anti_affinity, key))
+
+        yield TopologyTerm(TopologyTermKind.APART, key, counts, adds)
+
+
+def preferred_affinity_terms(
+    sides: IncomingPodAffinity, own: dict[str, list[tuple[int, PodSelection]]], hard_weight: int
+) -> Iterator[TopologyTerm]:
+    """Per topology key what either side prefers.
+
+    own: topology key -> the pod's preferences: weight, and the pods that they are about.
+    hard_weight: what a required affinity of others counts.
+    """
+    roles = {TermRole.PREFERRED: None, TermRole.REQUIRED_AFFINITY: hard_weight}
+    if hard_weight <= 0:
+        del roles[TermRole.REQUIRED_AFFINITY]
+    for key in sorted({*own, *(key for role in roles for key in sides.keys(role))}):
+
+        def counts(key: str = key) -> Ints:
+            total = np.zeros(sides.nodes.n_nodes, dtype=np.int64)
+            for weight, selection in own.get(key, ()):
+                total += MatchingPods.of(sides.nodes).counts(selection) * weight
+            for role, fixed in roles.items():
+                total += sides.held(role, key, fixed)
+            return total
+
+        def adds(other: Pod, key: str = key) -> int:
+            total = sum(w for w, selection in own.get(key, ()) if selection.takes(other))
+            for role, fixed in roles.items():
+                for weighted in sides.about(terms_of(other).of(role), key):
+                    total += weighted.weight if fixed is None else fixed
+            return total
+
+        yield TopologyTerm(TopologyTermKind.DRAWN, key, counts, adds)
+
+
+def _counting_term(nodes: NodeTable, selection: PodSelection) -> Callable[[], Ints]:
+    return lambda: MatchingPods.of(nodes).counts(selection)
+
+
+def _selecting_term(selection: PodSelection) -> Callable[[Pod], int]:
+    return lambda other: int(selection.takes(other))

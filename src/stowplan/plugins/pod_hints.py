@@ -1,0 +1,37 @@
+"""What several hints ask of a changed pod, and the hint of SchedulingGates.
+
+Source: kube-scheduler v1.36, plugins/schedulinggates.
+"""
+
+from __future__ import annotations
+
+from stowplan.framework.clusterevents import (
+    POD,
+    QUEUE_POD,
+    QUEUE_SKIP,
+    Action,
+    ClusterEventWithHint,
+    QueueingHint,
+    on,
+)
+from stowplan.objects.pod import Pod
+
+
+def queueing_hint(worth: bool) -> QueueingHint:
+    """QUEUE for True, SKIP for False."""
+    return QUEUE_POD if worth else QUEUE_SKIP
+
+
+def is_assigned_or_nominated(pod: Pod) -> bool:
+    """True for a pod that is bound or nominated: only then it takes room from others."""
+    return bool(pod.node_name or pod.status.nominated_node_name)
+
+
+def after_own_update(pod: Pod, old: Pod, new: Pod) -> QueueingHint:
+    """QUEUE when it is the refused pod itself that has changed."""
+    return queueing_hint(new.uid == pod.uid)
+
+
+def scheduling_gates_events() -> tuple[ClusterEventWithHint, ...]:
+    """SchedulingGates: the last gate of the pod itself has gone."""
+    return (on(POD, Action.UPDATE_POD_SCHEDULING_GATES_ELIMINATED, after_own_update),)

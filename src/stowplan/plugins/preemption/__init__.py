@@ -1,0 +1,1 @@
+"""DefaultPreemption: dry runs, victims and candidate nodes."""

@@ -1,0 +1,360 @@
+"""DefaultPreemption: when no node fits, find the node where evicting least makes room.
+
+A dry run per node that refused for a reason that evictions can change: take away every pod of
+lower priority, see whether the pod fits, then give back as many as possible, the important ones
+first and those that a disruption budget protects before all. Among the nodes where that works
+one is nominated; the pod is placed there by a later attempt, when its victims are gone.
+
+Source: kube-scheduler v1.36, plugins/defaultpreemption and framework/preemption.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Hashable, Iterator
+from functools import lru_cache
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.framework import (
+    OK,
+    Code,
+    CycleState,
+    Handle,
+    PostFilterResult,
+    Problem,
+    Snapshot,
+    Status,
+    error,
+    unresolvable,
+    unschedulable,
+)
+from stowplan.framework.clusterevents import POD, QUEUE_SKIP, Action, ClusterEventWithHint, on
+from stowplan.framework.deciders.extender_review import ExtenderReview, PreemptionCandidate
+from stowplan.framework.diagnosis import Diagnosis
+from stowplan.framework.node_to_status import NodeToStatus
+from stowplan.objects.pod import Pod
+from stowplan.objects.workload import PodDisruptionBudget
+from stowplan.plugins.preemption.dry_run_cache import DryRunCache
+from stowplan.plugins.preemption.dry_runs import (
+    NO_VICTIMS,
+    DryRunResults,
+    PreemptionReport,
+    candidate_costs,
+)
+from stowplan.plugins.preemption.pod_groups import PreemptedPodGroups
+from stowplan.plugins.preemption.pod_priorities import AssignedPodPriorities
+from stowplan.plugins.preemption.ranked_pods import RankedPods
+from stowplan.plugins.preemption.vector_dry_run import VectorDryRun
+from stowplan.plugins.preemption.victim_selector import VictimSelector
+
+__all__ = [
+    "NO_VICTIMS",
+    "DefaultPreemption",
+    "DefaultPreemptionArgs",
+    "PreemptionCandidate",
+    "PreemptionReport",
+]
+
+NOT_ELIGIBLE_POLICY_NEVER = "not eligible due to preemptionPolicy=Never."
+NOT_ELIGIBLE_TERMINATING = "not eligible due to a terminating pod on the nominated node."
+WAITING_FOR_PREEMPTION = unresolvable("waiting for the preemption for this pod to be finished")
+NOT_HELPFUL = "Preemption is not helpful for scheduling"
+NO_CANDIDATE = "no candidate node for preemption"
+CACHED_REFUSALS_MAX = 4096
+BREAKS_GANGS = "pods that are needed by their gangs would have to go"
+MESSAGE_PREFIX = "preemption: "
+
+PERCENTAGE_DEFAULT = 10
+ABSOLUTE_DEFAULT = 100
+VECTOR_DRY_RUN_MIN = 6
+"""From so many rows on, dry runs by arithmetic cost less than one by one."""
+
+Ints = NDArray[np.int64]
+
+
+class DefaultPreemptionArgs(
+    msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True
+):
+    """How many candidate nodes are looked for.
+
+    Differs: the original looks for 10 % of the nodes and at least 100, from a random start.
+    Here every node is tried, so the outcome is the best and the same every time; the two numbers
+    are honoured when a configuration sets either of them.
+    """
+
+    min_candidate_nodes_percentage: int | None = None
+    min_candidate_nodes_absolute: int | None = None
+
+    def problems(self, path: str) -> Iterator[Problem]:
+        """What is out of range."""
+        percentage, absolute = (
+            self.min_candidate_nodes_percentage,
+            self.min_candidate_nodes_absolute,
+        )
+        if percentage is not None and not 0 <= percentage <= 100:
+            yield Problem(f"{path}.minCandidateNodesPercentage", str(percentage), "0 to 100")
+        if absolute is not None and absolute < 0:
+            yield Problem(f"{path}.minCandidateNodesAbsolute", str(absolute), "0 or more")
+        if percentage == 0 and absolute == 0:
+            yield Problem(
+                path,
+                "0 for both",
+                "minCandidateNodesPercentage or minCandidateNodesAbsolute above 0",
+            )
+
+    def candidates_wanted(self, n_nodes: int) -> int:
+        """How many candidates end the search among `n_nodes` potential nodes."""
+        percentage, absolute = (
+            self.min_candidate_nodes_percentage,
+            self.min_candidate_nodes_absolute,
+        )
+        if percentage is None and absolute is None:
+            return n_nodes
+        share = n_nodes * (PERCENTAGE_DEFAULT if percentage is None else percentage) // 100
+        return min(n_nodes, max(share, ABSOLUTE_DEFAULT if absolute is None else absolute))
+
+
+class DefaultPreemption:
+    """PostFilter: make room by evicting pods of lower priority."""
+
+    name = "DefaultPreemption"
+    Args = DefaultPreemptionArgs
+
+    def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:
+        self.args = args
+        self.handle = handle
+
+    def pre_enqueue(self, pod: Pod) -> Status:
+        """Hold the pod back while the pods that it evicts are on their way out."""
+        return WAITING_FOR_PREEMPTION if pod.uid in self.handle.shared.preempting else OK
+
+    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+        """A pod that goes may end a preemption, but never makes one of these refusals untrue."""
+        return (on(POD, Action.DELETE, lambda pod, old, new: QUEUE_SKIP),)
+
+    def may_help(self, pod: Pod, snapshot: Snapshot) -> bool:
+        """False where no node has a pod of lower priority. What `run_post_filters` says then goes
+        by the filters' refusals alone."""
+        return AssignedPodPriorities.on(snapshot.nodes).lowest < pod.priority
+
+    def post_filter(
+        self, pod: Pod, snapshot: Snapshot, diagnosis: Diagnosis, state: CycleState
+    ) -> PostFilterResult:
+        """Nominate the node where evicting least makes room for `pod`.
+
+        Where extenders have a say in that, they are offered the candidates first.
+        """
+        review = ExtenderReview.of(state)
+        if review is not None and review.answer is not None:
+            return self._reviewed(review.answer, snapshot)
+        refusal = ineligible_reason(pod, snapshot, diagnosis)
+        if refusal:
+            return PostFilterResult(unschedulable(MESSAGE_PREFIX + refusal))
+        rows = diagnosis.rows_with(Code.UNSCHEDULABLE)
+        if not self.may_help(pod, snapshot):
+            state.write(self.name, PreemptionReport(None, rows, snapshot))
+            return _no_lower_priority_status(rows.shape[0], snapshot.nodes.n_nodes)
+        runs, tried = self.dry_runs(pod, snapshot, rows, state)
+        state.write(self.name, PreemptionReport(runs, tried, snapshot))
+        helped = runs.candidates_in(tried)
+        if helped.shape[0] == 0:
+            return self._not_helpful_status(runs, tried, snapshot)
+        pod_groups = PreemptedPodGroups(pod, snapshot)
+        if pod_groups:
+            all_helped, helped = (
+                helped,
+                _rows_keeping_pod_groups(pod_groups, runs, helped, snapshot),
+            )
+            if helped.shape[0] == 0:
+                return self._evict_whole_pod_groups(
+                    pod_groups, runs, all_helped, pod, snapshot, state
+                )
+        if review is not None:
+            names, rank = snapshot.nodes.names, snapshot.nodes.rank
+            rows = helped[np.argsort(rank[helped])]
+            review.offered = tuple(runs.candidate_of(row, names[row]) for row in rows.tolist())
+            return PostFilterResult(Status(Code.WAIT))
+        best = runs.cheapest(helped)
+        # Differs: the original draws among equally good nodes by the order of a Go map.
+        row = int(best[np.argmin(snapshot.nodes.rank[best])])
+        chosen = runs.candidate_of(row, snapshot.nodes.names[row])
+        return PostFilterResult(OK, chosen.node_name, chosen.victims)
+
+    def _evict_whole_pod_groups(
+        self,
+        pod_groups: PreemptedPodGroups,
+        runs: DryRunResults,
+        rows: Ints,
+        pod: Pod,
+        snapshot: Snapshot,
+        state: CycleState,
+    ) -> PostFilterResult:
+        """The best node where every choice breaks some gang up: others go in place of its pods, or
+        if that does not help all of its pods do.
+
+        rows: the candidates.
+        Differs: the original does not know of gangs, and evicts any pod of lower priority.
+        """
+        names, rank = snapshot.nodes.names, snapshot.nodes.rank
+        budgets = list(snapshot.object_store.all(PodDisruptionBudget))
+        spared, whole = [], []
+        for row in rows.tolist():
+            candidate = runs.candidate_of(row, names[row])
+            keep = pod_groups.protected_uids(pod_groups.below_min_member(candidate))
+            trial = VictimSelector(pod, snapshot, state, self.handle.framework, budgets, keep)
+            found = trial.at(row)
+            if isinstance(found, PreemptionCandidate) and not pod_groups.below_min_member(found):
+                spared.append(((*candidate_costs(found), int(rank[row])), found))
+            all_of_it = pod_groups.whole(candidate)
+            if all_of_it is not None:
+                n_more = len(all_of_it.victims) - len(candidate.victims)
+                whole.append(((n_more, *candidate_costs(candidate), int(rank[row])), all_of_it))
+        chosen = spared or whole
+        if not chosen:
+            return PostFilterResult(unschedulable(MESSAGE_PREFIX + BREAKS_GANGS), nominated_node="")
+        best = min(chosen, key=lambda one: one[0])[1]
+        return PostFilterResult(OK, best.node_name, best.victims)
+
+    def _reviewed(
+        self, answer: tuple[PreemptionCandidate, ...] | Status, snapshot: Snapshot
+    ) -> PostFilterResult:
+        """The best of the candidates that extenders have left."""
+        if isinstance(answer, Status):
+            return PostFilterResult(error(MESSAGE_PREFIX + answer.message))
+        if not answer:
+            return PostFilterResult(unschedulable(MESSAGE_PREFIX + NO_CANDIDATE))
+        nodes = snapshot.nodes
+        rank = {one.node_name: int(nodes.rank[nodes.row(one.node_name)]) for one in answer}
+        best = min(answer, key=lambda one: (*candidate_costs(one), rank[one.node_name]))
+        return PostFilterResult(OK, best.node_name, best.victims)
+
+    def _not_helpful_status(
+        self, runs: DryRunResults, rows: Ints, snapshot: Snapshot
+    ) -> PostFilterResult:
+        """The refusal when eviction helps nowhere: the dry runs' refusals, node by node."""
+        diagnosis = Diagnosis(snapshot.nodes.n_nodes, unresolvable(NOT_HELPFUL))
+        diagnosis.verdicts = verdicts = runs.refusals(rows)
+        if verdicts.errors:
+            # Differs: in the snapshot's order; the original's is that of its workers.
+            ordered = rows[np.argsort(snapshot.nodes.rank[rows])].tolist()
+            statuses = dict.fromkeys(runs.status_of(row) for row in ordered)
+            texts = [status.message for status in statuses if not status.is_rejected]
+            text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+            return PostFilterResult(error(MESSAGE_PREFIX + text))
+        text = diagnosis.text()
+        return PostFilterResult(unschedulable(MESSAGE_PREFIX + text), nominated_node="")
+
+    def dry_runs(
+        self, pod: Pod, snapshot: Snapshot, rows: Ints, state: CycleState
+    ) -> tuple[DryRunResults, Ints]:
+        """Try eviction on each of `rows` until enough candidates are found: (outcomes, tried)."""
+        wanted = self.args.candidates_wanted(rows.shape[0])
+        if wanted < rows.shape[0]:
+            ordered = rows[np.argsort(snapshot.nodes.rank[rows])]
+            start = zlib.crc32(pod.uid.encode()) % rows.shape[0]
+            rows = np.roll(ordered, -start)
+        key = self.handle.framework.row_key(pod, state)
+        if key is None:
+            return self._dry_run_per_node(pod, snapshot, rows, state, wanted)
+        if wanted == rows.shape[0]:
+            return self._cached_dry_runs(key, pod, snapshot, rows, state), rows
+        runs = self._cached_dry_runs(key, pod, snapshot, np.sort(rows), state)
+        return runs, runs.enough(rows, wanted)
+
+    def _dry_run_per_node(
+        self, pod: Pod, snapshot: Snapshot, rows: Ints, state: CycleState, wanted: int
+    ) -> tuple[DryRunResults, Ints]:
+        """Dry runs that hold for this attempt only."""
+        budgets = list(snapshot.object_store.all(PodDisruptionBudget))
+        trial = VictimSelector(pod, snapshot, state, self.handle.framework, budgets)
+        runs = DryRunResults(RankedPods())
+        runs.make_room(snapshot.nodes.n_nodes)
+        n_candidates = n_free = 0
+        for n_tried, row in enumerate(rows.tolist(), 1):
+            found = trial.at(row)
+            runs.put(row, found)
+            if isinstance(found, PreemptionCandidate):
+                n_candidates += 1
+                n_free += found.pdb_violations == 0
+                if n_free and n_candidates >= wanted:
+                    return runs, rows[:n_tried]
+        return runs, rows
+
+    def _cached_dry_runs(
+        self, key: Hashable, pod: Pod, snapshot: Snapshot, rows: Ints, state: CycleState
+    ) -> DryRunResults:
+        """Dry runs that are kept per class, true of `rows` (ascending) for this pod."""
+        store = DryRunCache.of(snapshot.nodes)
+        kept = store.of_class(key, snapshot, rows)
+        # A pod does not count itself where it is nominated.
+        own = snapshot.nodes.row(snapshot.nominations.node_of(pod.uid))
+        stale = kept.stale(rows, snapshot, store.budgets, own)
+        trial = VictimSelector(pod, snapshot, state, self.handle.framework, store.budgets.budgets)
+        is_resource_only = trial.is_resource_only(stale)
+        for row in stale[~is_resource_only].tolist():
+            kept.runs.put(row, trial.at(row))
+        resource_only = stale[is_resource_only]
+        if resource_only.shape[0] >= VECTOR_DRY_RUN_MIN:
+            arithmetic, others = (
+                VectorDryRun(trial, store.budgets),
+                resource_only[resource_only != own],
+            )
+            if arithmetic.is_applicable(others, kept.runs.ranked):
+                arithmetic.run(others, kept.runs)
+                resource_only = resource_only[resource_only == own]
+        for row in resource_only.tolist():
+            kept.runs.put(row, trial.select_resource_only(row))
+        kept.settle(stale, own)
+        return kept.runs
+
+
+@lru_cache(CACHED_REFUSALS_MAX)
+def _no_lower_priority_status(n_tried: int, n_nodes: int) -> PostFilterResult:
+    """The refusal when no node has a pod of lower priority.
+
+    n_tried: nodes where room is what is short; on the others eviction would be of no use anyway.
+    """
+    diagnosis = Diagnosis(n_nodes, unresolvable(NOT_HELPFUL))
+    rows = np.arange(n_tried)
+    diagnosis.verdicts = NodeToStatus.given(rows, (NO_VICTIMS,) * n_tried)
+    text = MESSAGE_PREFIX + diagnosis.text()
+    return PostFilterResult(unschedulable(text), nominated_node="")
+
+
+def _rows_keeping_pod_groups(
+    pod_groups: PreemptedPodGroups, runs: DryRunResults, rows: Ints, snapshot: Snapshot
+) -> Ints:
+    """int64: those of `rows`, all of them candidates, that leave every gang as many as it needs."""
+    names = snapshot.nodes.names
+    with_members = np.isin(rows, pod_groups.rows())
+    safe = ~with_members
+    for place in np.flatnonzero(with_members).tolist():
+        row = int(rows[place])
+        safe[place] = not pod_groups.below_min_member(runs.candidate_of(row, names[row]))
+    return rows[safe]
+
+
+def ineligible_reason(pod: Pod, snapshot: Snapshot, diagnosis: Diagnosis) -> str:
+    """Why the pod may not preempt; "" when it may."""
+    if pod.spec.preemption_policy == "Never":
+        return NOT_ELIGIBLE_POLICY_NEVER
+    row = snapshot.nodes.row(pod.status.nominated_node_name)
+    if row < 0 or diagnosis.status_of(row).code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+        return ""
+    for info in snapshot.nodes.pods[row]:
+        if info.pod.priority < pod.priority and is_terminating_by_preemption(info.pod):
+            return NOT_ELIGIBLE_TERMINATING
+    return ""
+
+
+def is_terminating_by_preemption(pod: Pod) -> bool:
+    """True for a victim of an earlier preemption that is still shutting down."""
+    if pod.metadata.deletion_timestamp is None:
+        return False
+    condition = next((c for c in pod.status.conditions if c.type == "DisruptionTarget"), None)
+    if condition is None:
+        return False
+    return condition.status == "True" and condition.reason == "PreemptionByScheduler"

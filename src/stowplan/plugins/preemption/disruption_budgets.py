@@ -1,0 +1,167 @@
+"""Disruption budgets as preemption reads them: whose eviction takes one below zero.
+
+Source: kube-scheduler v1.36, framework/preemption filterPodsWithPDBViolation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.columns import PodInfo
+from stowplan.framework import ObjectStore
+from stowplan.objects.pod import Pod
+from stowplan.objects.selectors import SelectorError, label_selector_matches
+from stowplan.objects.workload import PodDisruptionBudget
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+NO_PDB = 0
+"""The group of the pods that no budget covers."""
+
+CACHED_LABEL_SETS_MAX = 4096
+"""Of how many sets of labels it is known which budgets select them, before all are forgotten."""
+
+
+def filter_pods_with_pdb_violation(
+    evictable: Sequence[PodInfo], budgets: Sequence[PodDisruptionBudget]
+) -> tuple[list[PodInfo], list[PodInfo]]:
+    """(protected, free), each in the order given: the most important first.
+
+    Protected are those whose eviction takes a budget below zero, when all are evicted in order.
+    """
+    allowed = [budget.status.disruptions_allowed for budget in budgets]
+    protected: list[PodInfo] = []
+    free: list[PodInfo] = []
+    for info in evictable:
+        violates = False
+        for index, budget in enumerate(budgets):
+            if pdb_counts_eviction(budget, info.pod):
+                allowed[index] -= 1
+                violates |= allowed[index] < 0
+        (protected if violates else free).append(info)
+    return protected, free
+
+
+def pdb_counts_eviction(budget: PodDisruptionBudget, pod: Pod) -> bool:
+    """True when evicting `pod` counts against `budget`.
+
+    A pod that the API server has already counted as disrupted does not count again.
+    """
+    return pdb_selects(budget, pod) and pod.name not in budget.status.disrupted_pods
+
+
+def pdb_selects(budget: PodDisruptionBudget, pod: Pod) -> bool:
+    """True when `budget` is about pods with this namespace and these labels.
+
+    An empty selector is about none, nor is one that cannot be read.
+    """
+    selector = budget.spec.selector
+    if budget.namespace != pod.namespace or not pod.labels or selector is None:
+        return False
+    if not (selector.match_labels or selector.match_expressions):
+        return False
+    try:
+        return label_selector_matches(selector, pod.labels)
+    except SelectorError:
+        return False
+
+
+class DisruptionBudgetIndex:
+    """The budgets of a world by number, and groups of pods that the same of them cover.
+
+    cover: another one when it may have changed which budgets cover a pod; all groups then begin
+    anew. budgets: in order of arrival. allowed: int64 (n_budgets,), how many disruptions each
+    allows; never written into.
+    """
+
+    def __init__(self) -> None:
+        self.cover = object()
+        self.allowed: Ints = np.zeros(0, dtype=np.int64)
+        self._object_store: ObjectStore | None = None
+        self._version = -1
+        self.budgets: tuple[PodDisruptionBudget, ...] = ()
+        self._begin()
+
+    def _begin(self) -> None:
+        self.cover = object()
+        self._selected: dict[Hashable, tuple[int, ...]] = {}
+        self._groups: dict[tuple[int, ...], int] = {(): NO_PDB}
+
+    @property
+    def grouping(self) -> Callable[[Pod], int] | None:
+        """Gives a pod's group; None while there is no budget."""
+        return self.group_of if self.budgets else None
+
+    def follow(self, object_store: ObjectStore) -> None:
+        """Take over what `world` holds now."""
+        if object_store is self._object_store and object_store.version == self._version:
+            return
+        self._object_store, self._version = object_store, object_store.version
+        before, now = self.budgets, tuple(object_store.all(PodDisruptionBudget))
+        if len(now) == len(before) and all(a is b for a, b in zip(before, now, strict=True)):
+            return
+        self.budgets = now
+        self.allowed = np.array([b.status.disruptions_allowed for b in now], dtype=np.int64)
+        if list(map(_selection_key, before)) != list(map(_selection_key, now)):
+            self._begin()
+
+    def group_of(self, pod: Pod) -> int:
+        """The number of the group of pods that the same budgets cover, UNCOVERED for none."""
+        key = pod.namespace, frozenset(pod.labels.items())
+        selected = self._selected.get(key)
+        if selected is None:
+            numbered = enumerate(self.budgets)
+            selected = tuple(index for index, budget in numbered if pdb_selects(budget, pod))
+            if len(self._selected) >= CACHED_LABEL_SETS_MAX:
+                self._selected.clear()
+            self._selected[key] = selected
+        if not selected:
+            return NO_PDB
+        # It is one of those selected that may be disrupted already.
+        name = pod.name
+        covering = tuple(i for i in selected if name not in self.budgets[i].status.disrupted_pods)
+        return self._groups.setdefault(covering, len(self._groups))
+
+    def groups_under(self, budgets: Ints) -> Bools:
+        """bool (n_groups,): the groups that one of these budgets covers."""
+        asked = set(budgets.tolist())
+        return np.array([not asked.isdisjoint(group) for group in self._groups])
+
+    def protected(self, groups: Ints, owners: Ints) -> Bools:
+        """bool (n_pods,): the pods whose eviction takes a budget below zero, row by row.
+
+        groups, owners: int64 (n_pods,), the pods' groups and rows; the pods of a row stand
+        together, in the order in which they are evicted.
+        """
+        violates = np.zeros(groups.shape[0], dtype=np.bool_)
+        covered = np.flatnonzero(groups != NO_PDB)
+        if covered.shape[0] == 0:
+            return violates
+        members = list(self._groups)
+        sizes = np.array([len(group) for group in members])
+        flat = np.array([budget for group in members for budget in group], dtype=np.int64)
+        # One entry per pod and budget that covers it.
+        n_entries = sizes[groups[covered]]
+        pods = np.repeat(covered, n_entries)
+        first = (np.cumsum(sizes) - sizes)[groups[covered]]
+        offset = np.arange(pods.shape[0]) - np.repeat(np.cumsum(n_entries) - n_entries, n_entries)
+        budgets = flat[np.repeat(first, n_entries) + offset]
+        # The entries of one row and budget, in order: the n-th takes the budget down by n.
+        order = np.lexsort((pods, budgets, owners[pods]))
+        pods, budgets = pods[order], budgets[order]
+        owner = owners[pods]
+        begins = np.ones(pods.shape[0], dtype=np.bool_)
+        begins[1:] = (owner[1:] != owner[:-1]) | (budgets[1:] != budgets[:-1])
+        places = np.arange(pods.shape[0])
+        taken = places - np.maximum.accumulate(np.where(begins, places, 0)) + 1
+        violates[pods[taken > self.allowed[budgets]]] = True
+        return violates
+
+
+def _selection_key(budget: PodDisruptionBudget) -> Hashable:
+    """What decides whom a budget covers; its selector counts by identity or content."""
+    return budget.namespace, budget.spec, tuple(budget.status.disrupted_pods)

@@ -1,0 +1,128 @@
+"""Gangs in the way of a preemption: a group of pods is not cut below what it needs.
+
+A group says how many of its pods must run (`minMember`). Those above that may go one by one; who
+takes one more takes all of them, wherever they are, for what is left of the group is of no use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.columns import NodeTable, PodInfo
+from stowplan.framework import Snapshot
+from stowplan.framework.deciders.extender_review import PreemptionCandidate
+from stowplan.objects.pod import Pod
+from stowplan.objects.podgroup import GROUP_ANNOTATIONS, PodGroup
+
+Ints = NDArray[np.int64]
+
+_EXTRA = "gangs"
+
+
+def pod_group_key(pod: Pod) -> str:
+    """The key of the group that a pod names, "" when it names none."""
+    annotations = pod.metadata.annotations
+    name = next((annotations[a] for a in GROUP_ANNOTATIONS if annotations.get(a)), "")
+    return f"{pod.namespace}/{name}" if name else ""
+
+
+class PodGroupMembers:
+    """The pods on nodes that name a group, by its key; kept by delta beside a table."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, dict[str, PodInfo]] = {}
+
+    @classmethod
+    def on(cls, table: NodeTable) -> PodGroupMembers:
+        """The members on a table, kept from the first question on."""
+        kept = table.extras.get(_EXTRA)
+        if not isinstance(kept, cls):
+            kept = table.extras[_EXTRA] = cls()
+            table.watch(kept)
+        return kept
+
+    def pod_added(self, row: int, info: PodInfo) -> None:
+        """A pod came to a row."""
+        key = pod_group_key(info.pod)
+        if key:
+            self.of.setdefault(key, {})[info.uid] = info
+
+    def pod_removed(self, row: int, info: PodInfo) -> None:
+        """A pod left a row."""
+        key = pod_group_key(info.pod)
+        members = self.of.get(key)
+        if members is not None:
+            members.pop(info.uid, None)
+            if not members:
+                del self.of[key]
+
+    def row_added(self, row: int) -> None:
+        """Rows do not matter."""
+
+    def row_moved(self, source: int, target: int) -> None:
+        """Nor where they stand."""
+
+    def row_dropped(self, row: int) -> None:
+        """Nor that they end."""
+
+
+class PreemptedPodGroups:
+    """The groups of a snapshot, asked for the sake of one pod that preempts."""
+
+    def __init__(self, preemptor: Pod, snapshot: Snapshot) -> None:
+        self._preemptor = preemptor
+        self._nodes = snapshot.nodes
+        self._members = PodGroupMembers.on(snapshot.nodes)
+        self._needs = {
+            group.key: group.spec.min_member
+            for group in snapshot.object_store.all(PodGroup)
+            if self._members.of.get(group.key)
+        }
+
+    def __bool__(self) -> bool:
+        """True when some group has members on nodes."""
+        return bool(self._needs)
+
+    def rows(self) -> Ints:
+        """int64: the rows with members."""
+        nodes = self._nodes
+        found = {
+            nodes.row_of_pod(info.uid) for key in self._needs for info in self._active_members(key)
+        }
+        return np.array(sorted(found), dtype=np.int64)
+
+    def below_min_member(self, candidate: PreemptionCandidate) -> dict[str, list[PodInfo]]:
+        """Key -> members that are left of each group which would be too few without the victims."""
+        going: dict[str, set[str]] = {}
+        for info in candidate.victims:
+            key = pod_group_key(info.pod)
+            if key in self._needs and info.pod.metadata.deletion_timestamp is None:
+                going.setdefault(key, set()).add(info.uid)
+        found = {}
+        for key, uids in going.items():
+            left = [info for info in self._active_members(key) if info.uid not in uids]
+            if left and len(left) < self._needs[key]:
+                found[key] = left
+        return found
+
+    def protected_uids(self, keys: Iterable[str]) -> frozenset[str]:
+        """The uids of all members of these groups."""
+        return frozenset(info.uid for key in keys for info in self._active_members(key))
+
+    def whole(self, candidate: PreemptionCandidate) -> PreemptionCandidate | None:
+        """The same with all that is left of the groups it breaks; None where some of that is not
+        to be evicted for this pod."""
+        left = [info for rest in self.below_min_member(candidate).values() for info in rest]
+        if any(info.pod.priority >= self._preemptor.priority for info in left):
+            return None
+        # Those on the node come last: when the last of them goes the pod is tried again.
+        victims = (*left, *candidate.victims)
+        return msgspec.structs.replace(candidate, victims=victims)
+
+    def _active_members(self, key: str) -> Sequence[PodInfo]:
+        members = self._members.of.get(key, {})
+        return [i for i in members.values() if i.pod.metadata.deletion_timestamp is None]

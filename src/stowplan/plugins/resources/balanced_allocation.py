@@ -1,0 +1,153 @@
+"""NodeResourcesBalancedAllocation: prefer nodes whose resources the pod makes evenly used.
+
+Source: kube-scheduler v1.36, plugins/noderesources/balanced_allocation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import numpy as np
+from msgspec.structs import force_setattr
+from numpy.typing import NDArray
+
+from stowplan.columns.pods.podinfo import reports_resources
+from stowplan.framework import OK, SCORE_MAX, SKIP, NodeInfo, NodeTable, Problem, Rows, Status
+from stowplan.framework.deciders.kernel_terms import BalancedAllocation, KernelTerm
+from stowplan.objects.pod import Pod
+from stowplan.objects.requests import balanced_requests
+from stowplan.plugins.arithmetic import divide_truncated
+from stowplan.plugins.resources.resource_allocation import (
+    DEFAULT_RESOURCES,
+    NodeResourceReader,
+    ResourceReader,
+    ResourceSpec,
+    ResourceUtilization,
+    RowsResourceReader,
+    resource_utilizations,
+    score_resources,
+    scored_requests,
+)
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+_KEPT = "NodeResourcesBalancedAllocation"
+
+
+class NodeResourcesBalancedAllocationArgs(
+    msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True
+):
+    """resources: those whose use is balanced; none means cpu and memory."""
+
+    resources: tuple[ResourceSpec, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.resources:
+            force_setattr(self, "resources", DEFAULT_RESOURCES)
+
+    def problems(self, path: str) -> Iterator[Problem]:
+        """What is wrong with them. path: where these arguments stand."""
+        seen: set[str] = set()
+        for i, resource in enumerate(self.resources):
+            at = f"{path}.resources[{i}]"
+            if resource.name in seen:
+                yield Problem(f"{at}.name", f"{resource.name!r} again", "each resource once")
+            seen.add(resource.name)
+            if resource.weight != 1:
+                yield Problem(f"{at}.weight", str(resource.weight), "1")
+
+
+class NodeResourcesBalancedAllocation:
+    """Score by how much the pod evens out the use of a node's resources."""
+
+    name = "NodeResourcesBalancedAllocation"
+    row_local = True
+    Args = NodeResourcesBalancedAllocationArgs
+
+    def __init__(self, args: NodeResourcesBalancedAllocationArgs) -> None:
+        self.args = args
+        self._names = tuple(resource.name for resource in args.resources)
+
+    def pre_score(self, pod: Pod) -> Status:
+        """Skip for a pod that asks for nothing: it would score alike on all nodes but full ones."""
+        return OK if any(self.requests(pod).values()) else SKIP
+
+    def score(self, pod: Pod, node: NodeInfo) -> int:
+        """75 where the balance stays as it was, up to 100 where it improves, down to 50."""
+        return int(self._scores(pod, NodeResourceReader(node))[0])
+
+    def score_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Ints:
+        """int64 (n_rows,): `score` of each row."""
+        return self._scores(pod, RowsResourceReader(nodes, rows))
+
+    def requests(self, pod: Pod) -> dict[str, int]:
+        """What the pod asks for of the scored resources, base units, resizes included."""
+        if reports_resources(pod):
+            return self._counted(pod)
+        kept: dict[tuple[str, ...], dict[str, int]] = pod.spec.__dict__.setdefault(_KEPT, {})
+        if self._names not in kept:
+            kept[self._names] = self._counted(pod)
+        return kept[self._names]
+
+    def _counted(self, pod: Pod) -> dict[str, int]:
+        amounts = balanced_requests(pod, self._names)
+        return {name: amounts[name] for name in self._names if name in amounts}
+
+    def parts(self, pod: Pod) -> tuple[KernelTerm, ...] | None:
+        """The resources to be balanced; none for a pod that asks for none of them."""
+        requests = self.requests(pod)
+        if not any(requests.values()):
+            return ()
+        held = scored_requests(self.args.resources, requests)
+        return (BalancedAllocation(tuple((resource.name, request) for resource, request in held)),)
+
+    def _scores(self, pod: Pod, source: ResourceReader) -> Ints:
+        requests = self.requests(pod)
+        if not any(requests.values()):
+            return np.zeros(source.n_rows, dtype=np.int64)
+        held = resource_utilizations(source, self.args.resources, requests, fill_in=False)
+        return score_resources(held, source.n_rows, balanced_allocation_score)
+
+    def signature(self, pod: Pod) -> object:
+        """What is asked for of the scored resources."""
+        return frozenset(self.requests(pod).items())
+
+
+def balanced_allocation_score(held: Sequence[ResourceUtilization], n_rows: int) -> Ints:
+    """int64 (n_rows,): 75, and half of what the pod adds to the evenness of use."""
+    wholes = [stock.allocatable.astype(np.float64) for stock in held]
+    after = balanced_fraction_score([stock.taken() for stock in held], wholes, n_rows)
+    before = balanced_fraction_score([stock.before for stock in held], wholes, n_rows)
+    half = SCORE_MAX // 2
+    return half + divide_truncated(half + after - before, 2)
+
+
+def balanced_fraction_score(taken: Sequence[Ints], wholes: Sequence[Floats], n_rows: int) -> Ints:
+    """int64 (n_rows,): 100 where each whole is taken to the same fraction, less elsewhere."""
+    fractions = [
+        np.minimum(amount.astype(np.float64) / whole, 1.0)
+        for amount, whole in zip(taken, wholes, strict=True)
+    ]
+    scores: Ints = ((1 - standard_deviation(fractions, n_rows)) * SCORE_MAX).astype(np.int64)
+    return scores
+
+
+def standard_deviation(fractions: Sequence[Floats], n_rows: int) -> Floats:
+    """float64 (n_rows,): the standard deviation of the fractions of each row."""
+    n_fractions = len(fractions)
+    if n_fractions < 2:
+        return np.zeros(n_rows)
+    if n_fractions == 2:
+        # The same by algebra as below, but not to the last bit.
+        first, second = fractions
+        return np.abs((first - second) / 2)
+    # Added up one by one: NumPy's own sums take another order.
+    total, squares = np.zeros(n_rows), np.zeros(n_rows)
+    for fraction in fractions:
+        total = total + fraction
+    mean = total / n_fractions
+    for fraction in fractions:
+        squares = squares + (fraction - mean) * (fraction - mean)
+    return np.sqrt(squares / n_fractions)

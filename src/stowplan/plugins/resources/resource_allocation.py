@@ -1,0 +1,188 @@
+"""What nodes offer of the resources that a configuration scores, and what is taken of it.
+
+NodeResourcesFit and NodeResourcesBalancedAllocation score by it. Their rules are written once,
+over arrays; for one node the arrays have one element, and the amounts come from its pods instead
+of the columns.
+
+Source: kube-scheduler v1.36, plugins/noderesources resource_allocation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+import numpy as np
+from msgspec.structs import force_setattr
+from numpy.typing import NDArray
+
+from stowplan.framework import NodeInfo, NodeTable, Problem, Rows
+from stowplan.objects.requests import is_scalar, is_tracked
+from stowplan.plugins.arithmetic import n_rows_of
+
+Ints = NDArray[np.int64]
+
+WEIGHT_MAX = 100
+NONZERO_RESOURCES = ("cpu", "memory")
+
+
+class ResourceSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """A resource that is scored, and its weight; a weight of 0 counts as unset and becomes 1."""
+
+    name: str = ""
+    weight: int = 1
+
+    def __post_init__(self) -> None:
+        if self.weight == 0:
+            force_setattr(self, "weight", 1)
+
+
+DEFAULT_RESOURCES = (ResourceSpec("cpu"), ResourceSpec("memory"))
+
+
+def weight_problems(resources: Sequence[ResourceSpec], path: str) -> Iterator[Problem]:
+    """Weights out of range. path: where `resources` stands."""
+    for i, resource in enumerate(resources):
+        if not 0 < resource.weight <= WEIGHT_MAX:
+            yield Problem(f"{path}[{i}].weight", str(resource.weight), f"1 to {WEIGHT_MAX}")
+
+
+class ResourceUtilization(msgspec.Struct, frozen=True):
+    """One scored resource. All amounts are in base units.
+
+    allocatable: int64 (n_rows,), what the rows offer. before: int64 (n_rows,), what the pods on
+    them take. request: what the pod in question asks for.
+    """
+
+    weight: int
+    allocatable: Ints
+    before: Ints
+    request: int
+
+    def taken(self) -> Ints:
+        """int64 (n_rows,): what is taken with the pod."""
+        return self.before + self.request
+
+    def of(self, chosen: NDArray[np.bool_]) -> ResourceUtilization:
+        """The same for the rows chosen."""
+        return ResourceUtilization(
+            self.weight, self.allocatable[chosen], self.before[chosen], self.request
+        )
+
+
+ScoringFunction = Callable[[Sequence[ResourceUtilization], int], Ints]
+"""(stocks, n_rows) -> int64 (n_rows,): scores of rows that offer something of every stock."""
+
+
+class ResourceReader(Protocol):
+    """Where amounts come from: each int64 (n_rows,), base units."""
+
+    n_rows: int
+
+    def allocatable(self, resource: str) -> Ints:
+        """What nodes offer."""
+
+    def requested(self, resource: str) -> Ints:
+        """What the pods on them request."""
+
+    def nonzero_requested(self, resource: str) -> Ints:
+        """What they request of cpu or memory, with the scheduler's defaults filled in."""
+
+
+class RowsResourceReader:
+    """Amounts from the columns."""
+
+    def __init__(self, nodes: NodeTable, rows: Rows) -> None:
+        self._nodes = nodes
+        self._rows = rows
+        self.n_rows = n_rows_of(rows)
+
+    def allocatable(self, resource: str) -> Ints:
+        return self._nodes.allocatable(resource)[self._rows]
+
+    def requested(self, resource: str) -> Ints:
+        return self._nodes.requested(resource)[self._rows]
+
+    def nonzero_requested(self, resource: str) -> Ints:
+        return self._nodes.nonzero_requested(resource)[self._rows]
+
+
+class NodeResourceReader:
+    """Amounts from one node and its pods."""
+
+    n_rows = 1
+
+    def __init__(self, node: NodeInfo) -> None:
+        self._node = node
+
+    def allocatable(self, resource: str) -> Ints:
+        return _single_row(self._node.allocatable.get(resource, 0))
+
+    def requested(self, resource: str) -> Ints:
+        return _single_row(self._node.requested.get(resource, 0))
+
+    def nonzero_requested(self, resource: str) -> Ints:
+        return _single_row(self._node.nonzero_requested[NONZERO_RESOURCES.index(resource)])
+
+
+def _single_row(amount: int) -> Ints:
+    # Sums beyond int64 wrap around, as they do in the columns and in the original.
+    return np.array([amount % 2**64], dtype=np.uint64).view(np.int64)
+
+
+def scored_requests(
+    resources: Sequence[ResourceSpec], requests: Mapping[str, int]
+) -> Iterator[tuple[ResourceSpec, int]]:
+    """The resources that are scored for the pod that makes `requests`, with what it asks for.
+
+    Left out are resources that the scheduler does not count, and those counted by name of which
+    the pod asks for nothing.
+    """
+    for resource in resources:
+        request = requests.get(resource.name, 0)
+        if is_tracked(resource.name) and (request != 0 or not is_scalar(resource.name)):
+            yield resource, request
+
+
+def resource_utilizations(
+    source: ResourceReader,
+    resources: Sequence[ResourceSpec],
+    requests: Mapping[str, int],
+    *,
+    fill_in: bool,
+) -> list[ResourceUtilization]:
+    """The stocks for the pod that makes `requests`, in the order of `resources`.
+
+    fill_in: whether cpu and memory that pods do not name have defaults.
+    """
+    found = []
+    for resource, request in scored_requests(resources, requests):
+        name = resource.name
+        use_defaults = fill_in and name in NONZERO_RESOURCES
+        before = source.nonzero_requested(name) if use_defaults else source.requested(name)
+        found.append(
+            ResourceUtilization(resource.weight, source.allocatable(name), before, request)
+        )
+    return found
+
+
+def score_resources(
+    held: Sequence[ResourceUtilization], n_rows: int, rule: ScoringFunction
+) -> Ints:
+    """int64 (n_rows,): the rule's scores; a resource that a row does not offer is left out there.
+
+    Rows that offer the same resources are scored together; usually that is all of them.
+    """
+    for index, stock in enumerate(held):
+        offered = stock.allocatable != 0
+        if not offered.all():
+            others = [*held[:index], *held[index + 1 :]]
+            scores = np.zeros(n_rows, dtype=np.int64)
+            for chosen, group in ((offered, held), (~offered, others)):
+                n_chosen = int(np.count_nonzero(chosen))
+                scores[chosen] = score_resources(
+                    [each.of(chosen) for each in group], n_chosen, rule
+                )
+            return scores
+    return rule(held, n_rows)

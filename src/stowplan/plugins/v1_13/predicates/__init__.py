@@ -1,0 +1,1 @@
+"""Predicates of Kubernetes 1.13, as Filter plugins."""

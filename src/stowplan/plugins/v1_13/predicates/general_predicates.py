@@ -1,0 +1,79 @@
+"""GeneralPredicates: resources, host name, host ports and node selector in one, all reasons named.
+
+Source: Kubernetes v1.13, predicates.GeneralPredicates.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status
+from stowplan.objects.pod import Pod
+from stowplan.plugins.v1_13.predicates.host_name import HostName
+from stowplan.plugins.v1_13.predicates.match_node_selector import MatchNodeSelector
+from stowplan.plugins.v1_13.predicates.pod_fits_host_ports import PodFitsHostPorts
+from stowplan.plugins.v1_13.predicates.pod_fits_resources import (
+    PodFitsResources,
+    PodFitsResourcesArgs,
+)
+
+Ints = NDArray[np.int64]
+
+# A verdict is a sum of these bits; above them stands that of PodFitsResources.
+_BITS = 3
+
+
+class GeneralPredicates:
+    """Filter as PodFitsResources, HostName, PodFitsHostPorts and MatchNodeSelector together."""
+
+    name = "GeneralPredicates"
+    row_local = True
+    Args = PodFitsResourcesArgs
+
+    def __init__(self, args: PodFitsResourcesArgs) -> None:
+        self._resources = PodFitsResources(args)
+        self._others: tuple[HostName | PodFitsHostPorts | MatchNodeSelector, ...] = (
+            HostName(),
+            PodFitsHostPorts(),
+            MatchNodeSelector(),
+        )
+
+    def filter(self, pod: Pod, node: NodeInfo) -> Status:
+        """Success where all four succeed."""
+        answers = [rule.filter(pod, node) for rule in (self._resources, *self._others)]
+        refusals = [answer for answer in answers if not answer.is_success]
+        return _joined_status(refusals) if refusals else OK
+
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Ints:
+        """int64 (n_rows,): 0 where `filter` succeeds, else a code for `filter_status`."""
+        codes = self._resources.filter_column(pod, nodes, rows) << _BITS
+        for place, rule in enumerate(self._others):
+            refused = ~rule.filter_column(pod, nodes, rows)
+            if refused.any():
+                codes[refused] |= 1 << place
+        return codes
+
+    def filter_status(self, code: int, pod: Pod) -> Status:
+        """The refusal behind a code: the reasons of all four, in their order."""
+        short = code >> _BITS
+        refusals = [self._resources.filter_status(short, pod)] if short else []
+        refusals += [
+            rule.REJECTED for place, rule in enumerate(self._others) if code & (1 << place)
+        ]
+        return _joined_status(refusals)
+
+    def explain(self, pod: Pod, node: NodeInfo) -> list[str]:
+        """Need and have of all that is short."""
+        return self._resources.explain(pod, node)
+
+    def signature(self, pod: Pod) -> object:
+        """What the four read."""
+        others = tuple(rule.signature(pod) for rule in self._others)
+        return self._resources.signature(pod), others
+
+
+def _joined_status(refusals: list[Status]) -> Status:
+    """One refusal of several; unresolvable, the higher code, where one of them is."""
+    reasons = tuple(reason for refusal in refusals for reason in refusal.reasons)
+    return Status(max(refusal.code for refusal in refusals), reasons)

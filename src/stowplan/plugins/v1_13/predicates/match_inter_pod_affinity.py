@@ -1,0 +1,191 @@
+"""MatchInterPodAffinity: required affinity and anti-affinity, the pod's and that of placed pods.
+
+It counts as InterPodAffinity does and decides otherwise: the first pod of its kind may go to any
+node, be the label there or not, and terms of placed pods are looked at first.
+
+Source: Kubernetes v1.13, predicates.PodAffinityChecker and predicates/metadata.go.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.columns.pods.podterms import ExistingPodTerms, terms_of
+from stowplan.framework import (
+    OK,
+    CycleState,
+    NodeInfo,
+    NodeTable,
+    PodInfo,
+    Rows,
+    Snapshot,
+    Status,
+    error,
+    unresolvable,
+    unschedulable,
+)
+from stowplan.objects.pod import Pod
+from stowplan.plugins.arithmetic import n_rows_of
+from stowplan.plugins.pod_affinity.inter_pod_affinity import (
+    InterPodAffinityPreFilterState,
+    count_existing_anti_affinity,
+    count_incoming_affinity,
+    is_first_pod_of_affinity,
+    required_terms,
+)
+from stowplan.plugins.v1_13.affinity_terms import (
+    FaultyTerms,
+    affinity_of,
+    anti_affinity_of,
+    selector_error,
+)
+
+NO_MATCH = "node(s) didn't match pod affinity/anti-affinity"
+EXISTING, AFFINITY, ANTI_AFFINITY, FAULT = 1, 2, 3, 4
+"""Codes of `filter_column`, in the order in which they are looked at."""
+
+
+class AffinityPredicateMetadata:
+    """What one attempt knows: the counts, and what malformed terms make of all nodes.
+
+    verdict: a code that holds for every node but those that placed pods refuse; 0 for none. fault:
+    the text of an error that ends the attempt, "" for none.
+    """
+
+    def __init__(
+        self, counts: InterPodAffinityPreFilterState, verdict: int = 0, fault: str = ""
+    ) -> None:
+        self.counts = counts
+        self.verdict = verdict
+        self.fault = fault
+
+    def clone(self) -> AffinityPredicateMetadata:
+        """A copy that can change without this one."""
+        return AffinityPredicateMetadata(self.counts.clone(), self.verdict, self.fault)
+
+
+class MatchInterPodAffinity:
+    """Filter on required affinity and anti-affinity between pods."""
+
+    name = "MatchInterPodAffinity"
+    # Unresolvable: evicting pods brings no pod near.
+    NO_AFFINITY = unresolvable(NO_MATCH, "node(s) didn't match pod affinity rules")
+    REJECTED_BY_POD = unschedulable(NO_MATCH, "node(s) didn't match pod anti-affinity rules")
+    REJECTED_BY_EXISTING = unschedulable(
+        NO_MATCH, "node(s) didn't satisfy existing pods anti-affinity rules"
+    )
+
+    def pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
+        """Count what Filter reads."""
+        nodes = snapshot.nodes
+        counts = InterPodAffinityPreFilterState(required_terms(pod, snapshot.object_store))
+        count_existing_anti_affinity(counts, pod, nodes, ExistingPodTerms.of(nodes))
+        count_incoming_affinity(counts, nodes)
+        state.write(self.name, _apply_faulty_terms(AffinityPredicateMetadata(counts), pod, nodes))
+        return OK
+
+    def add_pod(self, pod: Pod, info: PodInfo, node: NodeInfo, state: CycleState) -> Status:
+        """Count a pod that came to a node."""
+        _change(pod, info, node, state.read(self.name, AffinityPredicateMetadata).counts, 1)
+        return OK
+
+    def remove_pod(self, pod: Pod, info: PodInfo, node: NodeInfo, state: CycleState) -> Status:
+        """Stop counting a pod that left a node."""
+        _change(pod, info, node, state.read(self.name, AffinityPredicateMetadata).counts, -1)
+        return OK
+
+    def filter(self, pod: Pod, node: NodeInfo, state: CycleState) -> Status:
+        """Success where all required terms, the pod's and those of placed pods, hold."""
+        company = state.read(self.name, AffinityPredicateMetadata)
+        code = _code(pod, node, company)
+        return self.filter_status(code, state) if code else OK
+
+    def filter_column(
+        self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
+    ) -> NDArray[np.int64]:
+        """int64 (n_rows,): 0 where `filter` succeeds, else which group of terms refuses first."""
+        company = state.read(self.name, AffinityPredicateMetadata)
+        counts = company.counts
+        codes = np.full(
+            n_rows_of(rows), FAULT if company.fault else company.verdict, dtype=np.int64
+        )
+        if company.fault:
+            return codes
+        if not company.verdict:
+            for key, _ in counts.required.anti:
+                codes[counts.anti.counted(key, rows)] = ANTI_AFFINITY
+            if counts.required.affinity and not is_first_pod_of_affinity(pod, counts):
+                for key in counts.required.affinity:
+                    codes[~counts.affinity.counted(key, rows)] = AFFINITY
+        for key in sorted(counts.existing_anti.keys()):
+            codes[counts.existing_anti.counted(key, rows)] = EXISTING
+        return codes
+
+    def filter_status(self, code: int, state: CycleState) -> Status:
+        """The refusal, or the error, behind a code of `filter_column`."""
+        if code == FAULT:
+            return error(state.read(self.name, AffinityPredicateMetadata).fault)
+        if code == EXISTING:
+            return self.REJECTED_BY_EXISTING
+        return self.NO_AFFINITY if code == AFFINITY else self.REJECTED_BY_POD
+
+
+def _code(pod: Pod, node: NodeInfo, company: AffinityPredicateMetadata) -> int:
+    if company.fault:
+        return FAULT
+    counts, labels = company.counts, node.labels
+    if not counts.existing_anti.is_empty and any(
+        counts.existing_anti.of(key, value) > 0 for key, value in labels.items()
+    ):
+        return EXISTING
+    if company.verdict:
+        return company.verdict
+    keys = counts.required.affinity
+    near = all(key in labels and counts.affinity.of(key, labels[key]) > 0 for key in keys)
+    if not near and not is_first_pod_of_affinity(pod, counts):
+        return AFFINITY
+    anti = counts.required.anti
+    if any(key in labels and counts.anti.of(key, labels[key]) > 0 for key, _ in anti):
+        return ANTI_AFFINITY
+    return 0
+
+
+def _change(
+    pod: Pod, info: PodInfo, node: NodeInfo, counts: InterPodAffinityPreFilterState, by: int
+) -> None:
+    required = counts.required
+    for weighted in terms_of(info.pod).required_anti_affinity:
+        if weighted.term.matches(pod, required.namespace_labels):
+            counts.existing_anti.change(weighted.term.topology_key, node.labels, by)
+    if required.affinity and required.near.takes(info.pod):
+        for key in required.affinity:
+            counts.affinity.change(key, node.labels, by)
+    for key, selection in required.anti:
+        if selection.takes(info.pod):
+            counts.anti.change(key, node.labels, by)
+
+
+def _apply_faulty_terms(
+    company: AffinityPredicateMetadata, pod: Pod, nodes: NodeTable
+) -> AffinityPredicateMetadata:
+    """What malformed terms make of it: those of placed pods, then the pod's own.
+
+    Unproved: no recorded answer has a malformed term.
+    """
+    for placed in FaultyTerms.of(nodes).pods():
+        fault = selector_error(anti_affinity_of(placed).required)
+        if fault:
+            text = f"Failed to get all terms that pod {pod.key} matches, err: {fault}"
+            return AffinityPredicateMetadata(company.counts, fault=text)
+    has_pods = bool(nodes.pod_count.any())
+    fault = selector_error(affinity_of(pod).required)
+    if fault and has_pods:
+        return AffinityPredicateMetadata(
+            company.counts, fault=f"Cannot schedule pod {pod.key}: {fault}"
+        )
+    if fault:
+        return AffinityPredicateMetadata(company.counts, verdict=AFFINITY)
+    if has_pods and selector_error(anti_affinity_of(pod).required):
+        return AffinityPredicateMetadata(company.counts, verdict=ANTI_AFFINITY)
+    return company

@@ -1,0 +1,119 @@
+"""PodFitsResources: a pod slot and room for all that the pod asks for.
+
+Source: Kubernetes v1.13, predicates.PodFitsResources.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.columns.nodeinfo import wrapped
+from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status, unschedulable
+from stowplan.objects.pod import Pod
+from stowplan.objects.requests import is_extended
+from stowplan.plugins.resources.fit import format_amount
+from stowplan.plugins.v1_13.resource_requests import (
+    NATIVE_RESOURCES,
+    RequestedByRow,
+    requested_on,
+    resource_requests_of,
+)
+
+Ints = NDArray[np.int64]
+ComparedResources = tuple[tuple[str, int], ...]
+
+TOO_MANY_PODS = "Insufficient pods"
+
+# A verdict is a sum of these bits: no slot, and one more per resource that is short.
+_TOO_MANY_PODS_BIT = 1
+_FIRST_RESOURCE_BIT = 2
+_RESOURCE_BITS = 56
+
+
+class PodFitsResourcesArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """ignored_resources: extended resources that an extender looks after."""
+
+    ignored_resources: tuple[str, ...] = ()
+
+
+class PodFitsResources:
+    """Filter on pod slots and requests.
+
+    Differs: of resources after the fifty-sixth all are named when one is short; and what an
+    extender looks after is left to it also when an affinity term is malformed.
+    """
+
+    name = "PodFitsResources"
+    row_local = True
+    Args = PodFitsResourcesArgs
+
+    def __init__(self, args: PodFitsResourcesArgs) -> None:
+        self._ignored = frozenset(args.ignored_resources)
+
+    def wanted(self, pod: Pod) -> ComparedResources:
+        """What is compared, in the order of the reasons: nothing for a pod that asks for nothing.
+
+        A pod that asks for anything needs even what it does not ask for not to be overcommitted.
+        """
+        amounts = resource_requests_of(pod).wanted
+        scalars = sorted(name for name in amounts if name not in NATIVE_RESOURCES)
+        if not scalars and not any(amounts.get(name) for name in NATIVE_RESOURCES):
+            return ()
+        looked_after = [n for n in scalars if not (is_extended(n) and n in self._ignored)]
+        return tuple((name, amounts.get(name, 0)) for name in (*NATIVE_RESOURCES, *looked_after))
+
+    def filter(self, pod: Pod, node: NodeInfo) -> Status:
+        """Success where a slot is free and so is all that the pod asks for."""
+        code = _TOO_MANY_PODS_BIT if len(node.pods) + 1 > node.pod_limit else 0
+        for place, (name, asked) in enumerate(self.wanted(pod)):
+            if node.allocatable.get(name, 0) < wrapped(asked + requested_on(node, name)):
+                code |= _resource_bit(place)
+        return self.filter_status(code, pod) if code else OK
+
+    def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Ints:
+        """int64 (n_rows,): 0 where `filter` succeeds, else a code for `filter_status`."""
+        codes = (nodes.pod_count[rows] + 1 > nodes.pod_limit[rows]).astype(np.int64)
+        wanted = self.wanted(pod)
+        if wanted:
+            amounts = RequestedByRow.of(nodes)
+            for place, (name, asked) in enumerate(wanted):
+                short = nodes.allocatable(name)[rows] < amounts.requested(name)[rows] + asked
+                if short.any():
+                    codes[short] |= _resource_bit(place)
+        return codes
+
+    def filter_status(self, code: int, pod: Pod) -> Status:
+        """The refusal behind a code: slots, cpu, memory, ephemeral storage, then by name."""
+        return unschedulable(*self.reasons(code, pod))
+
+    def reasons(self, code: int, pod: Pod) -> list[str]:
+        """What is short, as the original says it."""
+        short = [
+            name for place, (name, _) in enumerate(self.wanted(pod)) if code & _resource_bit(place)
+        ]
+        slots = [TOO_MANY_PODS] if code & _TOO_MANY_PODS_BIT else []
+        return slots + [f"Insufficient {name}" for name in short]
+
+    def explain(self, pod: Pod, node: NodeInfo) -> list[str]:
+        """Need and have of all that is short."""
+        texts = []
+        if len(node.pods) + 1 > node.pod_limit:
+            free = node.pod_limit - len(node.pods)
+            texts.append(f"pods: needs 1, {free} free of {node.pod_limit}")
+        for name, asked in self.wanted(pod):
+            whole = node.allocatable.get(name, 0)
+            free = whole - requested_on(node, name)
+            if free < asked:
+                need, left, all_of_it = (format_amount(name, a) for a in (asked, free, whole))
+                texts.append(f"{name}: needs {need}, {left} free of {all_of_it}")
+        return texts
+
+    def signature(self, pod: Pod) -> object:
+        """What is compared, in order, as codes count places."""
+        return self.wanted(pod)
+
+
+def _resource_bit(place: int) -> int:
+    return _FIRST_RESOURCE_BIT << min(place, _RESOURCE_BITS)

@@ -1,0 +1,26 @@
+"""EqualPriority: every node scores 1.
+
+Source: Kubernetes v1.13, scheduler/core EqualPriorityMap.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.framework import Rows
+from stowplan.plugins.arithmetic import n_rows_of
+
+
+class EqualPriority:
+    """Score 1, whatever the node."""
+
+    name = "EqualPriority"
+
+    def score(self) -> int:
+        """1."""
+        return 1
+
+    def score_column(self, rows: Rows) -> NDArray[np.int64]:
+        """int64 (n_rows,): `score` of each row."""
+        return np.ones(n_rows_of(rows), dtype=np.int64)

@@ -1,0 +1,149 @@
+"""InterPodAffinityPriority: near to the pods that either side prefers, away from the others.
+
+Source: Kubernetes v1.13, priorities/interpod_affinity.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.columns.labels import LabelColumn
+from stowplan.columns.pods.podcounts import MatchingPods, sums_by_value
+from stowplan.columns.pods.podterms import ExistingPodTerms, TermRole, terms_of
+from stowplan.framework import (
+    CycleState,
+    Handle,
+    NodeInfo,
+    NodeTable,
+    Problem,
+    Rows,
+    Snapshot,
+    Status,
+)
+from stowplan.framework.functions.priorities import PRIORITY_MAX
+from stowplan.objects.pod import Pod
+from stowplan.plugins.arithmetic import n_rows_of
+from stowplan.plugins.pod_affinity.inter_pod_affinity import namespace_labels_of, resolve_namespaces
+from stowplan.plugins.v1_13.affinity_terms import (
+    FaultyTerms,
+    affinity_of,
+    preferred_terms,
+    selector_error,
+)
+from stowplan.plugins.v1_13.priorities.priority_errors import (
+    FailingPriority,
+    priority_errors_status,
+)
+
+Ints = NDArray[np.int64]
+Preference = tuple[str, int, Ints]
+"""Topology key, weight, and int64 (n_nodes,) how often the pods of each row meet it."""
+
+WEIGHT_MIN, WEIGHT_MAX = 1, 100
+
+
+class HardPodAffinityWeightArgs(
+    msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True
+):
+    """hard_pod_affinity_weight: what a required affinity term of a placed pod counts."""
+
+    hard_pod_affinity_weight: int = 1
+
+    def problems(self, path: str) -> Iterator[Problem]:
+        """What is out of range. path: where these arguments stand."""
+        weight = self.hard_pod_affinity_weight
+        if not WEIGHT_MIN <= weight <= WEIGHT_MAX:
+            wanted = f"{WEIGHT_MIN} to {WEIGHT_MAX}"
+            yield Problem(f"{path}.hardPodAffinityWeight", str(weight), wanted)
+
+
+class InterPodAffinityPriorityState(msgspec.Struct, frozen=True):
+    """Topology key -> (column, int64 (n_values + 1,) score by value)."""
+
+    by_key: dict[str, tuple[LabelColumn, Ints]]
+
+
+class InterPodAffinityPriority(FailingPriority):
+    """Score by preferred terms of the pod and of placed pods, and required ones of the latter."""
+
+    name = "InterPodAffinityPriority"
+    whole_list = True
+    Args = HardPodAffinityWeightArgs
+
+    def __init__(self, args: HardPodAffinityWeightArgs, handle: Handle) -> None:
+        self.args = args
+        self._handle = handle
+
+    def pre_score(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
+        """Add up what the preferences of either side say per pair of label and value.
+
+        An error where a term is malformed; it names what other priorities fail with as well.
+        """
+        nodes = snapshot.nodes
+        scores: dict[str, tuple[LabelColumn, Ints]] = {}
+        for key, weight, counts in _preferences(pod, snapshot, self.args.hard_pod_affinity_weight):
+            column = nodes.labels.column(key)
+            codes = column.codes[nodes.all_rows]
+            sums = sums_by_value(codes, len(column.vocabulary), counts) * weight
+            scores[key] = column, scores[key][1] + sums if key in scores else sums
+        state.write(self.name, InterPodAffinityPriorityState(scores))
+        return priority_errors_status(self._handle.framework, pod, snapshot)
+
+    def failure(self, pod: Pod, snapshot: Snapshot) -> str:
+        """What is wrong with terms that have to be read, "" for nothing.
+
+        Unproved: no recorded answer has a malformed term.
+        """
+        for placed in FaultyTerms.of(snapshot.nodes).pods():
+            required = affinity_of(placed).required if self.args.hard_pod_affinity_weight else ()
+            fault = selector_error((*required, *preferred_terms(placed)))
+            if fault:
+                return fault
+        has_pods = bool(snapshot.nodes.pod_count.any())
+        return selector_error(preferred_terms(pod)) if has_pods else ""
+
+    def score(self, node: NodeInfo, state: CycleState) -> int:
+        """The sum over the node's pairs: any int64, more is better."""
+        total = 0
+        for key, (column, scores) in state.read(
+            self.name, InterPodAffinityPriorityState
+        ).by_key.items():
+            item = column.vocabulary.find(node.labels[key]) if key in node.labels else -1
+            total += int(scores[item]) if item >= 0 else 0
+        return total
+
+    def score_column(self, rows: Rows, state: CycleState) -> Ints:
+        """int64 (n_rows,): `score` of each row."""
+        total = np.zeros(n_rows_of(rows), dtype=np.int64)
+        for column, scores in state.read(self.name, InterPodAffinityPriorityState).by_key.values():
+            total += scores[column.codes[rows]]
+        return total
+
+    def normalize_score(self, scores: Ints) -> Ints:
+        """int64 (n_rows,) in [0, 10]: from the lowest to the highest sum, 0 always among them."""
+        lowest, highest = int(scores.min(initial=0)), int(scores.max(initial=0))
+        if lowest == highest:
+            return np.zeros(scores.shape, dtype=np.int64)
+        shares = (scores - lowest) / float(highest - lowest)
+        normal: Ints = (float(PRIORITY_MAX) * shares).astype(np.int64)
+        return normal
+
+
+def _preferences(pod: Pod, snapshot: Snapshot, hard_weight: int) -> Iterator[Preference]:
+    """The preferences of either side."""
+    nodes: NodeTable = snapshot.nodes
+    preferred = terms_of(pod).preferred
+    if preferred:
+        pods = MatchingPods.of(nodes)
+        for own in preferred:
+            found = pods.counts(resolve_namespaces(own.term, snapshot.object_store))
+            yield own.term.topology_key, own.weight, found
+    held, labels = ExistingPodTerms.of(nodes), namespace_labels_of(pod, snapshot.object_store)
+    for one in held.matching(TermRole.PREFERRED, pod, labels):
+        yield one.weighted.term.topology_key, one.weighted.weight, held.counts(one)
+    for one in held.matching(TermRole.REQUIRED_AFFINITY, pod, labels):
+        yield one.weighted.term.topology_key, hard_weight, held.counts(one)

@@ -1,0 +1,160 @@
+"""LeastRequested, MostRequested, RequestedToCapacityRatio: score by how full the pod makes a node.
+
+Source: Kubernetes v1.13, priorities/resource_allocation.go, least_requested.go, most_requested.go
+and requested_to_capacity_ratio.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.framework import NodeInfo, NodeTable, Problem, Rows
+from stowplan.framework.functions.priorities import PRIORITY_MAX
+from stowplan.objects.pod import Pod
+from stowplan.plugins.arithmetic import divide_truncated
+from stowplan.plugins.utilization_shape import (
+    POINT_SCORE_MAX,
+    UTILIZATION_MAX,
+    UtilizationShapePoint,
+    shape_problems,
+)
+from stowplan.plugins.v1_13.resource_requests import (
+    RequestedByRow,
+    nonzero_on,
+    resource_requests_of,
+)
+
+Ints = NDArray[np.int64]
+RequestedAndAllocatable = tuple[Ints, Ints]
+"""(requested with the pod, allocatable) of a resource: int64 (n_rows,), base units."""
+
+SCORED_RESOURCES = ("cpu", "memory")
+
+
+def rows_resource_use(
+    pod: Pod, nodes: NodeTable, rows: Rows
+) -> tuple[RequestedAndAllocatable, RequestedAndAllocatable]:
+    """The use of cpu and of memory on rows, the pod's request included."""
+    amounts, asked = RequestedByRow.of(nodes), resource_requests_of(pod).nonzero
+    cpu, memory = (
+        (amounts.nonzero(name)[rows] + more, nodes.allocatable(name)[rows])
+        for name, more in zip(SCORED_RESOURCES, asked, strict=True)
+    )
+    return cpu, memory
+
+
+def node_resource_use(
+    pod: Pod, node: NodeInfo
+) -> tuple[RequestedAndAllocatable, RequestedAndAllocatable]:
+    """The same of one node."""
+    there, asked = nonzero_on(node), resource_requests_of(pod).nonzero
+    cpu, memory = (
+        (np.array([have + more]), np.array([node.allocatable.get(name, 0)]))
+        for name, have, more in zip(SCORED_RESOURCES, there, asked, strict=True)
+    )
+    return cpu, memory
+
+
+class _ResourcePriority:
+    """Score by the mean of a score for cpu and one for memory."""
+
+    row_local = True
+
+    def of_resource(self, requested: Ints, allocatable: Ints) -> Ints:
+        """int64 (n_rows,) in [0, 10]: the score of one resource."""
+        raise NotImplementedError
+
+    def score(self, pod: Pod, node: NodeInfo) -> int:
+        """The mean, truncated."""
+        return int(self._mean(node_resource_use(pod, node))[0])
+
+    def score_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> Ints:
+        """int64 (n_rows,): `score` of each row."""
+        return self._mean(rows_resource_use(pod, nodes, rows))
+
+    def _mean(self, uses: tuple[RequestedAndAllocatable, RequestedAndAllocatable]) -> Ints:
+        cpu, memory = (self.of_resource(*use) for use in uses)
+        return divide_truncated(cpu + memory, 2)
+
+    def signature(self, pod: Pod) -> object:
+        """What the pod asks for, with the defaults."""
+        return resource_requests_of(pod).nonzero
+
+
+class LeastRequestedPriority(_ResourcePriority):
+    """Score 10 for an empty node, 0 for a full one."""
+
+    name = "LeastRequestedPriority"
+
+    def of_resource(self, requested: Ints, allocatable: Ints) -> Ints:
+        """int64 (n_rows,) in [0, 10]: the free share; 0 where more is requested than there is."""
+        return _share(allocatable - requested, requested, allocatable)
+
+
+class MostRequestedPriority(_ResourcePriority):
+    """Score 0 for an empty node, 10 for a full one."""
+
+    name = "MostRequestedPriority"
+
+    def of_resource(self, requested: Ints, allocatable: Ints) -> Ints:
+        """int64 (n_rows,) in [0, 10]: the share in use; 0 where more is requested than there is."""
+        return _share(requested, requested, allocatable)
+
+
+def _share(part: Ints, requested: Ints, allocatable: Ints) -> Ints:
+    fits = (allocatable != 0) & (requested <= allocatable)
+    shares = divide_truncated(part * PRIORITY_MAX, np.where(fits, allocatable, 1))
+    scores: Ints = np.where(fits, shares, 0)
+    return scores
+
+
+class RequestedToCapacityRatioArgs(
+    msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True
+):
+    """shape: score by utilization, a broken line; falling from 10 to 0 unless it is said."""
+
+    shape: tuple[UtilizationShapePoint, ...] = (
+        UtilizationShapePoint(0, POINT_SCORE_MAX),
+        UtilizationShapePoint(UTILIZATION_MAX, 0),
+    )
+
+    def problems(self, path: str) -> Iterator[Problem]:
+        """What is wrong with the line. path: where these arguments stand."""
+        yield from shape_problems(self.shape, f"{path}.shape")
+
+
+class RequestedToCapacityRatioPriority(_ResourcePriority):
+    """Score by a broken line over utilization."""
+
+    name = "RequestedToCapacityRatioPriority"
+    Args = RequestedToCapacityRatioArgs
+
+    def __init__(self, args: RequestedToCapacityRatioArgs) -> None:
+        self.args = args
+        percentages = range(UTILIZATION_MAX + 1)
+        self._line = np.array([_score_at(p, args.shape) for p in percentages], dtype=np.int64)
+
+    def of_resource(self, requested: Ints, allocatable: Ints) -> Ints:
+        """int64 (n_rows,) in [0, 10]: the line's score; full where more is requested."""
+        fits = (allocatable != 0) & (requested <= allocatable)
+        free = (allocatable - requested) * UTILIZATION_MAX
+        used = UTILIZATION_MAX - divide_truncated(free, np.where(fits, allocatable, 1))
+        scores: Ints = self._line[np.where(fits, np.clip(used, 0, None), UTILIZATION_MAX)]
+        return scores
+
+
+def _score_at(percent: int, shape: tuple[UtilizationShapePoint, ...]) -> int:
+    """The line's score at a percentage; between two points truncated toward zero."""
+    if percent <= shape[0].utilization:
+        return shape[0].score
+    for before, point in pairwise(shape):
+        if percent <= point.utilization:
+            rise = (point.score - before.score) * (percent - before.utilization)
+            run = point.utilization - before.utilization
+            return before.score + (rise // run if rise >= 0 else -(-rise // run))
+    return shape[-1].score

@@ -1,0 +1,247 @@
+"""NodeVolumeLimits: a node attaches as many volumes of a CSI driver as its CSINode says.
+
+Source: kube-scheduler v1.36, plugins/nodevolumelimits (csi.go).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.framework import (
+    OK,
+    SKIP,
+    CycleState,
+    Handle,
+    NodeInfo,
+    NodeTable,
+    ObjectStore,
+    Rows,
+    Snapshot,
+    Status,
+    error,
+    unresolvable,
+    unschedulable,
+)
+from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.objects.pod import Pod
+from stowplan.objects.storage import CSIDriver, CSINode
+from stowplan.objects.volume import Volume
+from stowplan.plugins.arithmetic import n_rows_of
+from stowplan.plugins.volumes.attached_volumes import (
+    AttachmentColumns,
+    AttachmentError,
+    ClaimNotFound,
+    NodeVolumes,
+    VolumeDrivers,
+    csi_volumes_of_pod,
+    node_volumes,
+)
+from stowplan.plugins.volumes.hints import node_volume_limits_events
+from stowplan.plugins.volumes.volume_claims import claims_signature, has_storage, volume_uses_of
+from stowplan.plugins.volumes.volume_index import VolumeIndex, volume_limits
+
+NO_STATE = error("not found")
+
+
+class NewVolumes(msgspec.Struct, frozen=True):
+    """What the pod would attach to a node, or why that cannot be said."""
+
+    attached: VolumeDrivers = {}
+    refusal: Status | None = None
+
+
+class NodeVolumeLimitsState:
+    """What one attempt knows: the pod's volumes on nodes without and with a CSINode.
+
+    statuses: the answers of the column walk by code; code 0 is success.
+    """
+
+    def __init__(self, pod: Pod, object_store: ObjectStore) -> None:
+        self.object_store = object_store
+        self._new = [_new_volumes(pod, object_store, has_csi_node=has) for has in (False, True)]
+        self.statuses = [OK]
+
+    def on(self, *, has_csi_node: bool) -> NewVolumes:
+        """The pod's volumes on such a node."""
+        return self._new[has_csi_node]
+
+    def code(self, status: Status) -> int:
+        """The code that stands for a status."""
+        if status not in self.statuses:
+            self.statuses.append(status)
+        return self.statuses.index(status)
+
+
+class NodeVolumeLimits:
+    """Filter on the number of CSI volumes attached to the node."""
+
+    name = "NodeVolumeLimits"
+    EXCEEDED = unschedulable("node(s) exceed max volume count")
+
+    def __init__(self, handle: Handle) -> None:
+        self._asks_for_driver = handle.gates.volume_limit_scaling
+
+    def concerns(self, pod: Pod) -> bool:
+        """False for a pod without claims and disks."""
+        return has_storage(pod)
+
+    def pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
+        """Skip for a pod without volumes that a CSI driver may have to attach."""
+        if not volume_uses_of(pod.spec).attachable:
+            return SKIP
+        state.write(self.name, NodeVolumeLimitsState(pod, snapshot.object_store))
+        return OK
+
+    # The rule, over the volumes of one node.
+
+    def exceeded_limits(
+        self, new: VolumeDrivers, there: NodeVolumes, limits: Mapping[str, int]
+    ) -> Iterator[str]:
+        """Drivers that would have to attach more than they can, each with need and have."""
+        coming = Counter(driver for v, driver in new.items() if v not in there.attached)
+        for driver, n_new in coming.items():
+            n_there, limit = there.counts[driver], limits.get(driver)
+            if limit is not None and n_there + n_new > limit:
+                yield f"{driver}: needs {n_new} more, {n_there} of {limit} attached"
+
+    # One node.
+
+    def filter(self, pod: Pod, node: NodeInfo, state: CycleState) -> Status:
+        """Success where every driver can attach what the pod brings.
+
+        Differs: in a profile that leaves out this plugin's PreFilter this is an error; the
+        original has nothing to remember from there.
+        """
+        volumes: NodeVolumeLimitsState | None = state.find(self.name)
+        if volumes is None:
+            return NO_STATE
+        object_store = volumes.object_store
+        csi_node = object_store.find(CSINode, node.name)
+        new = volumes.on(has_csi_node=csi_node is not None)
+        if new.refusal is not None or not new.attached:
+            return new.refusal or OK
+        missing = self._missing_driver(new, csi_node, object_store)
+        if missing:
+            return _driver_not_installed(missing)
+        limits = volume_limits(csi_node)
+        if not limits:
+            return OK
+        try:
+            there = node_volumes(node.pods, node.name, object_store)
+        except AttachmentError as fault:
+            return error(str(fault))
+        return self.EXCEEDED if any(self.exceeded_limits(new.attached, there, limits)) else OK
+
+    def _missing_driver(
+        self, new: NewVolumes, csi_node: CSINode | None, object_store: ObjectStore
+    ) -> str:
+        """A driver that must be on the node and is not; "" when there is none, or nobody asks.
+
+        Differs: of several the original names any, in the order of a Go map.
+        Unproved: no recorded answer has the feature gate on.
+        """
+        if not self._asks_for_driver:
+            return ""
+        installed = {d.name for d in csi_node.spec.drivers} if csi_node is not None else set()
+        for name in dict.fromkeys(new.attached.values()):
+            driver = object_store.find(CSIDriver, name)
+            is_needed = driver is not None and driver.spec.prevent_pod_scheduling_if_missing
+            if is_needed and name not in installed:
+                return name
+        return ""
+
+    # Every node.
+
+    def filter_column(
+        self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
+    ) -> NDArray[np.int64]:
+        """int64 (n_rows,): 0 where `filter` succeeds, else what `filter_status` explains."""
+        volumes: NodeVolumeLimitsState | None = state.find(self.name)
+        if volumes is None:
+            return np.ones(n_rows_of(rows), dtype=np.int64)
+        codes = np.zeros(nodes.n_nodes, dtype=np.int64)
+        without = volumes.on(has_csi_node=False)
+        new = volumes.on(has_csi_node=True)
+        if self._asks_for_driver or without.refusal is not None or new.refusal is not None:
+            self._write_static_refusals(volumes, codes, nodes)
+        if new.refusal is None and new.attached:
+            self._write_limit_refusals(volumes, codes, nodes)
+        chosen: NDArray[np.int64] = codes[rows]
+        return chosen
+
+    def _write_static_refusals(
+        self, volumes: NodeVolumeLimitsState, codes: NDArray[np.int64], nodes: NodeTable
+    ) -> None:
+        """Write the refusals that need no counting: claims amiss, drivers missing."""
+        for row, name in enumerate(nodes.names):
+            csi_node = volumes.object_store.find(CSINode, name)
+            new = volumes.on(has_csi_node=csi_node is not None)
+            if new.refusal is not None:
+                codes[row] = volumes.code(new.refusal)
+                continue
+            missing = self._missing_driver(new, csi_node, volumes.object_store)
+            if missing:
+                codes[row] = volumes.code(_driver_not_installed(missing))
+
+    def _write_limit_refusals(
+        self, volumes: NodeVolumeLimitsState, codes: NDArray[np.int64], nodes: NodeTable
+    ) -> None:
+        """Write the refusals of nodes that cannot attach the new volumes as well."""
+        new, object_store = volumes.on(has_csi_node=True).attached, volumes.object_store
+        columns = AttachmentColumns.of(nodes, object_store)
+        limits = VolumeIndex.of(object_store).limits
+        for row in columns.rows_to_count(new, nodes).tolist():
+            if codes[row] != 0:
+                continue
+            there = columns.counted(row, nodes, object_store)
+            if isinstance(there, AttachmentError):
+                codes[row] = volumes.code(error(str(there)))
+            elif any(self.exceeded_limits(new, there, limits[nodes.names[row]])):
+                codes[row] = volumes.code(self.EXCEEDED)
+
+    def filter_status(self, code: int, state: CycleState) -> Status:
+        """The refusal, or the error, behind a code of `filter_column`."""
+        volumes: NodeVolumeLimitsState | None = state.find(self.name)
+        return NO_STATE if volumes is None else volumes.statuses[code]
+
+    def explain(self, node: NodeInfo, state: CycleState) -> list[str]:
+        """Per driver, what the pod brings and how much there is already."""
+        volumes: NodeVolumeLimitsState | None = state.find(self.name)
+        if volumes is None:
+            return []
+        limits = volume_limits(volumes.object_store.find(CSINode, node.name))
+        new = volumes.on(has_csi_node=bool(limits))
+        try:
+            there = node_volumes(node.pods, node.name, volumes.object_store)
+        except AttachmentError:
+            return []
+        return list(self.exceeded_limits(new.attached, there, limits))
+
+    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+        """Volumes are detached or may be, limits grow, or a claim of the pod arrives."""
+        return node_volume_limits_events()
+
+    def signature(self, pod: Pod) -> object:
+        """The claims, and the in-tree volumes that a driver took over."""
+        inline = tuple(v for v in volume_uses_of(pod.spec).attachable if isinstance(v, Volume))
+        return claims_signature(pod), inline
+
+
+def _new_volumes(pod: Pod, object_store: ObjectStore, *, has_csi_node: bool) -> NewVolumes:
+    try:
+        found = csi_volumes_of_pod(pod, object_store, has_csi_node=has_csi_node, is_new=True)
+    except ClaimNotFound as missing:
+        # Unresolvable: evicting pods makes no claim.
+        return NewVolumes(refusal=unresolvable(str(missing)))
+    except AttachmentError as fault:
+        return NewVolumes(refusal=error(str(fault)))
+    return NewVolumes(found)
+
+
+def _driver_not_installed(driver: str) -> Status:
+    return unschedulable(f"{driver} CSI driver is not installed on the node")

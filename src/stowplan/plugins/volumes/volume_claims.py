@@ -1,0 +1,177 @@
+"""How a pod names its volumes, and what a claim and a volume say of themselves.
+
+Source: kube-scheduler v1.36, plugins/volumebinding; component-helpers storage/volume and
+storage/ephemeral.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import msgspec
+
+from stowplan.framework import ObjectStore
+from stowplan.objects.pod import Pod, PodSpec
+from stowplan.objects.quantity import Quantity, exact
+from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from stowplan.objects.volume import Volume
+from stowplan.plugins.volumes.csi_translation import in_tree_plugin_of
+
+BETA_STORAGE_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
+BIND_COMPLETED_ANNOTATION = "pv.kubernetes.io/bind-completed"
+BOUND_BY_CONTROLLER_ANNOTATION = "pv.kubernetes.io/bound-by-controller"
+SELECTED_NODE_ANNOTATION = "volume.kubernetes.io/selected-node"
+WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
+
+_DISKS = ("gce_persistent_disk", "aws_elastic_block_store", "iscsi", "rbd")
+_KEPT = "volumes.uses"
+
+
+class ClaimUse(msgspec.Struct, frozen=True):
+    """A volume of a pod that is backed by a claim.
+
+    name: of the claim; of the volume where the claim is made with the pod (`is_ephemeral`).
+    """
+
+    name: str
+    is_ephemeral: bool = False
+
+    def claim_name(self, pod: Pod) -> str:
+        """The claim's name."""
+        return f"{pod.name}-{self.name}" if self.is_ephemeral else self.name
+
+
+class VolumeUses(msgspec.Struct, frozen=True):
+    """What the volume rules read of a pod's volumes, in the order of the spec.
+
+    claims: all that are backed by a claim. named_claims: names of those that are not made with the
+    pod. disks: the old in-tree disks that two pods may not share. attachable: what a CSI driver may
+    have to attach: the claims, and in-tree volumes that a driver took over.
+    """
+
+    claims: tuple[ClaimUse, ...] = ()
+    named_claims: tuple[str, ...] = ()
+    disks: tuple[Volume, ...] = ()
+    attachable: tuple[ClaimUse | Volume, ...] = ()
+
+    @property
+    def is_delicate(self) -> bool:
+        """True where counting what is attachable may fail: a claim may be another pod's, or
+        have no name, and an in-tree volume have no equivalent."""
+        return any(
+            isinstance(source, Volume) or source.is_ephemeral or not source.name
+            for source in self.attachable
+        )
+
+
+NO_VOLUMES = VolumeUses()
+
+
+def volume_uses_of(spec: PodSpec) -> VolumeUses:
+    """What the rules read of `spec.volumes`; found out once per spec."""
+    if not spec.volumes:
+        return NO_VOLUMES
+    kept: VolumeUses | None = spec.__dict__.get(_KEPT)
+    if kept is None:
+        kept = spec.__dict__[_KEPT] = _uses(spec)
+    return kept
+
+
+def has_storage(pod: Pod) -> bool:
+    """True for a pod with volumes that some volume rule reads."""
+    uses = volume_uses_of(pod.spec)
+    return bool(uses.claims or uses.disks or uses.attachable)
+
+
+def _uses(spec: PodSpec) -> VolumeUses:
+    attachable: list[ClaimUse | Volume] = []
+    disks: list[Volume] = []
+    for volume in spec.volumes:
+        if volume.persistent_volume_claim is not None:
+            attachable.append(ClaimUse(volume.persistent_volume_claim.claim_name))
+        elif volume.ephemeral is not None:
+            attachable.append(ClaimUse(volume.name, is_ephemeral=True))
+        elif in_tree_plugin_of(volume) is not None:
+            attachable.append(volume)
+        if any(getattr(volume, source) is not None for source in _DISKS):
+            disks.append(volume)
+    claims = tuple(source for source in attachable if isinstance(source, ClaimUse))
+    named = tuple(use.name for use in claims if not use.is_ephemeral)
+    return VolumeUses(claims, named, tuple(disks), tuple(attachable))
+
+
+def claims_signature(pod: Pod) -> object:
+    """What the rules on claims read of a pod: two pods with the same claims are alike."""
+    claims = volume_uses_of(pod.spec).claims
+    if not claims:
+        return ()
+    # A claim made with the pod must belong to that very pod.
+    owner = pod.uid if any(use.is_ephemeral for use in claims) else ""
+    return pod.namespace, tuple(use.claim_name(pod) for use in claims), owner
+
+
+def find_claim(object_store: ObjectStore, pod: Pod, name: str) -> PersistentVolumeClaim | None:
+    """A claim of the pod's namespace, None when there is none."""
+    return object_store.find(PersistentVolumeClaim, f"{pod.namespace}/{name}")
+
+
+def ownership_error(pod: Pod, claim: PersistentVolumeClaim) -> str:
+    """Why a claim made for a pod is not this pod's; "" when it is."""
+    owner = claim.controller
+    if owner is not None and owner.uid == pod.uid:
+        return ""
+    return f"PVC {claim.key} was not created for pod {pod.key} (pod is not owner)"
+
+
+def not_found_message(kind: str, name: str) -> str:
+    """The original's text for an object that is not there."""
+    return f'{kind} "{name}" not found'
+
+
+def storage_class_of(owner: PersistentVolumeClaim | PersistentVolume) -> str:
+    """The storage class of a claim or a volume: the old annotation wins; "" for none."""
+    annotated = owner.metadata.annotations.get(BETA_STORAGE_CLASS_ANNOTATION)
+    return (owner.spec.storage_class_name or "") if annotated is None else annotated
+
+
+def is_fully_bound(claim: PersistentVolumeClaim) -> bool:
+    """True when the claim has a volume and the binding is complete on both sides."""
+    return bool(claim.spec.volume_name) and BIND_COMPLETED_ANNOTATION in claim.metadata.annotations
+
+
+def waits_for_first_consumer(
+    object_store: ObjectStore, claim: PersistentVolumeClaim
+) -> bool | None:
+    """True when the claim's class binds with the first pod; None when the class does not say."""
+    name = storage_class_of(claim)
+    storage_class = object_store.find(StorageClass, name) if name else None
+    if storage_class is None:
+        return False
+    if storage_class.volume_binding_mode is None:
+        return None
+    return storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
+
+
+def binding_mode_missing_message(name: str) -> str:
+    """The text for a storage class that does not say when its claims are bound."""
+    return f'VolumeBindingMode not set for StorageClass "{name}"'
+
+
+@lru_cache(maxsize=1 << 12, typed=True)
+def size_nanos(quantity: Quantity | None) -> int:
+    """A size in billionths of a byte, without loss, so that any two can be compared.
+
+    Raises QuantityError.
+    """
+    if quantity is None:
+        return 0
+    held = exact(quantity)
+    if held.unscaled == 0:
+        return 0
+    scale: int = 10 ** (held.exponent + 9)
+    return held.unscaled * scale
+
+
+def requested_size(claim: PersistentVolumeClaim) -> Quantity | None:
+    """The storage that a claim asks for, None where it names none."""
+    return claim.spec.resources.requests.get("storage")

@@ -1,0 +1,196 @@
+"""What the volume rules look up in the world, ordered for looking up: made once, until it changes.
+
+Source: kube-scheduler v1.36, the indexers that plugins/volumebinding and plugins/nodevolumelimits
+put on their informers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary, ref
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.columns import NodeTable
+from stowplan.framework import ObjectStore
+from stowplan.objects.meta import Object
+from stowplan.objects.storage import (
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    VolumeAttachment,
+)
+from stowplan.plugins.volumes.volume_claims import storage_class_of
+
+T = TypeVar("T", bound=Object)
+M = TypeVar("M")
+
+MIGRATED_PLUGINS = "storage.alpha.kubernetes.io/migrated-plugins"
+
+
+def migrated_plugins(csi_node: CSINode | None) -> frozenset[str]:
+    """The in-tree plugins that CSI drivers took over on a node, as its CSINode says."""
+    if csi_node is None:
+        return frozenset()
+    text = csi_node.metadata.annotations.get(MIGRATED_PLUGINS)
+    return frozenset(text.split(",")) if text else frozenset()
+
+
+def volume_limits(csi_node: CSINode | None) -> dict[str, int]:
+    """Driver -> how many volumes it attaches to a node at most; drivers without a limit are out."""
+    if csi_node is None:
+        return {}
+    return {
+        driver.name: driver.allocatable.count
+        for driver in csi_node.spec.drivers
+        if driver.allocatable is not None and driver.allocatable.count is not None
+    }
+
+
+class VolumeIndex:
+    """A world's storage objects by what they are looked up by.
+
+    Each part is made when it is asked for, and again when an object of its kind has changed.
+    """
+
+    @classmethod
+    def of(cls, object_store: ObjectStore) -> VolumeIndex:
+        """The index that is kept for a world."""
+        index = _INDEXES.get(object_store)
+        if index is None:
+            index = _INDEXES[object_store] = cls(object_store)
+        return index
+
+    def __init__(self, object_store: ObjectStore) -> None:
+        # Weak, because the index is kept for as long as its world lives.
+        self._object_store = ref(object_store)
+        self._version = -1
+        self._objects: dict[type[Object], Sequence[Object]] = {}
+        self._seen: set[type[Object]] = set()
+        self._parts: dict[str, tuple[Sequence[Object], Any]] = {}
+        self._migrated: dict[str, NDArray[np.bool_]] = {}
+        self._migrated_for: tuple[NodeTable | None, Mapping[str, Sequence[str]], int] = None, {}, -1
+
+    def all(self, kind: type[T]) -> Sequence[T]:
+        """Every object of a kind, in order of arrival; the same list until one has changed."""
+        object_store = self._object_store()
+        assert object_store is not None, "an index is used by readers of its world"
+        if self._version != object_store.version:
+            self._version = object_store.version
+            self._seen.clear()
+        if kind not in self._seen:
+            self._seen.add(kind)
+            objects = list(object_store.all(kind))
+            # Objects are frozen, so most are compared by identity alone.
+            if self._objects.get(kind) != objects:
+                self._objects[kind] = objects
+        found: Any = self._objects[kind]
+        kept: Sequence[T] = found
+        return kept
+
+    def part(self, name: str, kind: type[T], make: Callable[[Sequence[T]], M]) -> M:
+        """What `make` makes of all objects of a kind; the same until one has changed."""
+        objects = self.all(kind)
+        part = self._parts.get(name)
+        if part is None or part[0] is not objects:
+            part = self._parts[name] = objects, make(objects)
+        made: M = part[1]
+        return made
+
+    @property
+    def unclaimed(self) -> Mapping[str, Sequence[PersistentVolume]]:
+        """Storage class ("" for none) -> its volumes without a claim."""
+        return self.part("unclaimed", PersistentVolume, _unclaimed)
+
+    @property
+    def claimed(self) -> Mapping[tuple[str, str], Sequence[PersistentVolume]]:
+        """(storage class, claim as `NAMESPACE/NAME`) -> the volumes that name the claim."""
+        return self.part("claimed", PersistentVolume, _claimed)
+
+    @property
+    def capacities(self) -> Mapping[str, Sequence[CSIStorageCapacity]]:
+        """Storage class -> what its driver can still provision."""
+        return self.part("capacities", CSIStorageCapacity, _capacities)
+
+    @property
+    def migrating(self) -> Mapping[str, Sequence[str]]:
+        """In-tree plugin -> the nodes on which a CSI driver took it over."""
+        return self.part("migrating", CSINode, _migrating)
+
+    def migrated_column(self, plugin: str, nodes: NodeTable) -> NDArray[np.bool_]:
+        """bool (n_nodes,): the rows of nodes on which a CSI driver took an in-tree plugin over;
+        read only, since it is kept until a node or a CSINode changes."""
+        migrating, made_for = self.migrating, self._migrated_for
+        if made_for[0] is not nodes or made_for[1] is not migrating or made_for[2] != nodes.shape:
+            self._migrated_for = nodes, migrating, nodes.shape
+            self._migrated.clear()
+        column = self._migrated.get(plugin)
+        if column is None:
+            rows = [nodes.row(name) for name in migrating.get(plugin, ())]
+            column = self._migrated[plugin] = np.zeros(nodes.n_nodes, dtype=np.bool_)
+            column[[row for row in rows if row >= 0]] = True
+        return column
+
+    @property
+    def limits(self) -> Mapping[str, Mapping[str, int]]:
+        """Node -> `volume_limits` of it; nodes without any are out."""
+        return self.part("limits", CSINode, _limits)
+
+    @property
+    def attachments(self) -> Mapping[str, Sequence[VolumeAttachment]]:
+        """Node -> what is attached to it, or being attached."""
+        return self.part("attachments", VolumeAttachment, _attachments)
+
+
+_INDEXES: WeakKeyDictionary[ObjectStore, VolumeIndex] = WeakKeyDictionary()
+
+
+def _unclaimed(volumes: Sequence[PersistentVolume]) -> dict[str, list[PersistentVolume]]:
+    found: dict[str, list[PersistentVolume]] = {}
+    for volume in volumes:
+        if volume.spec.claim_ref is None:
+            found.setdefault(storage_class_of(volume), []).append(volume)
+    return found
+
+
+def _claimed(volumes: Sequence[PersistentVolume]) -> dict[tuple[str, str], list[PersistentVolume]]:
+    found: dict[tuple[str, str], list[PersistentVolume]] = {}
+    for volume in volumes:
+        claim = volume.spec.claim_ref
+        if claim is not None:
+            key = storage_class_of(volume), f"{claim.namespace}/{claim.name}"
+            found.setdefault(key, []).append(volume)
+    return found
+
+
+def _capacities(
+    capacities: Sequence[CSIStorageCapacity],
+) -> dict[str, list[CSIStorageCapacity]]:
+    found: dict[str, list[CSIStorageCapacity]] = {}
+    for capacity in capacities:
+        found.setdefault(capacity.storage_class_name, []).append(capacity)
+    return found
+
+
+def _migrating(csi_nodes: Sequence[CSINode]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for csi_node in csi_nodes:
+        for plugin in migrated_plugins(csi_node):
+            found.setdefault(plugin, []).append(csi_node.name)
+    return found
+
+
+def _limits(csi_nodes: Sequence[CSINode]) -> dict[str, dict[str, int]]:
+    limits = {csi_node.name: volume_limits(csi_node) for csi_node in csi_nodes}
+    return {name: counts for name, counts in limits.items() if counts}
+
+
+def _attachments(
+    attachments: Sequence[VolumeAttachment],
+) -> dict[str, list[VolumeAttachment]]:
+    found: dict[str, list[VolumeAttachment]] = {}
+    for attachment in attachments:
+        found.setdefault(attachment.spec.node_name, []).append(attachment)
+    return found

@@ -1,0 +1,161 @@
+"""From which nodes a volume can be reached or storage be provisioned, for one node and all rows.
+
+Storage says in three ways which nodes it can serve: a volume by node affinity, a storage class by
+allowed topologies, a capacity by a label selector. All three come down to the same: one of several
+terms must hold, each a list of conditions on labels.
+
+Volumes of one class are many and usually each is reached from one node or one zone. So a ranking
+does not ask each volume about each row: conditions of the form "label is one of these values" are
+turned round, into a table from the label's value to the best volumes there.
+
+Source: Kubernetes v1.36: component-helpers storage/volume CheckNodeAffinity, apis/core/v1/helper
+MatchTopologySelectorTerms, plugins/volumebinding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.framework import NodeTable, Rows
+from stowplan.objects.selectors import (
+    LabelSelector,
+    LabelSelectorRequirement,
+    SelectorError,
+    SelectorRequirement,
+    requirement_admits,
+)
+from stowplan.objects.storage import (
+    CSIStorageCapacity,
+    PersistentVolume,
+    StorageClass,
+    TopologySelectorTerm,
+)
+from stowplan.plugins.arithmetic import n_rows_of
+from stowplan.plugins.node_affinity.node_selector import label_column
+
+Bools = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+
+TopologyRequirements = tuple[SelectorRequirement, ...]
+AccessibleTopology = tuple[TopologyRequirements, ...] | None
+"""Terms of which one must hold; None: every node, an empty tuple: none. No term has a fault."""
+
+ALL_NODES: AccessibleTopology = None
+NO_NODES: AccessibleTopology = ()
+
+NO_RANK = 2**62
+"""The rank that stands for "no such thing": higher than every other."""
+
+
+def volume_topology(volume: PersistentVolume) -> AccessibleTopology:
+    """The nodes that a volume's node affinity allows.
+
+    Conditions on fields do not count here: the original looks at the node's labels only.
+    """
+    affinity = volume.spec.node_affinity
+    if affinity is None or affinity.required is None:
+        return ALL_NODES
+    return tuple(
+        term.match_expressions
+        for term in affinity.required.node_selector_terms
+        if not term.is_empty and not term.faults
+    )
+
+
+def storage_class_topology(storage_class: StorageClass) -> AccessibleTopology:
+    """The nodes for which a class provisions: its allowed topologies."""
+    if not storage_class.allowed_topologies:
+        return ALL_NODES
+    terms = (_topology_term(term) for term in storage_class.allowed_topologies)
+    return tuple(term for term in terms if term)
+
+
+def _topology_term(term: TopologySelectorTerm) -> TopologyRequirements:
+    """The conditions of an allowed topology; none for a malformed one, which allows nothing."""
+    conditions = (
+        LabelSelectorRequirement(r.key, "In", r.values) for r in term.match_label_expressions
+    )
+    return _parsed_requirements(LabelSelector(match_expressions=tuple(conditions))) or ()
+
+
+def capacity_topology(capacity: CSIStorageCapacity) -> AccessibleTopology:
+    """The nodes that a storage capacity is for; none for a malformed selector."""
+    if capacity.node_topology is None:
+        return NO_NODES
+    term = _parsed_requirements(capacity.node_topology)
+    return NO_NODES if term is None else (term,)
+
+
+def _parsed_requirements(selector: LabelSelector) -> TopologyRequirements | None:
+    try:
+        return selector.requirements
+    except SelectorError:
+        return None
+
+
+def topology_admits(reach: AccessibleTopology, labels: Mapping[str, str]) -> bool:
+    """True when a node with these labels is within reach."""
+    if reach is None:
+        return True
+    return any(all(requirement_admits(r, labels.get(r.key)) for r in term) for term in reach)
+
+
+def topology_column(reach: AccessibleTopology, nodes: NodeTable, rows: Rows) -> Bools:
+    """bool (n_rows,): `topology_admits` of each row."""
+    n_rows = n_rows_of(rows)
+    if reach is None:
+        return np.ones(n_rows, dtype=np.bool_)
+    reached = np.zeros(n_rows, dtype=np.bool_)
+    for term in reach:
+        holds = np.ones(n_rows, dtype=np.bool_)
+        for requirement in term:
+            holds &= label_column(requirement, nodes, rows)
+        reached |= holds
+    return reached
+
+
+class TopologyRanking:
+    """Things of which each node is to get the first that reaches it, best things first."""
+
+    def __init__(self, reaches: Sequence[AccessibleTopology]) -> None:
+        """reaches: of each thing, the best first; its place is its rank."""
+        self._pinned: dict[str, dict[str, list[int]]] = {}
+        self._others: dict[AccessibleTopology, list[int]] = {}
+        for rank, reach in enumerate(reaches):
+            pin = _single_in_requirement(reach)
+            if pin is None:
+                self._others.setdefault(reach, []).append(rank)
+                continue
+            by_value = self._pinned.setdefault(pin.key, {})
+            for value in dict.fromkeys(pin.values):
+                by_value.setdefault(value, []).append(rank)
+
+    def first(self, nodes: NodeTable, rows: Rows, n_ranks: int) -> Ints:
+        """int64 (n_rows, n_ranks): the lowest ranks that reach a row, ascending, then NONE."""
+        found = [np.full((n_rows_of(rows), n_ranks), NO_RANK, dtype=np.int64)]
+        for key, by_value in self._pinned.items():
+            column = nodes.labels.column(key)
+            table = np.full((len(column.vocabulary) + 1, n_ranks), NO_RANK, dtype=np.int64)
+            for value, ranks in by_value.items():
+                item = column.vocabulary.find(value)
+                if item >= 0:
+                    table[item, : len(ranks)] = ranks[:n_ranks]
+            found.append(table[column.codes[rows]])
+        for reach, ranks in self._others.items():
+            best = np.full(n_ranks, NO_RANK, dtype=np.int64)
+            best[: len(ranks)] = ranks[:n_ranks]
+            found.append(np.where(topology_column(reach, nodes, rows)[:, None], best, NO_RANK))
+        if len(found) == 2:
+            return found[1]
+        return np.sort(np.concatenate(found, axis=1), axis=1)[:, :n_ranks]
+
+
+def _single_in_requirement(reach: AccessibleTopology) -> SelectorRequirement | None:
+    """The one condition of a reach that asks for a label with one of some values."""
+    if reach is None or len(reach) != 1 or len(reach[0]) != 1:
+        return None
+    requirement = reach[0][0]
+    return requirement if requirement.operator == "In" else None

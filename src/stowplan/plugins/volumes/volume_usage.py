@@ -1,0 +1,137 @@
+"""Which rows use which claims and disks: kept by delta beside a table of nodes.
+
+A pod that asks whether somebody else uses its claim or its disk then looks at the pods that do,
+not at all of them.
+
+Source: kube-scheduler v1.36, framework/types PVCRefCounts and backend/cache IsPVCUsedByPods.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.columns.array_growth import grow
+from stowplan.framework import NodeTable, PodInfo
+from stowplan.objects.volume import Volume
+from stowplan.plugins.volumes.volume_claims import VolumeUses, volume_uses_of
+
+K = TypeVar("K", bound=Hashable)
+
+DiskKey = tuple[str, ...]
+
+
+def disk_keys(volume: Volume) -> Iterator[DiskKey]:
+    """What two volumes must have in common to be the same in-tree disk (RBD: at least that)."""
+    if volume.gce_persistent_disk is not None:
+        yield "gce", volume.gce_persistent_disk.pd_name
+    if volume.aws_elastic_block_store is not None:
+        yield "aws", volume.aws_elastic_block_store.volume_id
+    if volume.iscsi is not None:
+        yield "iscsi", volume.iscsi.iqn
+    if volume.rbd is not None:
+        yield "rbd", volume.rbd.pool, volume.rbd.image
+
+
+class VolumeUsage:
+    """A PodWatcher that looks at volumes only.
+
+    pods: row -> its pods with volumes that rules read, in no particular order. claims:
+    `NAMESPACE/NAME` -> how many volumes of the pods on all rows name the claim. disks: in-tree
+    disk -> rows -> how many volumes there may be this disk. attachable: int64 (n_rows_max,): how
+    many volumes of a row's pods a CSI driver may have to attach. delicate: rows -> pods there with
+    volumes that may turn out not to be countable.
+    """
+
+    counts_alike = True
+
+    @classmethod
+    def of(cls, nodes: NodeTable) -> VolumeUsage:
+        """What is kept for a table: from the first time that somebody asks."""
+        kept = nodes.extras.get(cls.__name__)
+        if not isinstance(kept, cls):
+            kept = nodes.extras[cls.__name__] = cls()
+            nodes.watch(kept)
+        return kept
+
+    def __init__(self) -> None:
+        self.pods: dict[int, list[PodInfo]] = {}
+        self.claims: Counter[str] = Counter()
+        self.disks: dict[DiskKey, Counter[int]] = {}
+        self.attachable: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
+        self.delicate: Counter[int] = Counter()
+
+    def pod_added(self, row: int, info: PodInfo) -> None:
+        """A pod came to a row."""
+        uses = _uses_of(info)
+        if uses is None:
+            return
+        self.pods.setdefault(row, []).append(info)
+        self.attachable[row] += len(uses.attachable)
+        if uses.is_delicate:
+            self.delicate[row] += 1
+        for name in uses.named_claims:
+            self.claims[f"{info.pod.namespace}/{name}"] += 1
+        for key in _keys(uses):
+            self.disks.setdefault(key, Counter())[row] += 1
+
+    def pod_removed(self, row: int, info: PodInfo) -> None:
+        """A pod left a row."""
+        uses = _uses_of(info)
+        if uses is None:
+            return
+        pods = self.pods[row]
+        del pods[next(i for i, other in enumerate(pods) if other.uid == info.uid)]
+        if not pods:
+            del self.pods[row]
+        self.attachable[row] -= len(uses.attachable)
+        if uses.is_delicate:
+            _decrement(self.delicate, row)
+        for name in uses.named_claims:
+            _decrement(self.claims, f"{info.pod.namespace}/{name}")
+        for key in _keys(uses):
+            _decrement(self.disks[key], row)
+            if not self.disks[key]:
+                del self.disks[key]
+
+    def row_added(self, row: int) -> None:
+        """A node arrived; its pods are announced next."""
+        self.attachable = grow(self.attachable, (row + 1,))
+        self.attachable[row] = 0
+
+    def row_moved(self, source: int, target: int) -> None:
+        """The node of row `source` now stands on `target`, which is empty."""
+        self.attachable[target] = self.attachable[source]
+        moved = self.pods.pop(source, None)
+        if moved is None:
+            return
+        self.pods[target] = moved
+        if source in self.delicate:
+            self.delicate[target] = self.delicate.pop(source)
+        for key in {key for info in moved for key in _keys(volume_uses_of(info.pod.spec))}:
+            self.disks[key][target] = self.disks[key].pop(source)
+
+    def row_dropped(self, row: int) -> None:
+        """The last row ended, empty."""
+
+
+def _uses_of(info: PodInfo) -> VolumeUses | None:
+    """What the rules read of a pod's volumes, None where that is nothing."""
+    if not info.pod.spec.volumes:
+        return None
+    uses = volume_uses_of(info.pod.spec)
+    return uses if uses.disks or uses.attachable else None
+
+
+def _keys(uses: VolumeUses) -> Iterator[DiskKey]:
+    return (key for volume in uses.disks for key in disk_keys(volume))
+
+
+def _decrement(counts: Counter[K], key: K) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]

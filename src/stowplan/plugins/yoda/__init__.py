@@ -1,0 +1,1 @@
+"""Yoda: filter and score by the GPUs that Scv objects report."""

@@ -1,0 +1,426 @@
+"""Yoda: places pods by what the GPUs of nodes are and do, as Scv objects report it.
+
+A pod says by labels how many cards it needs, how much memory must be free on each, and which clock
+the memory must have. Nodes with enough such cards pass; those whose cards are strong and free
+score. Labels may also order the queue.
+
+Source: NJUPT-ISL Yoda-Scheduler 2.x, pkg/yoda.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.framework import (
+    OK,
+    SKIP,
+    CycleState,
+    Handle,
+    NodeInfo,
+    NodeTable,
+    ObjectStore,
+    Pod,
+    PodInfo,
+    QueuedPod,
+    Rows,
+    Snapshot,
+    Status,
+    error,
+    unresolvable,
+    unschedulable,
+)
+from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.objects.scv import Scv
+from stowplan.plugins.arithmetic import n_rows_of
+from stowplan.plugins.yoda.card_columns import CardColumns, RequestedGpuMemory
+from stowplan.plugins.yoda.card_scores import (
+    CardMaxima,
+    card_maxima,
+    card_score,
+    node_score,
+    normalize_min_max,
+    scores_by_column,
+    wrap_uint64,
+)
+from stowplan.plugins.yoda.gpu_ledger import (
+    AMOUNT_MAX,
+    AvailableCard,
+    GpuLedger,
+    GpuReport,
+    GpuReservation,
+    available_cards,
+    choose_cards,
+    gpu_report_of,
+)
+from stowplan.plugins.yoda.gpu_request import (
+    MEMORY_LABEL,
+    UINT64_MAX,
+    GpuRequest,
+    parse_uint,
+    queue_priority,
+)
+from stowplan.plugins.yoda.hints import yoda_events
+
+Ints = NDArray[np.int64]
+
+NO_STATE = error("yoda is enabled at filter and not at preFilter, wanted both")
+FITS, NO_REPORT, TOO_FEW_CARDS, NO_MATCHING_CLOCK, INSUFFICIENT_GPU_MEMORY = range(5)
+
+
+class YodaArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """compat: sort, filter and score as the original does, with the faults that are mended here."""
+
+    compat: bool = False
+
+
+class YodaPreFilterState:
+    """What one attempt knows. came, gone: pods that are, or are not, on nodes while one asks what
+    if: by node, and by uid."""
+
+    def __init__(self, demand: GpuRequest, object_store: ObjectStore, cards: CardColumns) -> None:
+        self.demand = demand
+        self.object_store = object_store
+        self.cards = cards
+        self.came: Mapping[str, tuple[Pod, ...]] = {}
+        self.gone: frozenset[str] = frozenset()
+
+    def clone(self) -> YodaPreFilterState:
+        """One that can be changed without this one seeing it."""
+        other = YodaPreFilterState(self.demand, self.object_store, self.cards)
+        other.came, other.gone = self.came, self.gone
+        return other
+
+
+class YodaPreScoreState(msgspec.Struct, frozen=True):
+    """What PreScore leaves for Score. counting: bool (n_cards,), the cards that count."""
+
+    demand: GpuRequest
+    object_store: ObjectStore
+    cards: CardColumns
+    counting: NDArray[np.bool_]
+    maxima: CardMaxima
+
+
+class Yoda:
+    """Sort, filter, score and reserve by GPUs.
+
+    Differs: unless `compat`, a pod that says nothing of GPUs is neither restricted nor scored; the
+    original wants a card for it. Reasons are counted, where the original names each node.
+    """
+
+    name = "yoda"
+    Args = YodaArgs
+    rests_when_skipped = True
+    # No eviction makes cards, or changes their clock.
+    REFUSALS = {
+        NO_REPORT: unresolvable("node(s) had no report of their GPUs"),
+        TOO_FEW_CARDS: unresolvable("node(s) had too few GPUs"),
+        NO_MATCHING_CLOCK: unresolvable("node(s) had too few GPUs with the clock asked for"),
+        INSUFFICIENT_GPU_MEMORY: unschedulable("node(s) had too few GPUs with room for the pod"),
+    }
+
+    def __init__(self, args: YodaArgs, handle: Handle) -> None:
+        self.compat = args.compat
+        self._bound = UINT64_MAX if args.compat else AMOUNT_MAX
+        self._shared = handle.shared
+        self._ledger = GpuLedger.of(handle.shared)
+
+    # The queue.
+
+    def less(self, first: QueuedPod, second: QueuedPod) -> bool:
+        """True when `first` is to be scheduled before `second`."""
+        return self.sort_key(first) < self.sort_key(second)
+
+    def sort_key(self, queued: QueuedPod) -> tuple[float, ...]:
+        """By the label, the highest first.
+
+        Differs: pods of equal labels stand in the order of their priority, then of their arrival;
+        the original leaves them in any order.
+        """
+        pod = queued.pod
+        return -queue_priority(pod.labels), -pod.priority, queued.added_at
+
+    # The rule: over the cards of one node.
+
+    def verdict(
+        self, demand: GpuRequest, report: GpuReport, cards_left: list[AvailableCard]
+    ) -> int:
+        """PASSES, or why the cards of a node do not do for a demand."""
+        if self.compat:
+            return self._original_verdict(demand, report)
+        # Differs: the original counts cards of enough memory and cards of the right clock apart,
+        # and where only a number is asked for the unhealthy ones as well.
+        healthy = [left for left in cards_left if left.gpu.is_healthy]
+        if len(healthy) < demand.n_cards:
+            return TOO_FEW_CARDS
+        clocked = [left for left in healthy if demand.clock in (None, left.gpu.clock)]
+        if len(clocked) < demand.n_cards:
+            return NO_MATCHING_CLOCK
+        n_suiting = sum(left.suits(demand) for left in clocked)
+        return FITS if n_suiting >= demand.n_cards else INSUFFICIENT_GPU_MEMORY
+
+    def _original_verdict(self, demand: GpuRequest, report: GpuReport) -> int:
+        healthy = [gpu for gpu in report.gpus if gpu.is_healthy]
+        n_cards, memory, clock = demand.n_cards, demand.memory, demand.clock
+        if n_cards > report.n_cards:
+            return TOO_FEW_CARDS
+        if memory is not None and sum(gpu.free >= memory for gpu in healthy) < n_cards:
+            return INSUFFICIENT_GPU_MEMORY
+        if clock is not None and sum(gpu.clock == clock for gpu in healthy) < n_cards:
+            return NO_MATCHING_CLOCK
+        return FITS
+
+    # Before any node.
+
+    def pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
+        """Skip for a pod that asks for no GPU, unless `compat`."""
+        demand = GpuRequest.of(pod.labels)
+        if demand.is_none and not self.compat:
+            return SKIP
+        cards = CardColumns.of(snapshot.nodes, self._ledger, self._bound)
+        cards.follow(snapshot.nodes, snapshot.object_store)
+        state.write(self.name, YodaPreFilterState(demand, snapshot.object_store, cards))
+        return OK
+
+    def add_pod(self, info: PodInfo, node: NodeInfo, state: CycleState) -> Status:
+        """A pod is there as well, and would hold what it asks for."""
+        attempt: YodaPreFilterState | None = state.find(self.name)
+        if attempt is None:
+            return NO_STATE
+        if info.uid in attempt.gone:
+            attempt.gone -= {info.uid}
+        else:
+            there = attempt.came.get(node.name, ())
+            attempt.came = {**attempt.came, node.name: (*there, info.pod)}
+        return OK
+
+    def remove_pod(self, info: PodInfo, node: NodeInfo, state: CycleState) -> Status:
+        """A pod is there no more, nor what it holds. What reports show of it cannot be told."""
+        attempt: YodaPreFilterState | None = state.find(self.name)
+        if attempt is None:
+            return NO_STATE
+        there = attempt.came.get(node.name, ())
+        left = tuple(pod for pod in there if pod.uid != info.uid)
+        if len(left) < len(there):
+            attempt.came = {**attempt.came, node.name: left}
+        else:
+            attempt.gone |= {info.uid}
+        return OK
+
+    # One node.
+
+    def filter(self, node: NodeInfo, state: CycleState) -> Status:
+        """Success where enough cards suit the pod."""
+        attempt: YodaPreFilterState | None = state.find(self.name)
+        if attempt is None:
+            return NO_STATE
+        scv = attempt.object_store.find(Scv, node.name)
+        if scv is None:
+            return self.REFUSALS[NO_REPORT]
+        report = gpu_report_of(scv, self._bound)
+        code = self.verdict(attempt.demand, report, self._cards_left(report, node.name, attempt))
+        return OK if code == FITS else self.REFUSALS[code]
+
+    def _cards_left(
+        self, report: GpuReport, name: str, attempt: YodaPreFilterState
+    ) -> list[AvailableCard]:
+        """The cards of a node with what is left of them, for this attempt."""
+        reservations = self._ledger.on(name, attempt.gone)
+        cards_left = available_cards(report.gpus, reservations)
+        for pod in attempt.came.get(name, ()):
+            demand = GpuRequest.of(pod.labels)
+            cards = None if demand.is_none else choose_cards(cards_left, demand)
+            if cards:
+                reservations.append(GpuReservation(pod.uid, cards, demand.memory))
+                cards_left = available_cards(report.gpus, reservations)
+        return cards_left
+
+    def score(self, pod: Pod, node: NodeInfo, state: CycleState) -> int:
+        """The strength of the cards that suit the pod, and the share of memory that is free."""
+        known = state.read(f"{self.name}/scores", YodaPreScoreState)
+        scv = known.object_store.find(Scv, node.name)
+        if scv is None:
+            return 0
+        report, demand = gpu_report_of(scv, self._bound), known.demand
+        reservations = [] if self.compat else self._ledger.on(node.name)
+        cards_left = available_cards(report.gpus, reservations)
+        cards = 0
+        if self.verdict(demand, report, cards_left) == FITS:
+            counting = (left for left in cards_left if self._counts(left, demand))
+            cards = sum(self._card_score(left, known.maxima) for left in counting)
+        asked = sum(
+            min(parse_uint(info.pod.labels.get(MEMORY_LABEL, "")), self._bound)
+            for info in node.pods
+        )
+        held = sum(left.gpu.free - left.memory for left in cards_left)
+        free = max(0, report.free - held)
+        return node_score(cards, report.total, free, wrap_uint64(asked))
+
+    def _card_score(self, left: AvailableCard, maxima: CardMaxima) -> int:
+        gpu, free = left.gpu, left.gpu.free if self.compat else left.memory
+        return card_score(
+            gpu.bandwidth,
+            gpu.clock,
+            gpu.core,
+            gpu.power,
+            free,
+            gpu.total,
+            maxima,
+            compat=self.compat,
+        )
+
+    def _counts(self, left: AvailableCard, demand: GpuRequest) -> bool:
+        """True for a card whose strength counts. The clock need not be the one asked for.
+
+        Differs: the original counts cards that are not healthy.
+        """
+        sound = self.compat or (left.gpu.is_healthy and left.is_open)
+        enough = left.memory >= (demand.memory or 0) and left.gpu.clock >= (demand.clock or 0)
+        return sound and enough
+
+    # Every node.
+
+    def filter_column(self, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
+        """int64 (n_rows,): PASSES, or why `filter` refuses."""
+        attempt: YodaPreFilterState | None = state.find(self.name)
+        if attempt is None:
+            return np.full(n_rows_of(rows), -1, dtype=np.int64)
+        codes = self._codes(attempt.demand, attempt.cards)
+        return attempt.cards.on(codes, rows, NO_REPORT)
+
+    def filter_status(self, code: int) -> Status:
+        """The refusal behind a code of `filter_column`."""
+        return NO_STATE if code < 0 else self.REFUSALS[code]
+
+    def _codes(self, demand: GpuRequest, cards: CardColumns) -> Ints:
+        """int64 (n_reports,): `verdict` of each report."""
+        wanted, clock = demand.n_cards, demand.clock
+        right = np.ones(cards.clock.shape, np.bool_) if clock is None else cards.clock == clock
+        memory = demand.memory or 0
+        if self.compat:
+            roomy = cards.healthy & (cards.free >= memory)
+            # What is not asked for is not counted.
+            short = cards.count(roomy) < wanted if demand.memory is not None else False
+            slow = cards.count(cards.healthy & right) < wanted if clock is not None else False
+            codes = np.where(slow, NO_MATCHING_CLOCK, FITS)
+            codes = np.where(short, INSUFFICIENT_GPU_MEMORY, codes)
+            return np.where(cards.n_cards < wanted, TOO_FEW_CARDS, codes)
+        suiting = cards.healthy & right & cards.open & (cards.left >= memory)
+        codes = np.where(cards.count(suiting) < wanted, INSUFFICIENT_GPU_MEMORY, FITS)
+        codes = np.where(cards.count(cards.healthy & right) < wanted, NO_MATCHING_CLOCK, codes)
+        return np.where(cards.count(cards.healthy) < wanted, TOO_FEW_CARDS, codes)
+
+    def pre_score(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
+        """Find the strongest of the cards that suit the pod, on whatever nodes; Skip for a pod that
+        asks for no GPU."""
+        demand = GpuRequest.of(pod.labels)
+        if demand.is_none and not self.compat:
+            return SKIP
+        cards = CardColumns.of(snapshot.nodes, self._ledger, self._bound)
+        cards.follow(snapshot.nodes, snapshot.object_store)
+        counting = self._counting(demand, cards)
+        maxima = card_maxima(cards, counting, compat=self.compat)
+        scores = YodaPreScoreState(demand, snapshot.object_store, cards, counting, maxima)
+        state.write(f"{self.name}/scores", scores)
+        return OK
+
+    def _counting(self, demand: GpuRequest, cards: CardColumns) -> NDArray[np.bool_]:
+        """bool (n_cards,): the cards whose strength counts, of reports that do for the pod."""
+        fast = cards.clock >= (demand.clock or 0)
+        if self.compat:
+            suiting = (cards.free >= (demand.memory or 0)) & fast
+        else:
+            suiting = cards.healthy & cards.open & (cards.left >= (demand.memory or 0)) & fast
+        counting: NDArray[np.bool_] = suiting & cards.spread(self._codes(demand, cards) == FITS)
+        return counting
+
+    def score_column(self, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
+        """int64 (n_rows,): `score` of each row."""
+        known = state.read(f"{self.name}/scores", YodaPreScoreState)
+        asked = RequestedGpuMemory.of(nodes, self._bound).column(rows, nodes.n_nodes)
+        return scores_by_column(
+            known.cards, known.counting, known.maxima, asked, rows, compat=self.compat
+        )
+
+    def normalize_score(self, scores: Ints) -> Ints:
+        """int64 (n_rows,): from 0, the lowest of them, to 100; 100 for all where they are equal."""
+        return normalize_min_max(scores) if scores.shape[0] else scores
+
+    # After the choice.
+
+    def reserve(self, pod: Pod, node_name: str, state: CycleState) -> Status:
+        """Hold what the pod will use until a report shows it.
+
+        Differs: the original reserves nothing, so that pods which are decided between two reports
+        are given the same memory.
+        """
+        attempt: YodaPreFilterState | None = state.find(self.name)
+        scv = None if attempt is None else attempt.object_store.find(Scv, node_name)
+        if self.compat or attempt is None or scv is None:
+            return OK
+        demand = attempt.demand
+        cards = choose_cards(
+            available_cards(gpu_report_of(scv, self._bound).gpus, self._ledger.on(node_name)),
+            demand,
+        )
+        if cards is None:
+            return self.REFUSALS[INSUFFICIENT_GPU_MEMORY]
+        if cards and demand.memory != 0:
+            self._ledger.hold(pod, node_name, cards, demand.memory)
+        return OK
+
+    def unreserve(self, pod: Pod) -> None:
+        """Give back what is held."""
+        self._ledger.drop(pod.uid)
+
+    # What else there is to say.
+
+    def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
+        """A report comes or changes, a node comes, a pod with cards goes, or asks for others."""
+        return yoda_events(self._report_fits, self._shared)
+
+    def _report_fits(self, demand: GpuRequest, scv: Scv) -> bool:
+        """True when the cards of a report would do if nothing were held."""
+        report = gpu_report_of(scv, self._bound)
+        return self.verdict(demand, report, available_cards(report.gpus, ())) == FITS
+
+    def signature(self, pod: Pod) -> object:
+        """What it asks for."""
+        return GpuRequest.of(pod.labels)
+
+    def explain(self, node: NodeInfo, state: CycleState) -> list[str]:
+        """How many cards the pod needs, and what is left of those that there are."""
+        attempt: YodaPreFilterState | None = state.find(self.name)
+        scv = None if attempt is None else attempt.object_store.find(Scv, node.name)
+        if attempt is None or scv is None:
+            return [f"gpus: there is no Scv {node.name}"]
+        demand, report = attempt.demand, gpu_report_of(scv, self._bound)
+        needs = [f"{demand.n_cards} card{'s' if demand.n_cards != 1 else ''}"]
+        if demand.memory is not None:
+            needs.append(f"{demand.memory} MiB free on each")
+        if demand.clock is not None:
+            needs.append(f"clock {demand.clock} MHz")
+        cards_left = (
+            available_cards(report.gpus, ())
+            if self.compat
+            else self._cards_left(report, node.name, attempt)
+        )
+        cards = "; ".join(_format_card(left) for left in cards_left)
+        return [
+            f"gpus: needs {', '.join(needs)}, there {'is' if len(cards_left) == 1 else 'are'} "
+            f"{cards or 'none'}"
+        ]
+
+
+def _format_card(left: AvailableCard) -> str:
+    gpu = left.gpu
+    parts = [f"card {gpu.id}: {left.memory} of {gpu.total} MiB free", f"clock {gpu.clock} MHz"]
+    if left.memory < gpu.free or not left.is_open:
+        parts.append(f"{gpu.free - left.memory} MiB held" if left.is_open else "held whole")
+    if not gpu.is_healthy:
+        parts.append("not healthy")
+    return ", ".join(parts)

@@ -1,0 +1,116 @@
+"""Backoff: pods that failed and have to wait before they are tried again.
+
+The wait doubles with each failure. Refusals and errors are counted apart and wait in a heap of
+their own: a refused pod may be tried early when there is nothing else to do, since that costs a
+decision only; after an error (the API server does not answer) the wait is there for the others'
+sake, so it is kept.
+
+With windows, a wait ends at a whole second, cut down, and is over when a later second has begun.
+Pods whose wait ends in the same second come out in the order of the active queue.
+
+Source: kube-scheduler v1.36, backend/queue/backoff_queue.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stowplan.queue.entry import SECOND, QueueEntry
+from stowplan.queue.heap import KeyedHeap, SortKey
+from stowplan.queue.options import QueueOptions, seconds_to_ns
+
+
+class BackoffQueue:
+    """Two heaps: `refused`, and `failed` for pods whose last attempt was an error."""
+
+    def __init__(self, options: QueueOptions, rank: SortKey) -> None:
+        """rank: the order of the active queue."""
+        self._initial = seconds_to_ns(options.initial_s)
+        self._max = seconds_to_ns(options.max_s)
+        self._windows = options.pops_from_backoff
+        self._separates_errors = options.hints
+        # Before hints a wait was over at the very moment at which it ends.
+        self._ends_late = options.hints or options.pops_from_backoff
+
+        def by_expiry_and_rank(entry: QueueEntry) -> tuple[int, object]:
+            return self._ends(entry), rank(entry)
+
+        self.refused = KeyedHeap(by_expiry_and_rank if self._windows else self._ends)
+        self.failed = KeyedHeap(self._ends)
+
+    def __len__(self) -> int:
+        return len(self.refused) + len(self.failed)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.refused.live or key in self.failed.live
+
+    def __iter__(self) -> Iterator[QueueEntry]:
+        yield from self.refused
+        yield from self.failed
+
+    def expiry(self, entry: QueueEntry) -> int | None:
+        """When the wait of `entry` ends, whether it is in here or not; None: it has none."""
+        count = entry.errors or entry.refusals
+        if count == 0 or self._max == 0:
+            return None
+        ends = int(entry.added_at) + self._duration(count)
+        return ends - ends % SECOND if self._windows else ends
+
+    def is_waiting(self, entry: QueueEntry, now: int) -> bool:
+        """True while `entry` must not be tried again."""
+        ends = self.expiry(entry)
+        return ends is not None and not self._is_over(ends, now)
+
+    def put(self, entry: QueueEntry) -> None:
+        """Add an entry to the heap that its last attempt calls for."""
+        (self.refused if entry.refusers or not self._separates_errors else self.failed).put(entry)
+
+    def get(self, key: str) -> QueueEntry | None:
+        """The entry of a key."""
+        return self.refused.get(key) or self.failed.get(key)
+
+    def take(self, key: str) -> QueueEntry | None:
+        """Remove the entry of a key and return it."""
+        return self.refused.take(key) or self.failed.take(key)
+
+    def refresh(self, key: str) -> None:
+        """Sort an entry again after its pod has changed."""
+        (self.refused if key in self.refused else self.failed).refresh(key)
+
+    def pop_before_expiry(self) -> QueueEntry | None:
+        """The refused entry whose wait ends first, over or not; None where that is not done."""
+        return self.refused.pop() if self._windows else None
+
+    def pop_over(self, now: int) -> list[QueueEntry]:
+        """Every entry whose wait is over, removed: the refused ones first."""
+        found = []
+        for heap in (self.refused, self.failed):
+            while (first := heap.peek()) is not None and not self.is_waiting(first, now):
+                heap.take(first.key)
+                found.append(first)
+        return found
+
+    def next_over(self) -> int | None:
+        """The earliest time at which `pop_over` finds something; None while there is nothing."""
+        firsts = (self.refused.peek(), self.failed.peek())
+        ends = [self._ends(entry) for entry in firsts if entry is not None]
+        if not ends:
+            return None
+        if self._windows:
+            return min(ends) + SECOND
+        return min(ends) + (1 if self._ends_late else 0)
+
+    def _duration(self, count: int) -> int:
+        if self._initial > self._max >> (count - 1):
+            return self._max
+        return self._initial << (count - 1)
+
+    def _ends(self, entry: QueueEntry) -> int:
+        """`expiry` for sorting: an entry that need not wait comes first."""
+        ends = self.expiry(entry)
+        return -1 if ends is None else ends
+
+    def _is_over(self, ends: int, now: int) -> bool:
+        if self._windows:
+            now -= now % SECOND
+        return ends < now if self._ends_late else ends <= now

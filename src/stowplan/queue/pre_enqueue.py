@@ -1,0 +1,115 @@
+"""Gates: the PreEnqueue plugins, which keep a pod out of the queue without an attempt.
+
+Source: kube-scheduler v1.36, backend/queue/scheduling_queue.go runPreEnqueuePlugins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from stowplan.framework.problems import ContractError
+from stowplan.framework.runtime.framework import Framework
+from stowplan.framework.status import OK, Status, error
+from stowplan.objects.pod import Pod
+from stowplan.queue.entry import QueueEntry
+
+PreEnqueueCheck = Callable[[Pod], Status]
+
+
+NamedChecks = tuple[tuple[str, PreEnqueueCheck], ...]
+
+_KEPT = "gates"
+
+
+class PreEnqueueGates:
+    """The gates of each profile, in the order in which they are asked.
+
+    Those that do not concern pods of a spec are not asked about them: `concerns` holds for all pods
+    of a template, and is asked once.
+    """
+
+    def __init__(
+        self,
+        by_profile: Mapping[str, Sequence[tuple[str, PreEnqueueCheck]]],
+        concerns: Mapping[str, Callable[[Pod], bool]] | None = None,
+    ) -> None:
+        """by_profile: scheduler name -> (plugin, its `pre_enqueue`). concerns: plugin -> whether it
+        concerns a pod at all, where it says so."""
+        self._by_profile = {name: tuple(gates) for name, gates in by_profile.items()}
+        self.faults: list[tuple[Pod, str]] = []
+        self._by_name = {
+            (profile, name): ask for profile, gates in by_profile.items() for name, ask in gates
+        }
+        self._concerns = dict(concerns or {})
+        # With this, a spec says whose gates it has noted. Only names are noted on it: what is not
+        # seen by the collector must not lead to anything that may lead back.
+        self._mark = object()
+        self._named: dict[tuple[str, tuple[str, ...]], NamedChecks] = {}
+
+    @classmethod
+    def of(cls, frameworks: Mapping[str, Framework]) -> PreEnqueueGates:
+        """The PreEnqueue plugins of the profiles."""
+        found: dict[str, list[tuple[str, PreEnqueueCheck]]] = {name: [] for name in frameworks}
+        concerns: dict[str, Callable[[Pod], bool]] = {}
+        for name, framework in frameworks.items():
+            for member in framework.at("preEnqueue"):
+                call = member.calls["pre_enqueue"]
+                if call is not None:
+                    found[name].append((member.name, call))
+                    if member.calls["concerns"] is not None:
+                        concerns[member.name] = member.calls["concerns"]
+        return cls(found, concerns)
+
+    def _about(self, pod: Pod) -> NamedChecks:
+        """The gates that concern a pod."""
+        spec = pod.spec
+        known: tuple[object, tuple[str, ...]] | None = spec.__dict__.get(_KEPT)
+        if known is None or known[0] is not self._mark:
+            names = tuple(
+                name
+                for name, _ in self._by_profile.get(spec.scheduler_name, ())
+                if name not in self._concerns or self._concerns[name](pod)
+            )
+            known = spec.__dict__[_KEPT] = self._mark, names
+        key = spec.scheduler_name, known[1]
+        gates = self._named.get(key)
+        if gates is None:
+            gates = tuple((name, self._by_name[spec.scheduler_name, name]) for name in known[1])
+            self._named[key] = gates
+        return gates
+
+    def holds(self, entry: QueueEntry) -> bool:
+        """True when the gate that has kept an entry out so far still does; nothing is written."""
+        ask = self._by_name.get((entry.pod.spec.scheduler_name, entry.gated_by))
+        if ask is None:
+            return False
+        try:
+            status = ask(entry.pod)
+        except ContractError:
+            # It is asked again, and told, when the pod is about to come in.
+            return False
+        return status is not OK and not status.is_success
+
+    def admits(self, entry: QueueEntry) -> bool:
+        """Ask the gates and write into the entry which one keeps it out, if any.
+
+        The gate that has kept it out so far is asked first. One that refuses joins the plugins
+        that refused the pod, and stays among them when it opens. One that breaks its contract
+        keeps the pod out too, and what it did is added to `faults`.
+        """
+        pod = entry.pod
+        gates = self._about(pod)
+        if entry.gated_by:
+            gates = tuple(sorted(gates, key=lambda gate: gate[0] != entry.gated_by))
+        for name, ask in gates:
+            try:
+                status = ask(pod)
+            except ContractError as fault:
+                status = error(str(fault))
+                self.faults.append((pod, str(fault)))
+            if status is not OK and not status.is_success:
+                entry.gated_by = name
+                entry.refused_by |= {name}
+                return False
+        entry.gated_by = ""
+        return True

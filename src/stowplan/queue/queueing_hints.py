@@ -1,0 +1,188 @@
+"""Hints: which plugins want to hear of an event, and what they make of it for one pod.
+
+Source: kube-scheduler v1.36, backend/queue/scheduling_queue.go isPodWorthRequeuing and
+isEventOfInterest; framework/runtime fillEnqueueExtensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
+from typing import Any
+
+from stowplan.framework.clusterevents import (
+    EVERY_EVENT,
+    ClusterEvent,
+    ClusterEventWithHint,
+    QueueingHint,
+    QueueingHintFn,
+    event_matches,
+    with_node_taint_events,
+)
+from stowplan.framework.plugin_calls import wrap_hint
+from stowplan.framework.problems import ContractError
+from stowplan.framework.runtime.framework import Framework
+from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
+from stowplan.objects.pod import Pod
+from stowplan.queue.entry import QueueEntry
+
+REFUSING_POINTS = ("preEnqueue", "preFilter", "filter", "reserve", "permit")
+"""The extension points at which a plugin can refuse a pod until something changes."""
+
+
+class QueueingStrategy(IntEnum):
+    """What an event means for a pod; of several the greatest counts."""
+
+    SKIP = 0
+    AFTER_BACKOFF = 1
+    IMMEDIATELY = 2
+
+
+Registrations = Mapping[str, Sequence[ClusterEventWithHint]]
+"""Plugin -> what it registered."""
+
+
+class QueueingHintMap:
+    """The registrations of every profile, with what they amount to for each kind of event."""
+
+    def __init__(self, by_profile: Mapping[str, Registrations]) -> None:
+        """by_profile: scheduler name -> registrations, without the automatic taint rule."""
+        self._by_profile = {
+            profile: {plugin: with_node_taint_events(events) for plugin, events in plugins.items()}
+            for profile, plugins in by_profile.items()
+        }
+        self._asked: dict[
+            tuple[str, ClusterEvent], tuple[tuple[str, QueueingHintFn | None], ...]
+        ] = {}
+        self._listeners: dict[ClusterEvent, tuple[str, ...]] = {}
+        self.faults: list[tuple[Pod, str]] = []
+
+    @classmethod
+    def of(cls, frameworks: Mapping[str, Framework], others: Iterable[str] = ()) -> QueueingHintMap:
+        """What the plugins of the profiles register; who cannot refuse a pod has no say.
+
+        others: who refuses pods and is no plugin; such a one hears every event.
+        """
+        found: dict[str, dict[str, Sequence[ClusterEventWithHint]]] = {}
+        for profile, framework in frameworks.items():
+            refusing = {m.name: m for point in REFUSING_POINTS for m in framework.at(point)}
+            found[profile] = {
+                name: _registered_events(member) for name, member in refusing.items()
+            } | dict.fromkeys(others, EVERY_EVENT)
+        return cls(found)
+
+    def always(self) -> QueueingHintMap:
+        """The same registrations with every hint left out: any such event is worth an attempt."""
+        return QueueingHintMap(
+            {
+                profile: {
+                    plugin: tuple(ClusterEventWithHint(one.event) for one in events)
+                    for plugin, events in registrations.items()
+                }
+                for profile, registrations in self._by_profile.items()
+            }
+        )
+
+    def listeners(self, event: ClusterEvent) -> tuple[str, ...]:
+        """The plugins, of any profile, that registered for such an event."""
+        known = self._listeners.get(event)
+        if known is None:
+            known = self._listeners[event] = tuple(
+                dict.fromkeys(
+                    plugin
+                    for registrations in self._by_profile.values()
+                    for plugin, events in registrations.items()
+                    if any(event_matches(one.event, event) for one in events)
+                )
+            )
+        return known
+
+    def concern(self, event: ClusterEvent) -> bool:
+        """True for an event that any plugin registered for, or that is meant for all."""
+        return event.is_wildcard or bool(self.listeners(event))
+
+    def opens(self, gate: str, event: ClusterEvent) -> bool:
+        """True when the gating plugin registered for the event."""
+        return gate in self.listeners(event)
+
+    def queueing_strategy(
+        self, entry: QueueEntry, event: ClusterEvent, old: Any, new: Any
+    ) -> QueueingStrategy:
+        """What the event means for a pod, by the hints of the plugins that refused it.
+
+        A pod that no plugin refused failed by an error and is simply tried again. A wildcard
+        means every pod, or only the pod that it brings as its new object.
+        """
+        refusers = entry.refusers
+        if not refusers:
+            return QueueingStrategy.AFTER_BACKOFF
+        if event.is_wildcard:
+            meant = new is None or (isinstance(new, Pod) and new.uid == entry.pod.uid)
+            return QueueingStrategy.AFTER_BACKOFF if meant else QueueingStrategy.SKIP
+        profile = entry.pod.spec.scheduler_name
+        if profile not in self._by_profile:
+            return QueueingStrategy.AFTER_BACKOFF
+        queueing_strategy = QueueingStrategy.SKIP
+        for plugin, hint in self._interested(profile, event):
+            if plugin not in refusers:
+                continue
+            if hint is not None and self._call_hint(hint, entry.pod, old, new) == QueueingHint.SKIP:
+                continue
+            if plugin in entry.pending_on:
+                return QueueingStrategy.IMMEDIATELY
+            queueing_strategy = QueueingStrategy.AFTER_BACKOFF
+            if not entry.pending_on:
+                return queueing_strategy
+        return queueing_strategy
+
+    def _call_hint(self, hint: QueueingHintFn, pod: Pod, old: Any, new: Any) -> QueueingHint:
+        """A hint's answer. One that breaks its contract has the pod tried again, as in the
+        original, and what it did is added to `faults`."""
+        try:
+            return hint(pod, old, new)
+        except ContractError as fault:
+            self.faults.append((pod, str(fault)))
+            return QueueingHint.QUEUE
+
+    def answers(
+        self, entry: QueueEntry, event: ClusterEvent, old: Any, new: Any
+    ) -> dict[str, QueueingHint]:
+        """What every plugin that refused the pod and hears of the event says to it."""
+        found: dict[str, QueueingHint] = {}
+        if event.is_wildcard:
+            return found
+        for plugin, hint in self._interested(entry.pod.spec.scheduler_name, event):
+            if plugin in entry.refusers:
+                said = QueueingHint.QUEUE if hint is None else hint(entry.pod, old, new)
+                found[plugin] = max(said, found.get(plugin, said))
+        return found
+
+    def _interested(
+        self, profile: str, event: ClusterEvent
+    ) -> tuple[tuple[str, QueueingHintFn | None], ...]:
+        """(plugin, hint) of each registration of a profile that the event matches."""
+        known = self._asked.get((profile, event))
+        if known is None:
+            registrations = self._by_profile.get(profile, {})
+            known = self._asked[profile, event] = tuple(
+                (plugin, one.hint)
+                for plugin, events in registrations.items()
+                for one in events
+                if event_matches(one.event, event)
+            )
+        return known
+
+
+def _registered_events(member: RegisteredPlugin) -> Sequence[ClusterEventWithHint]:
+    """What a plugin registers; one that registers nothing hears of everything."""
+    if member.calls["events_to_register"] is None:
+        return EVERY_EVENT
+    events: Sequence[ClusterEventWithHint] = member.call("events_to_register")
+    if member.in_tree:
+        return events
+    return tuple(
+        one
+        if one.hint is None
+        else ClusterEventWithHint(one.event, wrap_hint(one.hint, member.name))
+        for one in events
+    )

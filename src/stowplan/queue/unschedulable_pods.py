@@ -1,0 +1,103 @@
+"""Parked: pods that were refused, or are gated, until some event may help them.
+
+An index by plugin keeps an event from looking at pods that no interested plugin has refused:
+with thousands parked, most events concern none of them.
+
+Source: kube-scheduler v1.36, backend/queue/unschedulable_pods.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from stowplan.queue.entry import QueueEntry
+
+
+class UnschedulablePodsListener(Protocol):
+    """Who is told of entries that come and go."""
+
+    def entered(self, entry: QueueEntry) -> None:
+        """An entry has been added."""
+
+    def left(self, entry: QueueEntry) -> None:
+        """An entry has been removed."""
+
+
+class UnschedulablePods:
+    """Entries in order of arrival.
+
+    The plugins of an entry must not change while it is in here. entries: by key, to read. since:
+    no entry arrived or failed before this moment; None while none ever did. watcher: told of all
+    that come and go.
+    """
+
+    __slots__ = ("_by_plugin", "entries", "since", "watcher")
+
+    def __init__(self) -> None:
+        self.entries: dict[str, QueueEntry] = {}
+        self._by_plugin: dict[str, dict[str, QueueEntry]] = {}
+        self.since: int | None = None
+        self.watcher: UnschedulablePodsListener | None = None
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.entries
+
+    def __iter__(self) -> Iterator[QueueEntry]:
+        return iter(self.entries.values())
+
+    def put(self, entry: QueueEntry) -> None:
+        """Add an entry, in place of one with the same key."""
+        self.take(entry.key)
+        self.entries[entry.key] = entry
+        if self.since is None or entry.added_at < self.since:
+            self.since = int(entry.added_at)
+        for plugin in entry.refusers:
+            self._by_plugin.setdefault(plugin, {})[entry.key] = entry
+        if self.watcher is not None:
+            self.watcher.entered(entry)
+
+    def get(self, key: str) -> QueueEntry | None:
+        """The entry of a key."""
+        return self.entries.get(key)
+
+    def take(self, key: str) -> QueueEntry | None:
+        """Remove the entry of a key and return it."""
+        entry = self.entries.pop(key, None)
+        if entry is not None:
+            for plugin in entry.refusers:
+                del self._by_plugin[plugin][key]
+            if self.watcher is not None:
+                self.watcher.left(entry)
+        return entry
+
+    def reorder(self, keys: Iterable[str]) -> None:
+        """Let all entries, which these are the keys of, have arrived in this order."""
+        self.entries = {key: self.entries[key] for key in keys}
+        self._by_plugin = {}
+        for key, entry in self.entries.items():
+            for plugin in entry.refusers:
+                self._by_plugin.setdefault(plugin, {})[key] = entry
+
+    def has_any(self, plugins: Iterable[str]) -> bool:
+        """True where any of `plugins` has refused an entry."""
+        return any(self._by_plugin.get(plugin) for plugin in plugins)
+
+    def refused_by(self, plugins: Iterable[str]) -> list[QueueEntry]:
+        """The entries that any of `plugins` has refused, each once."""
+        found: dict[str, QueueEntry] = {}
+        for plugin in plugins:
+            found |= self._by_plugin.get(plugin, {})
+        return list(found.values())
+
+    def older_than(self, moment: int) -> list[QueueEntry]:
+        """The entries that arrived or failed before `moment`."""
+        self.since = self.oldest()
+        return [entry for entry in self.entries.values() if entry.added_at < moment]
+
+    def oldest(self) -> int | None:
+        """When the entry that has waited longest arrived or failed; None while there is none."""
+        return min((int(entry.added_at) for entry in self.entries.values()), default=None)

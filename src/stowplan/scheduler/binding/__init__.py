@@ -1,0 +1,1 @@
+"""Binding cycles: from the chosen node to the confirmed binding."""

@@ -1,0 +1,617 @@
+"""From the choice of a node to the binding: Reserve, Permit, PreBind, Bind, and what may go wrong.
+
+Source: kube-scheduler v1.36, schedule_one.go prepareForBindingCycle and bindingCycle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from typing import Protocol
+
+from stowplan.framework import Code, ContractError, CycleState, Framework, PermitWait
+from stowplan.framework.clusterevents import ASSIGNED_POD_DELETE
+from stowplan.framework.deciders.decider import Decision, PodClass
+from stowplan.framework.status import Status, error
+from stowplan.messages.events import BindDone, BindFailed, PodRead, PrepareDone, PrepareFailed
+from stowplan.messages.extender_api import (
+    EXTENDER,
+    ExtenderBindingArgs,
+    ExtenderRequest,
+    ExtenderResponse,
+    ExtenderVerb,
+    read_binding_result,
+)
+from stowplan.objects.encoding.duration import render
+from stowplan.objects.pod import Pod
+from stowplan.queue import QueueEntry
+from stowplan.queue.options import seconds_to_ns
+from stowplan.scheduler.binding.binding_cycle import BindingCycle, BindingStage
+from stowplan.scheduler.binding.plugin_io import PendingPluginIO
+from stowplan.scheduler.binding.prebind import PreBindRunner
+from stowplan.scheduler.context import SchedulerContext
+from stowplan.scheduler.deadlines import Deadlines
+from stowplan.scheduler.extenders.extender_calls import ExtenderCall, PendingExtenderCalls
+from stowplan.scheduler.failure_handler import FailureHandler
+
+_BIND_SENT = (BindingStage.BINDING, BindingStage.BIND_UNKNOWN, BindingStage.BOUND)
+
+
+class AssumedPodListener(Protocol):
+    """Who counts pods beside the cache: sessions."""
+
+    def assumed(self, pod: Pod, node: str) -> None:
+        """A pod takes its room on a node before the watch shows it."""
+
+    def forgotten(self, uid: str) -> None:
+        """It does not any more."""
+
+    def delay(self, uid: str) -> int:
+        """How long after a refusal a pod of sessions is read, in nanoseconds."""
+
+
+class BindingCycles:
+    """The pods between choice and confirmation, by uid."""
+
+    def __init__(
+        self,
+        context: SchedulerContext,
+        failures: FailureHandler,
+        plugin_io: PendingPluginIO,
+        calls: PendingExtenderCalls,
+    ) -> None:
+        self._context = context
+        self._failure_handler = failures
+        self._plugin_io = plugin_io
+        self._extender_calls = calls
+        self.prebind = PreBindRunner(context, plugin_io, self._bind, self._fail, self._fault)
+        self._read_again = seconds_to_ns(context.options.read_again_s)
+        self._binding_cycles: dict[str, BindingCycle] = {}
+        self._deadlines: Deadlines[str] = Deadlines()
+        self.assumed_pod_listener: AssumedPodListener | None = None
+
+    def __len__(self) -> int:
+        return len(self._binding_cycles)
+
+    def __iter__(self) -> Iterator[tuple[str, BindingCycle]]:
+        """Every uid with its journey, in the order in which nodes were chosen."""
+        return iter(self._binding_cycles.items())
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._binding_cycles
+
+    def get(self, uid: str) -> BindingCycle | None:
+        """The journey of a pod, None for one that is on none."""
+        return self._binding_cycles.get(uid)
+
+    # The way forward.
+
+    def begin(self, entry: QueueEntry, decision: Decision, framework: Framework) -> None:
+        """Assume the pod on its node and go as far as possible at once."""
+        context, pod, node = self._context, entry.pod, decision.node_name
+        uid = pod.uid
+        context.cache.assume(pod, node)
+        if self.assumed_pod_listener is not None:
+            self.assumed_pod_listener.assumed(pod, node)
+        if len(context.queue.nominator):
+            context.queue.nominator.drop(uid)
+        state = CycleState() if decision.state is None else decision.state
+        binding_cycle = self._binding_cycles[uid] = BindingCycle(
+            entry, node, framework, state, score=decision.score
+        )
+        try:
+            if framework.goes_straight(state):
+                self._activate(state)
+                context.queue.done(uid)
+                self._bind(uid, binding_cycle)
+            else:
+                self._reserve(uid, binding_cycle)
+        except ContractError as fault:
+            self._fault(uid, binding_cycle, fault)
+
+    def begin_run(
+        self,
+        entries: list[QueueEntry],
+        classes: list[PodClass],
+        start: int,
+        rows: list[int],
+        scores: list[int],
+    ) -> None:
+        """As `begin`, for the pods from `start` on: the columns count them on these rows already,
+        and no plugin has anything to do with them before Bind. scores: of those rows."""
+        context = self._context
+        names, journeys = context.cache.nodes.names, self._binding_cycles
+        done, bind = context.queue.in_flight.done, context.outbox.bind
+        context.cache.note_assumed([entry.pod.uid for entry in entries[start : start + len(rows)]])
+        for i, (row, score) in enumerate(zip(rows, scores, strict=True), start):
+            entry, one = entries[i], classes[i]
+            pod, node, framework = entry.pod, names[row], one.framework
+            uid = pod.uid
+            journeys[uid] = binding_cycle = BindingCycle(
+                entry, node, framework, one.state, score=score
+            )
+            if self.assumed_pod_listener is not None:
+                self.assumed_pod_listener.assumed(pod, node)
+            done(uid)
+            if framework.unconditional_binder:
+                binding_cycle.stage, binding_cycle.binder = (
+                    BindingStage.BINDING,
+                    framework.unconditional_binder,
+                )
+                binding_cycle.awaits = (bind(pod, uid, node),)
+                continue
+            try:
+                self._bind(uid, binding_cycle)
+            except ContractError as fault:
+                self._fault(uid, binding_cycle, fault)
+
+    def _reserve(self, uid: str, binding_cycle: BindingCycle) -> None:
+        """The rest of the scheduling cycle, and the binding cycle after it."""
+        framework, pod, node, state = (
+            binding_cycle.framework,
+            binding_cycle.pod,
+            binding_cycle.node,
+            binding_cycle.state,
+        )
+        try:
+            status = framework.run_reserve(pod, node, state)
+            answer = framework.run_permit(pod, node, state) if status.is_success else status
+        except ContractError as fault:
+            answer = error(str(fault))
+        waits: Mapping[str, PermitWait] = {}
+        if not isinstance(answer, Status):
+            waits = answer
+        elif not answer.is_success:
+            # Nobody has seen the room taken, so nobody is told that it is free.
+            self._undo(uid, binding_cycle)
+            self._failure_handler.refused_on_node(binding_cycle.entry, answer)
+            return
+        self._activate(state)
+        self._start_binding_cycle(uid, binding_cycle, waits)
+
+    def _start_binding_cycle(
+        self, uid: str, binding_cycle: BindingCycle, waits: Mapping[str, PermitWait]
+    ) -> None:
+        """The binding cycle begins: announce the node if it will take a while, and wait or go."""
+        pod, node, state = binding_cycle.pod, binding_cycle.node, binding_cycle.state
+        flight = binding_cycle.framework.run_pre_bind_pre_flight(pod, node, state)
+        if not flight.is_success and not flight.is_skip:
+            self._fail(uid, binding_cycle, flight)
+            return
+        if (waits or flight.is_success) and pod.status.nominated_node_name != node:
+            self._context.outbox.patch_status(pod, node)
+            binding_cycle.announced = True
+        if waits:
+            self._wait(uid, binding_cycle, waits)
+        else:
+            self._prepare(uid, binding_cycle)
+
+    def _wait(self, uid: str, binding_cycle: BindingCycle, waits: Mapping[str, PermitWait]) -> None:
+        context = self._context
+        binding_cycle.stage = BindingStage.WAITING
+        pending = {plugin: seconds_to_ns(wait.timeout_s) for plugin, wait in waits.items()}
+        waiting = context.shared.waiting.add(
+            binding_cycle.pod, binding_cycle.node, context.now, pending
+        )
+        self._deadlines.set(uid, waiting.deadline)
+
+    def settle(self) -> None:
+        """Let the pods that were allowed or rejected at Permit go on."""
+        waiting = self._context.shared.waiting
+        while waiting.settled:
+            for one in waiting.take_settled():
+                uid = one.pod.uid
+                self._deadlines.clear(uid)
+                self._wait_ended(uid, self._binding_cycles[uid], one.verdict)
+
+    def _wait_ended(self, uid: str, binding_cycle: BindingCycle, verdict: Status | None) -> None:
+        assert verdict is not None
+        if verdict.is_success:
+            try:
+                self._prepare(uid, binding_cycle)
+            except ContractError as fault:
+                self._fault(uid, binding_cycle, fault)
+        elif verdict.is_rejected:
+            self._fail(uid, binding_cycle, verdict, by_node=True)
+        else:
+            text = f"waiting on permit for pod: {verdict.message}"
+            self._fail(uid, binding_cycle, error(text).by(verdict.plugin))
+
+    def _prepare(self, uid: str, binding_cycle: BindingCycle) -> None:
+        """From here on no refusal parks the pod, so what happens elsewhere need not be kept."""
+        self._context.queue.done(uid)
+        binding_cycle.stage = BindingStage.PREBIND
+        self.prebind.advance(uid, binding_cycle)
+
+    def _bind(self, uid: str, binding_cycle: BindingCycle) -> None:
+        extender = self._context.extenders.binder_of(binding_cycle.pod)
+        if extender is None:
+            self._bind_by_plugin(uid, binding_cycle)
+            return
+        pod = binding_cycle.pod
+        body = ExtenderBindingArgs(pod.name, pod.namespace, pod.metadata.uid, binding_cycle.node)
+        question = ExtenderRequest(extender, ExtenderVerb.BIND, body)
+        binding_cycle.stage, binding_cycle.binder = BindingStage.BINDING, EXTENDER
+        binding_cycle.awaits = (self._extender_calls.ask(uid, question, self._extender_answered),)
+
+    def _bind_by_plugin(self, uid: str, binding_cycle: BindingCycle) -> None:
+        framework, pod, node, state = (
+            binding_cycle.framework,
+            binding_cycle.pod,
+            binding_cycle.node,
+            binding_cycle.state,
+        )
+        status = framework.run_bind(pod, node, state)
+        if status.code is not Code.SUCCESS:
+            text = status.message or "no Bind plugin took the pod"
+            self._fail(uid, binding_cycle, error(text) if status.is_skip else status)
+            return
+        binding_cycle.stage = BindingStage.BINDING
+        binding_cycle.binder = status.plugin
+        binder = framework.members[status.plugin]
+        if binder.does_io:
+            binding_cycle.awaits = (self._plugin_io.start(binder, "bind", pod, node, state),)
+        else:
+            binding_cycle.awaits = (self._context.outbox.bind(pod, uid, node),)
+
+    # Outcomes.
+
+    def prepare_done(self, event: PrepareDone) -> None:
+        """A plugin has finished its work outside."""
+        plugin_io = self._plugin_io.end(event.effect)
+        if plugin_io is None:
+            return
+        uid = plugin_io.pod.uid
+        binding_cycle = self._awaiting(uid, event.effect)
+        if binding_cycle is None:
+            return
+        binding_cycle.awaits = tuple(
+            number for number in binding_cycle.awaits if number != event.effect
+        )
+        if binding_cycle.stage is BindingStage.BINDING:
+            self._bound(uid, binding_cycle)
+            return
+        try:
+            self.prebind.advance(uid, binding_cycle)
+        except ContractError as fault:
+            self._fault(uid, binding_cycle, fault)
+
+    def prepare_failed(self, event: PrepareFailed) -> None:
+        """A plugin's work outside has failed; what is left of a binding is read."""
+        self._plugin_io_failed(event.effect, event.reason)
+
+    def _plugin_io_failed(self, effect: int, reason: str) -> None:
+        plugin_io = self._plugin_io.end(effect)
+        if plugin_io is None:
+            return
+        uid = plugin_io.pod.uid
+        binding_cycle = self._awaiting(uid, effect)
+        if binding_cycle is None:
+            return
+        if binding_cycle.stage is BindingStage.PREBIND:
+            text = f'running PreBind plugin "{plugin_io.name}": {reason}'
+            self._fail(uid, binding_cycle, error(text))
+        else:
+            self._doubt(uid, binding_cycle, f'running Bind plugin "{plugin_io.name}": {reason}')
+
+    def bind_done(self, event: BindDone) -> None:
+        """The API says that the pod is bound; the watch will confirm it."""
+        binding_cycle = self._awaiting(event.uid, event.effect)
+        if binding_cycle is not None and binding_cycle.stage is BindingStage.BINDING:
+            self._bound(event.uid, binding_cycle)
+
+    def bind_failed(self, event: BindFailed) -> None:
+        """A definite refusal undoes all; after an ambiguous end the pod is read."""
+        uid = event.uid
+        binding_cycle = self._awaiting(uid, event.effect)
+        if binding_cycle is None or binding_cycle.stage is not BindingStage.BINDING:
+            return
+        reason = event.reason or f"the API answered {event.code}"
+        text = f'running Bind plugin "{binding_cycle.binder}": {reason}'
+        if self.assumed_pod_listener is not None and self._context.is_batch(binding_cycle.pod):
+            self._doubt(uid, binding_cycle, text, after=self.assumed_pod_listener.delay(uid))
+        elif is_definite_failure(event.code):
+            self._fail(uid, binding_cycle, error(text))
+        else:
+            self._doubt(uid, binding_cycle, text)
+
+    def _extender_answered(self, call: ExtenderCall, reply: ExtenderResponse) -> None:
+        """An extender has bound the pod, or says that it has not, or says nothing.
+
+        Differs: the original takes a failure for what it says, and puts the pod back unless the
+        watch has shown it bound by then; of a bound one it tells users that it could not be.
+        """
+        uid = call.uid
+        binding_cycle = self._awaiting(uid, call.effect)
+        if binding_cycle is None or binding_cycle.stage is not BindingStage.BINDING:
+            return
+        fault = read_binding_result(call.question, reply)
+        if fault is None:
+            self._bound(uid, binding_cycle)
+        elif not call.question.extender.ignorable:
+            self._doubt(uid, binding_cycle, fault.text)
+        else:
+            try:
+                self._bind_by_plugin(uid, binding_cycle)
+            except ContractError as broken:
+                self._fault(uid, binding_cycle, broken)
+
+    def _doubt(self, uid: str, binding_cycle: BindingCycle, text: str, *, after: int = 0) -> None:
+        """Keep the room, and ask the API until it says. after: so many nanoseconds from now on."""
+        binding_cycle.stage = BindingStage.BIND_UNKNOWN
+        binding_cycle.unknown_reason = text
+        binding_cycle.awaits = ()
+        if after:
+            self._deadlines.set(uid, self._context.now + after)
+        else:
+            self._read(uid, binding_cycle)
+
+    def _read(self, uid: str, binding_cycle: BindingCycle) -> None:
+        effect = self._context.outbox.read(binding_cycle.pod)
+        binding_cycle.awaits = binding_cycle.awaits or (effect,)
+        self._deadlines.set(uid, self._context.now + self._read_again)
+
+    def pod_read(self, event: PodRead) -> None:
+        """What became of a binding of which nobody knew."""
+        uid, pod = event.uid, event.pod
+        binding_cycle = self._binding_cycles.get(uid)
+        if binding_cycle is None or binding_cycle.stage is not BindingStage.BIND_UNKNOWN:
+            return
+        # Any read will do that was asked for since the doubt began.
+        if not binding_cycle.awaits or event.effect < binding_cycle.awaits[0]:
+            return
+        self._deadlines.clear(uid)
+        if pod is not None and pod.uid == uid and pod.node_name == binding_cycle.node:
+            self._bound(uid, binding_cycle)
+        else:
+            # The watch, which alone counts, will say if it is gone or somewhere else.
+            self._fail(uid, binding_cycle, error(binding_cycle.unknown_reason))
+
+    def _bound(self, uid: str, binding_cycle: BindingCycle) -> None:
+        """The API says that the pod is bound: from now on it should be confirmed soon."""
+        binding_cycle.stage = BindingStage.BOUND
+        binding_cycle.awaits = ()
+        self._context.cache.expect(uid, self._context.now)
+        self._bound_known(binding_cycle)
+
+    def _bound_known(self, binding_cycle: BindingCycle) -> None:
+        """The pod is bound, as far as anybody says: tell the user and the plugins."""
+        context, framework, state = self._context, binding_cycle.framework, binding_cycle.state
+        pod, node = binding_cycle.pod, binding_cycle.node
+        note = f"Successfully assigned {pod.key} to {node}"
+        context.outbox.record(pod, "Normal", "Scheduled", "Binding", note)
+        members = framework.at("postBind")
+        if members:
+            self._tell(binding_cycle, "FailedPostBind", framework.run_post_bind)
+            for member in members:
+                if member.does_io and context.outbox.leads:
+                    self._plugin_io.start(member, "postBind", pod, node, state)
+        self._activate(state)
+
+    # What the watch says.
+
+    def confirmed(self, pod: Pod) -> bool:
+        """The watch shows the pod bound: its journey, if any, ends there or elsewhere; False when
+        it was on none."""
+        uid = pod.uid
+        binding_cycle = self._binding_cycles.get(uid)
+        if binding_cycle is None:
+            return False
+        if self._is_expected_binding(binding_cycle, pod):
+            self._end(uid, binding_cycle)
+            if binding_cycle.stage is not BindingStage.BOUND:
+                self._bound_known(binding_cycle)
+            return True
+        # Somebody else has bound it.
+        self._undo(uid, binding_cycle)
+        self._context.queue.done(uid)
+        if pod.node_name != binding_cycle.node:
+            # Differs: the original tells nobody of the room that was held in vain.
+            self._requeue_after_release(binding_cycle)
+        return True
+
+    def _is_expected_binding(self, binding_cycle: BindingCycle, pod: Pod) -> bool:
+        """True when a pod that was on its way is seen where it was to go."""
+        return binding_cycle.stage in _BIND_SENT and pod.node_name == binding_cycle.node
+
+    def gone(self, pod: Pod) -> Pod | None:
+        """A pod is no more; returns it as it was placed if room was held for it."""
+        uid = pod.uid
+        binding_cycle = self._binding_cycles.get(uid)
+        if binding_cycle is None:
+            return None
+        held = self._context.cache.is_assumed(uid)
+        if binding_cycle.stage is BindingStage.BOUND:
+            self._end(uid, binding_cycle)
+        elif self._is_expected_binding(binding_cycle, pod):
+            self._end(uid, binding_cycle)
+            self._bound_known(binding_cycle)
+        else:
+            # Differs: the original tells users that a pod which waited at Permit is gone.
+            self._undo(uid, binding_cycle)
+            self._context.queue.done(uid)
+        return binding_cycle.placed if held else None
+
+    def leaving(self, pod: Pod) -> None:
+        """The pod is being deleted, so the API will not bind it: its room is free at once."""
+        uid = pod.uid
+        binding_cycle = self._binding_cycles[uid]
+        if binding_cycle.stage is BindingStage.BOUND:
+            return
+        if binding_cycle.stage is BindingStage.WAITING:
+            waiting = self._context.shared.waiting.get(uid)
+            assert waiting is not None
+            waiting.reject("", "removed")
+        elif binding_cycle.stage is BindingStage.PREBIND:
+            # Differs: the original lets the work outside go on until Bind fails.
+            self._fail(uid, binding_cycle, error("the pod is being deleted"))
+        elif self._forget(uid):
+            self._requeue_after_release(binding_cycle)
+
+    def preempt(self, uid: str, plugin: str) -> bool:
+        """Stop a pod that is not bound yet to make room; False when it is too late for that."""
+        binding_cycle = self._binding_cycles.get(uid)
+        if binding_cycle is None:
+            return False
+        if binding_cycle.stage is BindingStage.WAITING:
+            waiting = self._context.shared.waiting.get(uid)
+            return waiting is not None and waiting.preempt(plugin, "preempted")
+        if binding_cycle.stage is BindingStage.PREBIND:
+            pending_plugin = self.prebind.pending_plugin(binding_cycle)
+            text = f'running PreBind plugin "{pending_plugin}": preempted by {plugin}'
+            self._fail(uid, binding_cycle, error(text))
+            return True
+        return False
+
+    def step_down(self) -> None:
+        """Another leads from now on: let go of what is not bound, and read what may be.
+
+        Effects of this term that have not been carried out will not be, so no outcome is waited
+        for but that of reads.
+        """
+        for uid, binding_cycle in tuple(self._binding_cycles.items()):
+            if binding_cycle.stage is BindingStage.BINDING:
+                self._cancel_pending(binding_cycle)
+                self._doubt(uid, binding_cycle, "another scheduler leads")
+            elif binding_cycle.stage in (BindingStage.WAITING, BindingStage.PREBIND):
+                self._fail(uid, binding_cycle, error("another scheduler leads"))
+
+    # What time brings.
+
+    def serve_due(self) -> None:
+        """End the waits and works that are over, ask again for reads that were not answered."""
+        for uid in self._deadlines.due(self._context.now):
+            binding_cycle = self._binding_cycles[uid]
+            if binding_cycle.stage is BindingStage.BIND_UNKNOWN:
+                self._read(uid, binding_cycle)
+            else:
+                self._permit_timed_out(uid)
+        self.prebind.serve_due()
+        for effect in self._plugin_io.overdue():
+            plugin_io = self._plugin_io.get(effect)
+            # The end of one work may have cancelled others.
+            if plugin_io is not None:
+                self._context.outbox.cancel(plugin_io.pod.uid, effect)
+                self._plugin_io_failed(effect, f"not done within {plugin_io.timeout_s:g} s")
+        for uid in self._context.cache.expire(self._context.now):
+            # The API said that it is bound and the watch did not: it counts as not bound.
+            # Differs: the original, while it had a limit, lost sight of such a pod.
+            text = "the watch has not confirmed the binding"
+            self._fail(uid, self._binding_cycles[uid], error(text))
+        self.settle()
+
+    def _permit_timed_out(self, uid: str) -> None:
+        """The time of some plugin that a pod waited for was over; it may have allowed the pod."""
+        waiting = self._context.shared.waiting.get(uid)
+        assert waiting is not None
+        plugin = waiting.late(self._context.now)
+        if plugin:
+            waited = render(timedelta(microseconds=waiting.pending[plugin] // 1000))
+            text = f"rejected due to timeout after waiting {waited} at plugin {plugin}"
+            waiting.reject(plugin, text)
+        else:
+            self._deadlines.set(uid, waiting.deadline)
+
+    def next_deadline(self) -> int | None:
+        """When the next wait or work is over, None when there is none."""
+        times = (
+            self._deadlines.next(),
+            self._plugin_io.next_deadline(),
+            self.prebind.next_deadline(),
+            self._context.cache.next_expiry(),
+        )
+        return min((at for at in times if at is not None), default=None)
+
+    # Inside.
+
+    def _awaiting(self, uid: str, effect: int) -> BindingCycle | None:
+        """The journey that waits for this outcome; None when that is history."""
+        binding_cycle = self._binding_cycles.get(uid)
+        return (
+            binding_cycle if binding_cycle is not None and effect in binding_cycle.awaits else None
+        )
+
+    def _fault(self, uid: str, binding_cycle: BindingCycle, fault: ContractError) -> None:
+        """Let a plugin's fault fail the attempt of this pod, and no more."""
+        if self._binding_cycles.get(uid) is not binding_cycle:
+            raise fault
+        self._fail(uid, binding_cycle, error(str(fault)))
+
+    def _tell(
+        self, binding_cycle: BindingCycle, reason: str, walk: Callable[[Pod, str, CycleState], None]
+    ) -> None:
+        """Tell plugins what cannot be changed any more; a fault of theirs is told to users."""
+        try:
+            walk(binding_cycle.pod, binding_cycle.node, binding_cycle.state)
+        except ContractError as fault:
+            self._context.outbox.record(binding_cycle.pod, "Warning", reason, "Binding", str(fault))
+
+    def _activate(self, state: CycleState) -> None:
+        """Try at once the pods that the plugins of an attempt asked for."""
+        if state.to_activate:
+            pods = list(state.to_activate.values())
+            state.to_activate.clear()
+            self._context.queue.activate(pods, self._context.now)
+
+    def _fail(
+        self, uid: str, binding_cycle: BindingCycle, status: Status, *, by_node: bool = False
+    ) -> None:
+        """Undo, and put the pod back; by_node: refused as if the cluster had that node only.
+
+        A refused pod must not come back because of the room that it gives up itself, so the
+        others hear of that afterwards.
+        """
+        self._undo(uid, binding_cycle)
+        if not status.is_rejected:
+            self._requeue_after_release(binding_cycle)
+        if by_node:
+            self._failure_handler.refused_on_node(
+                binding_cycle.entry, status, announced=binding_cycle.announced
+            )
+        else:
+            self._failure_handler.failed(
+                binding_cycle.entry, status, announced=binding_cycle.announced
+            )
+        if status.is_rejected:
+            self._requeue_after_release(binding_cycle, but=uid)
+
+    def _requeue_after_release(self, binding_cycle: BindingCycle, but: str = "") -> None:
+        """Pods that this one kept out are worth another attempt. but: a uid to leave out."""
+        self._context.queue.move(
+            ASSIGNED_POD_DELETE,
+            binding_cycle.placed,
+            None,
+            self._context.now,
+            (lambda pod: pod.uid != but) if but else None,
+        )
+
+    def _undo(self, uid: str, binding_cycle: BindingCycle) -> None:
+        """Stop the work outside, give back what was reserved and the room, end the journey."""
+        self._cancel_pending(binding_cycle)
+        self.prebind.stop(binding_cycle)
+        self._tell(binding_cycle, "FailedUnreserve", binding_cycle.framework.run_unreserve)
+        self._forget(uid)
+        self._end(uid, binding_cycle)
+
+    def _forget(self, uid: str) -> bool:
+        """Give back the room on the node; False when none was held."""
+        held = self._context.cache.forget(uid) is not None
+        if self.assumed_pod_listener is not None:
+            self.assumed_pod_listener.forgotten(uid)
+        return held
+
+    def _cancel_pending(self, binding_cycle: BindingCycle) -> None:
+        for number in binding_cycle.awaits:
+            self._plugin_io.cancel(number)
+            self._extender_calls.cancel(number)
+
+    def _end(self, uid: str, binding_cycle: BindingCycle) -> None:
+        if binding_cycle.stage is BindingStage.WAITING:
+            self._context.shared.waiting.drop(uid)
+        self._deadlines.clear(uid)
+        del self._binding_cycles[uid]
+
+
+def is_definite_failure(code: int) -> bool:
+    """True for an HTTP status after which nothing has been done for certain."""
+    return 400 <= code < 500 and code != 408

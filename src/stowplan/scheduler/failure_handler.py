@@ -1,0 +1,112 @@
+"""What becomes of an attempt that failed: back to the queue, and told to the user.
+
+Source: kube-scheduler v1.36, schedule_one.go handleSchedulingFailure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from stowplan.framework.diagnosis import single_node_diagnosis
+from stowplan.framework.status import Status
+from stowplan.objects.pod import Pod
+from stowplan.queue import QueueEntry
+from stowplan.scheduler.context import SchedulerContext
+from stowplan.scheduler.outbox import RequestedStatus, condition_of
+
+UNSCHEDULABLE = "Unschedulable"
+SCHEDULER_ERROR = "SchedulerError"
+
+
+class FailureHandler:
+    """Takes failed attempts back."""
+
+    def __init__(self, context: SchedulerContext) -> None:
+        self._context = context
+        # Takes the pods of sessions, which are in no queue.
+        self.to_sessions: Callable[[Pod, str, str], None] | None = None
+
+    def attempt_failed(
+        self,
+        entry: QueueEntry,
+        message: str,
+        *,
+        reason: str,
+        refused_by: Iterable[str] = (),
+        pending_on: Iterable[str] = (),
+        nominated_node: str | None = "",
+        announced: bool = False,
+    ) -> None:
+        """Put the pod back, say why, and keep (None), set or clear ("") its nomination.
+
+        reason: of the PodScheduled condition. announced: its node was, and the watch may not have
+        shown that yet. The pod is pending: for one that is gone, or that is bound, nothing is
+        attempted any more.
+        Differs: the original leaves an announcement standing that it has not seen itself.
+        """
+        context = self._context
+        if self.to_sessions is not None and context.is_batch(entry.pod):
+            self.to_sessions(entry.pod, message, reason)
+            return
+        pod = context.pods[entry.key]
+        context.queue.add_unschedulable_if_not_present(
+            entry, context.now, refused_by=refused_by, pending_on=pending_on, pod=pod
+        )
+        context.queue.nominator.nominate(pod, nominated_node)
+        context.outbox.record(pod, "Warning", "FailedScheduling", "Scheduling", message)
+        requested_status = context.outbox.requested_status.get(pod.uid)
+        if announced or is_condition_new(pod, reason, message, nominated_node, requested_status):
+            context.outbox.patch_status(pod, nominated_node, reason, message)
+
+    def failed(self, entry: QueueEntry, status: Status, *, announced: bool = False) -> None:
+        """A failure that no event can mend, whatever its code: tried again after backoff."""
+        reason = UNSCHEDULABLE if status.is_rejected else SCHEDULER_ERROR
+        self.attempt_failed(entry, status.message, reason=reason, announced=announced)
+
+    def refused_on_node(
+        self, entry: QueueEntry, status: Status, *, announced: bool = False
+    ) -> None:
+        """A refusal after a node was chosen: as if the cluster had that node only."""
+        if not status.is_rejected:
+            self.failed(entry, status, announced=announced)
+            return
+        diagnosis = single_node_diagnosis(status)
+        # A pod that was refused by nobody, as it is being deleted, waits like any that was.
+        self.attempt_failed(
+            entry,
+            diagnosis.text(),
+            reason=UNSCHEDULABLE,
+            refused_by=diagnosis.plugins or {status.plugin},
+            pending_on=diagnosis.pending,
+            announced=announced,
+        )
+
+
+def is_condition_new(
+    pod: Pod,
+    reason: str,
+    message: str,
+    nominated_node: str | None,
+    requested_status: RequestedStatus | None = None,
+) -> bool:
+    """True when the pod's status does not say so already, or will not any more.
+
+    said: what was asked for and has not been shown.
+    Differs: the original compares with the status that it has been shown, which may be older than
+    what it has written itself.
+    """
+    if (
+        requested_status is not None
+        and requested_status.reason
+        and (requested_status.reason, requested_status.message) != (reason, message)
+    ):
+        return True
+    if nominated_node is not None:
+        if requested_status is not None and requested_status.nominated_node not in (
+            None,
+            nominated_node,
+        ):
+            return True
+        if nominated_node != pod.status.nominated_node_name:
+            return True
+    return condition_of(pod) != ("False", reason, message)

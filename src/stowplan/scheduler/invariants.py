@@ -1,0 +1,130 @@
+"""What must hold between two calls of `handle`: every pod in exactly one place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stowplan.framework.status import OK
+from stowplan.objects.pod import Pod
+from stowplan.scheduler.binding.binding_cycle import BindingStage
+from stowplan.scheduler.binding.binding_cycles import BindingCycles
+from stowplan.scheduler.context import SchedulerContext
+from stowplan.scheduler.extenders.extender_attempts import AWAITING, ExtenderAttempts
+from stowplan.scheduler.session_lane import SessionLane
+
+
+def check_pods(
+    context: SchedulerContext, bindings: BindingCycles, extender_attempts: ExtenderAttempts
+) -> None:
+    """Every known pod is where it belongs, and nothing else is anywhere; raises InvariantBroken.
+
+    A pending pod of ours is in the queue, on a journey or waiting for extenders; one that is being
+    deleted may be nowhere. A bound pod is on its node, and no other is but one on a journey.
+    """
+    for key, pod in context.pods.items():
+        found = list(_places(context, bindings, extender_attempts, key, pod))
+        wanted = _expected_places(context, pod)
+        if found not in wanted:
+            raise context.invariant_broken(
+                f"pod {key} is in {found}, wanted one of {wanted}", pod.uid
+            )
+    uids = {pod.uid for pod in context.pods.values()}
+    for place, strays in (
+        ("the queue", {entry.uid for entry in context.queue} - uids),
+        ("flight", set(context.queue.in_flight.pods()) - uids),
+        ("a journey", {uid for uid, _ in bindings} - uids),
+        ("an attempt", {uid for uid, _ in extender_attempts} - uids),
+        ("the cache", {info.uid for pods in context.cache.nodes.pods for info in pods} - uids),
+    ):
+        for uid in sorted(strays):
+            raise context.invariant_broken(f"a pod that is not known is in {place}", uid)
+
+
+def _places(
+    context: SchedulerContext,
+    bindings: BindingCycles,
+    extender_attempts: ExtenderAttempts,
+    key: str,
+    pod: Pod,
+) -> Iterator[str]:
+    entry = context.queue.get(key)
+    if entry is not None:
+        yield "queue" if entry.uid == pod.uid else "another pod's entry"
+    if pod.uid in bindings:
+        yield "journey"
+    if pod.uid in extender_attempts:
+        yield AWAITING
+    if context.cache.nodes.knows_pod(pod.uid) and not context.cache.is_assumed(pod.uid):
+        yield "node"
+
+
+def _expected_places(context: SchedulerContext, pod: Pod) -> tuple[list[str], ...]:
+    if pod.node_name:
+        return (["node"],)
+    if not context.is_ours(pod):
+        return ([],)
+    if context.is_batch(pod):
+        return (["journey"], [])
+    if pod.metadata.deletion_timestamp is not None:
+        return (["queue"], ["journey"], [])
+    return (["queue"], ["journey"], [AWAITING])
+
+
+def check_sessions(
+    context: SchedulerContext, bindings: BindingCycles, sessions: SessionLane
+) -> None:
+    """Sessions know the pods that are there and count them right; raises InvariantBroken."""
+    known = set(sessions.decider.known())
+    for pod in context.pods.values():
+        if pod.uid not in known:
+            raise context.invariant_broken("sessions do not know the pod", pod.uid)
+    for uid, node in sessions.promised.items():
+        if context.queue.nominator.node_of(uid) != node or uid in bindings:
+            raise context.invariant_broken(f"is promised {node} and not nominated to it", uid)
+    sessions.decider.validate()
+
+
+def check_pending(
+    context: SchedulerContext, bindings: BindingCycles, extender_attempts: ExtenderAttempts
+) -> None:
+    """Journeys and attempts under way agree with what cache, queue and plugins know of them;
+    raises InvariantBroken."""
+    shared, in_flight = context.shared, context.queue.in_flight
+    assumed = context.cache.assumed()
+    for uid, binding_cycle in bindings:
+        waits = shared.waiting.get(uid) is not None
+        if waits != (binding_cycle.stage is BindingStage.WAITING):
+            raise context.invariant_broken(f"{binding_cycle.stage}: waits at Permit {waits}", uid)
+        flies = waits and not context.is_batch(binding_cycle.pod)
+        if context.queue.options.hints and flies != (uid in in_flight):
+            raise context.invariant_broken(
+                f"{binding_cycle.stage}: in flight {uid in in_flight}", uid
+            )
+        leaves = context.pods[binding_cycle.entry.key].metadata.deletion_timestamp is not None
+        if uid not in assumed and not leaves:
+            raise context.invariant_broken(f"{binding_cycle.stage}: no room is held", uid)
+        idles = binding_cycle.stage in (BindingStage.WAITING, BindingStage.BOUND)
+        # One of sessions may have to wait until it is read.
+        if binding_cycle.is_busy == idles and binding_cycle.stage is not BindingStage.BIND_UNKNOWN:
+            raise context.invariant_broken(
+                f"{binding_cycle.stage}: awaits {binding_cycle.awaits}", uid
+            )
+        if binding_cycle.waits and binding_cycle.stage is not BindingStage.PREBIND:
+            raise context.invariant_broken(
+                f"{binding_cycle.stage}: waits for {binding_cycle.waits}", uid
+            )
+    for uid in sorted(assumed - {uid for uid, _ in bindings}):
+        raise context.invariant_broken("room is held for no journey", uid)
+    for uid, attempt in extender_attempts:
+        if context.queue.options.hints and uid not in in_flight:
+            raise context.invariant_broken(f"{AWAITING}: not in flight", uid)
+        if not attempt.calls:
+            raise context.invariant_broken(f"{AWAITING}: nothing is under way", uid)
+    if len(in_flight) > len(shared.waiting) + len(extender_attempts):
+        raise context.invariant_broken(f"in flight between calls: {in_flight.pods()[:5]}", "")
+    for waiting in shared.waiting:
+        if waiting.verdict not in (None, OK) or not waiting.pending:
+            raise context.invariant_broken("has a verdict and still waits", waiting.pod.uid)
+    pending = {pod.uid for pod in context.pods.values() if not pod.node_name}
+    for uid in sorted(shared.preempting - pending):
+        raise context.invariant_broken("preempts and is not pending", uid)

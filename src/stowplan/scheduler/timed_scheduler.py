@@ -1,0 +1,107 @@
+"""Timed: a machine that tells how long it takes to take in what the watch shows, and how long pods
+have waited at Permit.
+
+Differs: an update is one event here, not one for each kind of change in it.
+
+Source: kube-scheduler v1.36, scheduler/metrics, eventhandlers.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from stowplan.framework.clusterevents import (
+    ASSIGNED_POD,
+    NODE,
+    RESOURCE_OF_KIND,
+    UNSCHEDULABLE_POD,
+    Action,
+    ClusterEvent,
+)
+from stowplan.framework.handle_state import WaitingPod
+from stowplan.framework.metrics import Histogram, Metrics
+from stowplan.messages import events as happened
+from stowplan.messages.effects import Effect
+from stowplan.messages.events import Event
+from stowplan.queue.entry import SECOND
+from stowplan.scheduler.scheduler import Scheduler
+
+EVENT_SECONDS = "scheduler_event_handling_duration_seconds"
+PERMIT_SECONDS = "scheduler_permit_wait_duration_seconds"
+EVENT_BUCKETS = tuple(0.0001 * 2**k for k in range(12))
+PERMIT_BUCKETS = tuple(0.001 * 2**k for k in range(15))
+ACTIONS: dict[type[Any], Action] = {
+    happened.PodAdded: Action.ADD,
+    happened.PodUpdated: Action.UPDATE,
+    happened.PodDeleted: Action.DELETE,
+    happened.NodeAdded: Action.ADD,
+    happened.NodeUpdated: Action.UPDATE,
+    happened.NodeDeleted: Action.DELETE,
+    happened.ObjectAdded: Action.ADD,
+    happened.ObjectUpdated: Action.UPDATE,
+    happened.ObjectDeleted: Action.DELETE,
+}
+"""What the watch shows, and what that is."""
+
+
+class TimedScheduler(Scheduler):
+    """A machine whose handling of events is timed."""
+
+    def __init__(self, metrics: Metrics, *parts: Any, **more: Any) -> None:
+        """parts, more: as of any machine."""
+        self._metrics = metrics
+        self._at_permit: list[WaitingPod] = []
+        super().__init__(*parts, **more)
+
+    def handle(
+        self, events: Iterable[Event], now: int, heads_max: int | None = None
+    ) -> list[Effect]:
+        """As of any machine."""
+        effects = super().handle(events, now, heads_max)
+        waiting = self._context.shared.waiting
+        if self._at_permit or len(waiting):
+            for one in self._at_permit:
+                if one.verdict is not None:
+                    labels = (("result", one.verdict.code.title),)
+                    waited_s = (now - one.since) / SECOND
+                    self._metrics.observe(PERMIT_SECONDS, waited_s, labels, PERMIT_BUCKETS)
+            self._at_permit = list(waiting)
+        return effects
+
+    def _table(self) -> dict[type[Any], Callable[[Any], None]]:
+        return {
+            kind: self._timed(taker, kind) if kind in ACTIONS else taker
+            for kind, taker in super()._table().items()
+        }
+
+    def _timed(self, taker: Callable[[Any], None], kind: type[Any]) -> Callable[[Any], None]:
+        """Every pod comes through here several times, so that nothing is looked up twice."""
+        metrics, now, resource_of = self._metrics, self._metrics.stopwatch, _resource_of(kind)
+        spreads: dict[str, Histogram] = {}
+
+        def take(event: Any) -> None:
+            begun = now()
+            taker(event)
+            resource = resource_of(event)
+            spread = spreads.get(resource)
+            if spread is None:
+                labels = (("event", ClusterEvent(resource, ACTIONS[kind]).label),)
+                spread = metrics.histogram(EVENT_SECONDS, labels, EVENT_BUCKETS)
+                spreads[resource] = spread
+            spread.add(now() - begun)
+
+        return take
+
+
+def _resource_of(kind: type[Any]) -> Callable[[Any], str]:
+    """What events of a kind are about, as the original has it."""
+    if "pod" in kind.__struct_fields__:
+        return lambda event: ASSIGNED_POD if event.pod.spec.node_name else UNSCHEDULABLE_POD
+    if "node" in kind.__struct_fields__:
+        return lambda event: NODE
+    return lambda event: _resource(type(event.value).__name__)
+
+
+def _resource(kind: str) -> str:
+    return RESOURCE_OF_KIND.get(kind, kind)

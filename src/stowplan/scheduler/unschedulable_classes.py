@@ -1,0 +1,410 @@
+"""Standing refusals: unschedulable pods that lack room, tried again class by class.
+
+In an overloaded cluster every pod that leaves has all that wait tried again, mostly to be refused
+again. What is kept per attempt (how often a pod was refused, when last, whose turn is next) stands
+in arrays here, and an event is decided per class: hints once for one pod of it, and the refusal
+where no row has room. Only pods of a class that may fit are attempted, each in its turn.
+
+What becomes of the pods is what the queue and single attempts would make of them. But repeated
+refusals are counted, not recorded: no event says so and no status is patched. So this is for
+simulations, and only there turned on (`SchedulerOptions.counts_repeats`).
+
+Where anything else comes between (pods in backoff, gates, nominations, changed nodes, rules that
+look beyond the row) all goes back to the queue, which goes on as if it had held it all the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.columns.engine.tie_break import TieBreakSource
+from stowplan.framework import Snapshot
+from stowplan.framework.clusterevents import ClusterEvent
+from stowplan.framework.deciders.decider import Decider, Decision, FitCheck, KernelPlacer, PodClass
+from stowplan.queue import SECOND, QueueEntry, QueueingStrategy
+from stowplan.queue.options import seconds_to_ns
+from stowplan.scheduler.context import SchedulerContext
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+GROUP, ADDED, SEQ, REFUSALS, REPEATS, DUE = range(6)
+"""Rows of the ledger: the pod's group; when it was refused last; its place in the order of
+refusals; how often it was refused; how often of these it was counted only; by which event it is to
+be tried now, 0 for none."""
+
+SPAN_MAX = 2**40
+DOUBLINGS = 63
+
+
+class UnschedulableClass:
+    """Pods of a class that the same plugins have refused. entry: one of them."""
+
+    def __init__(self, pod_class: PodClass, entry: QueueEntry) -> None:
+        self.pod_class = pod_class
+        self.entry = entry
+        self.priority = entry.pod.priority
+        # The generation of the table at which one of them was refused though rows have room.
+        self.refused_at = -1
+
+
+class UnschedulableClasses:
+    """The unschedulable pods of one queue.
+
+    on_repeats: told of a pod, and how many refusals of it were counted only.
+    """
+
+    def __init__(
+        self,
+        context: SchedulerContext,
+        decider: Decider,
+        attempt: Callable[[QueueEntry, TieBreakSource], None],
+        draw_of: Callable[[QueueEntry], TieBreakSource],
+    ) -> None:
+        self.on_repeats: Callable[[QueueEntry, int], None] = _ignore_repeats
+        self.n_attempts = 0
+        self._context = context
+        self._queue = context.queue
+        self._decider = decider
+        self._attempt = attempt
+        self._draw_of = draw_of
+        options = context.queue.options
+        initial, most = seconds_to_ns(options.initial_s), seconds_to_ns(options.max_s)
+        self._waits: Ints = np.array(
+            [0] + [min(initial << n, most) for n in range(DOUBLINGS)], dtype=np.int64
+        )
+        self._backs_off = most > 0
+        self._next = 0
+        # Those in the queue's care, by key: their places in the order of refusals.
+        self._fresh: dict[str, int] = {}
+        self._begin_anew()
+        self._queue.unschedulable_index = self
+        self._queue.unschedulable_pods.watcher = self
+
+    def keep(self) -> None:
+        """Let the classes of these pods not be forgotten."""
+        engine = self._decider.engine()
+        if engine is not None:
+            for group in self._groups:
+                engine.class_of(group.entry.pod, group.pod_class.framework)
+
+    def _begin_anew(self) -> None:
+        self._entries: list[QueueEntry | None] = []
+        self._slots: dict[str, int] = {}
+        self._present: Ints | None = None
+        self._ledger: Ints = np.zeros((6, 64), dtype=np.int64)
+        self._groups: list[UnschedulableClass] = []
+        self._class_number_of_key: dict[tuple[PodClass, frozenset[str]], int] = {}
+        self._fit_check: FitCheck | None = None
+        # The generation of the table at which no class had room.
+        self._verified: int | None = None
+        self._n_events = 0
+
+    # What the queue tells.
+
+    def entered(self, entry: QueueEntry) -> None:
+        """A pod has been put among the unschedulable ones."""
+        self._next += 1
+        self._fresh[entry.key] = self._next
+
+    def left(self, entry: QueueEntry) -> None:
+        """A pod has been taken from among them."""
+        slot = self._slots.pop(entry.key, None)
+        self._present = None
+        if slot is None:
+            self._fresh.pop(entry.key, None)
+        else:
+            self._write_back(slot, entry)
+
+    def release(self, entry: QueueEntry) -> None:
+        """A pod is about to change where it is."""
+        slot = self._slots.pop(entry.key, None)
+        self._present = None
+        if slot is not None:
+            self._fresh[entry.key] = int(self._ledger[SEQ, slot])
+            self._write_back(slot, entry)
+
+    def move(self, event: ClusterEvent, old: object, new: object, now: int) -> bool:
+        """Note which pods an event has tried again; False where the queue has to."""
+        hints, unschedulable_pods = self._queue.hints, self._queue.unschedulable_pods
+        listeners = hints.listeners(event)
+        if not event.is_wildcard and not unschedulable_pods.has_any(listeners):
+            return False
+        if event.is_wildcard or not self._may_serve() or not self._adopt(frozenset(listeners)):
+            self.settle()
+            return False
+        groups = [
+            number
+            for number, group in enumerate(self._groups)
+            if hints.queueing_strategy(group.entry, event, old, new) is not QueueingStrategy.SKIP
+        ]
+        slots_in_use = self._used_slots()
+        chosen = np.isin(self._ledger[GROUP, slots_in_use], groups) & (
+            self._ledger[DUE, slots_in_use] == 0
+        )
+        self._n_events += 1
+        self._ledger[DUE, slots_in_use[chosen]] = self._n_events
+        return True
+
+    def flush(self, moment: int) -> bool:
+        """The same for pods that have waited since before a moment."""
+        if not self._slots:
+            return False
+        entries = self._queue.unschedulable_pods.entries
+        if any(entries[key].added_at < moment for key in self._fresh) or not self._may_serve():
+            self.settle()
+            return False
+        slots_in_use = self._used_slots()
+        added = self._ledger[ADDED, slots_in_use]
+        oldest = [int(entries[key].added_at) for key in self._fresh]
+        # As when the queue looks for them itself.
+        self._queue.unschedulable_pods.since = min([int(added.min()), *oldest])
+        chosen = (added < moment) & (self._ledger[DUE, slots_in_use] == 0)
+        self._n_events += 1
+        self._ledger[DUE, slots_in_use[chosen]] = self._n_events
+        return True
+
+    def _may_serve(self) -> bool:
+        queue = self._queue
+        return not (len(queue.active) or len(queue.backoff) or len(queue.in_flight))
+
+    # Pods come and go.
+
+    def _adopt(self, listeners: frozenset[str]) -> bool:
+        """Take over the pods in the queue's care; False where one of them hears of an event and
+        cannot be taken over."""
+        engine = self._decider.engine()
+        entries = self._queue.unschedulable_pods.entries
+        for key, seq in list(self._fresh.items()):
+            entry = entries[key]
+            pod_class = None if engine is None else self._class_of(entry, engine)
+            if pod_class is not None:
+                self._take_over(entry, pod_class, seq)
+                del self._fresh[key]
+            elif entry.gated_by in listeners or entry.refusers & listeners or not entry.refusers:
+                return False
+        return True
+
+    def _class_of(self, entry: QueueEntry, engine: KernelPlacer) -> PodClass | None:
+        """The class of a pod that lacks nothing but room; None for any other."""
+        if entry.gated_by or entry.pending_on or entry.errors or not entry.refused_by:
+            return None
+        context, pod = self._context, entry.pod
+        if pod.metadata.deletion_timestamp is not None or len(context.extenders):
+            return None
+        framework = context.frameworks.get(pod.spec.scheduler_name)
+        if framework is None:
+            return None
+        pod_class = engine.class_of(pod, framework)
+        if (
+            pod_class is None
+            or pod_class.lacks_resources_by(context.cache.snapshot()) != entry.refused_by
+        ):
+            return None
+        return pod_class
+
+    def _take_over(self, entry: QueueEntry, pod_class: PodClass, seq: int) -> None:
+        slot = len(self._entries)
+        if slot == self._ledger.shape[1]:
+            self._ledger = np.concatenate([self._ledger, np.zeros_like(self._ledger)], axis=1)
+        known = (pod_class, entry.refused_by)
+        group = self._class_number_of_key.get(known)
+        if group is None:
+            group = self._class_number_of_key[known] = len(self._groups)
+            self._groups.append(UnschedulableClass(pod_class, entry))
+            self._fit_check = self._verified = None
+        self._entries.append(entry)
+        self._slots[entry.key] = slot
+        self._present = None
+        self._ledger[:, slot] = group, int(entry.added_at), seq, entry.refusals, 0, 0
+
+    def _write_back(self, slot: int, entry: QueueEntry) -> None:
+        _, added, _, refusals, repeats, _ = self._ledger[:, slot].tolist()
+        entry.added_at, entry.refusals = added, refusals
+        entry.attempts += repeats
+        self._entries[slot] = None
+        if repeats:
+            self.on_repeats(entry, repeats)
+
+    def _used_slots(self) -> Ints:
+        """int64: the slots in use."""
+        if len(self._entries) > 2 * len(self._slots) + 64:
+            kept = [slot for slot, entry in enumerate(self._entries) if entry is not None]
+            self._ledger[:, : len(kept)] = self._ledger[:, kept]
+            self._entries = [self._entries[slot] for slot in kept]
+            self._slots = {e.key: i for i, e in enumerate(self._entries) if e is not None}
+            self._present = None
+        if self._present is None:
+            self._present = np.fromiter(self._slots.values(), np.int64, len(self._slots))
+        return self._present
+
+    def settle(self) -> None:
+        """Give everything back to the queue, those that are to be tried now to where they go."""
+        if not self._slots:
+            return
+        due = self._due(self._used_slots())
+        tried = [self._entry(slot) for slot in due[self._order(due)].tolist()]
+        places = dict(self._fresh)
+        for key, slot in self._slots.items():
+            places[key] = int(self._ledger[SEQ, slot])
+            self._write_back(slot, self._entry(slot))
+        self._begin_anew()
+        self._fresh = dict(sorted(places.items(), key=lambda item: item[1]))
+        self._queue.unschedulable_pods.reorder(self._fresh)
+        for entry in tried:
+            self._queue.try_again(entry, self._context.now)
+
+    def _entry(self, slot: int) -> QueueEntry:
+        entry = self._entries[slot]
+        assert entry is not None, slot
+        return entry
+
+    # A wave of attempts.
+
+    def run(self, snapshot: Callable[[], Snapshot]) -> None:
+        """Try the pods that are due. snapshot: gives the state for the next attempt."""
+        if not self._slots:
+            return
+        slots = self._due(self._used_slots())
+        if not slots.size:
+            return
+        if not self._may_serve() or not self._holds(snapshot()):
+            self.settle()
+            return
+        may_fit = self._may_fit(snapshot())
+        if not may_fit[self._ledger[GROUP, slots]].any():
+            self._refuse_in_order(slots)
+        else:
+            self._serve(slots[self._order(slots)], may_fit, snapshot)
+
+    def _due(self, slots: Ints) -> Ints:
+        due: Ints = slots[self._ledger[DUE, slots] > 0]
+        return due
+
+    def _serve(self, slots: Ints, may_fit: Bools, snapshot: Callable[[], Snapshot]) -> None:
+        """Try pods in this order, those of a class that has no room without an attempt."""
+        groups = self._ledger[GROUP, slots]
+        start = 0
+        while True:
+            fitting = may_fit[groups[start:]]
+            end = start + int(np.argmax(fitting)) if fitting.any() else slots.shape[0]
+            self._refuse(slots[start:end])
+            if end == slots.shape[0]:
+                break
+            self._try_alone(self._entry(int(slots[end])), self._groups[groups[end]], snapshot)
+            start = end + 1
+            if not self._may_serve() or not self._holds(snapshot()):
+                # Something else comes first now; what is left of the wave is the queue's.
+                self.settle()
+                return
+            may_fit = self._may_fit(snapshot())
+
+    def _try_alone(
+        self, entry: QueueEntry, group: UnschedulableClass, snapshot: Callable[[], Snapshot]
+    ) -> None:
+        self.n_attempts += 1
+        self._queue.pop_unschedulable(entry)
+        self._attempt(entry, self._draw_of(entry))
+        if entry.key in self._fresh:
+            group.refused_at = snapshot().nodes.journal.generation
+
+    def _refuse_in_order(self, slots: Ints) -> None:
+        ledger = self._ledger
+        events = ledger[DUE, slots]
+        if (events != events[0]).any() or self._waiting(slots)[0].any():
+            self._refuse(slots[self._order(slots)])
+            return
+        # Whoever was refused before another of its priority still is.
+        first = int(ledger[SEQ, slots].min())
+        span = int(ledger[SEQ, slots].max()) - first + 1
+        if span > SPAN_MAX:
+            self._refuse(slots[self._order(slots)])
+            return
+        ledger[SEQ, slots] += self._next + 1 - first
+        self._next += span
+        self._count(slots)
+
+    def _refuse(self, slots: Ints) -> None:
+        """Count a refusal for each, in this order."""
+        self._ledger[SEQ, slots] = np.arange(self._next + 1, self._next + 1 + slots.shape[0])
+        self._next += slots.shape[0]
+        self._count(slots)
+
+    def _count(self, slots: Ints) -> None:
+        self._ledger[REFUSALS, slots] += 1
+        self._ledger[REPEATS, slots] += 1
+        self._ledger[ADDED, slots] = self._context.now
+        self._ledger[DUE, slots] = 0
+
+    def _waiting(self, slots: Ints) -> tuple[Bools, Ints]:
+        """Which of them are in backoff still, and until when: see `queue.backoff`."""
+        ends = self._ledger[ADDED, slots].copy()
+        ends += self._waits[np.minimum(self._ledger[REFUSALS, slots], DOUBLINGS)]
+        ends -= ends % SECOND
+        now = self._context.now - self._context.now % SECOND
+        return (ends >= now) & self._backs_off, ends
+
+    def _order(self, slots: Ints) -> Ints:
+        """Places in `slots`, in the order in which the queue would pop them."""
+        waiting, ends = self._waiting(slots)
+        ledger = self._ledger
+        priorities = np.array([-group.priority for group in self._groups], dtype=np.int64)
+        order: Ints = np.lexsort(
+            (
+                ledger[SEQ, slots],
+                ledger[DUE, slots],
+                ledger[ADDED, slots],
+                priorities[ledger[GROUP, slots]],
+                np.where(waiting, ends, 0),
+                waiting,
+            )
+        )
+        return order
+
+    # Rooms.
+
+    def _holds(self, snapshot: Snapshot) -> bool:
+        """True while nothing has changed for these classes but pods, and amounts of nodes."""
+        if not snapshot.nominations.is_empty:
+            return False
+        if self._fit_check is None:
+            engine = self._decider.engine()
+            if engine is not None:
+                self._fit_check = engine.fit_check(
+                    [group.pod_class for group in self._groups], snapshot
+                )
+            self._verified = None
+        return self._fit_check is not None and self._fit_check.hold(snapshot)
+
+    def _may_fit(self, snapshot: Snapshot) -> Bools:
+        """bool (n_groups,): the groups of which a pod may fit somewhere."""
+        journal = snapshot.nodes.journal
+        if self._verified == journal.generation:
+            return np.zeros(len(self._groups), dtype=np.bool_)
+        rows = None if self._verified is None else journal.since(self._verified)
+        assert self._fit_check is not None
+        found = self._fit_check.may_fit(rows)
+        self._verified = None if found.any() else journal.generation
+        for number in np.flatnonzero(found).tolist():
+            found[number] = self._groups[number].refused_at != journal.generation
+        return found
+
+    def latest(self, snapshot: Snapshot) -> Iterator[tuple[QueueEntry, Decision]]:
+        """The pods whose last refusal was counted only, with what an attempt now comes to."""
+        for group_number, group in enumerate(self._groups):
+            slots = [
+                slot
+                for slot in self._slots.values()
+                if self._ledger[GROUP, slot] == group_number and self._ledger[REPEATS, slot]
+            ]
+            if slots:
+                framework = group.pod_class.framework
+                decision = self._decider.decide(group.entry.pod, snapshot, framework, 0)
+                yield from ((self._entry(slot), decision) for slot in slots)
+
+
+def _ignore_repeats(entry: QueueEntry, n_repeats: int) -> None:
+    """Nobody counts them."""

@@ -1,1 +1,0 @@
-"""Where files are read and time passes: clusters, traces, workloads, replays."""

@@ -1,0 +1,1 @@
+"""Simulation in virtual time: event queue, trace replay, session runner."""

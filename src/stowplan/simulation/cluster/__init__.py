@@ -1,0 +1,1 @@
+"""The simulated cluster: objects, watch streams, controllers, API dispatcher, extenders."""

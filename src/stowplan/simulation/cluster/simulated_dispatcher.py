@@ -1,0 +1,317 @@
+"""Desk: carries out what one scheduler has decided, and tells it what became of that.
+
+Effects about one pod are taken in the order of their numbers, those that write only while the
+scheduler leads. Where dice are given, everything takes a while, and faults may strike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from stowplan.messages import effects as to_do
+from stowplan.messages import events as happened
+from stowplan.messages.effects import Effect
+from stowplan.messages.events import Event
+from stowplan.messages.extender_api import ExtenderResponse, ExtenderVerb, timeout_response
+from stowplan.scheduler.binding.plugin_io import PluginIO
+from stowplan.simulation.cluster.simulated_cluster import CREATED, OK, SimulatedCluster
+from stowplan.simulation.event_queue import SECOND
+from stowplan.testing.auditor import EXTENDER_BOUND, is_write
+
+EXTENDER_TIMEOUT = 60 * SECOND
+PERFORM_S = 1.0
+"""How long a plugin's work outside takes, unless its `simulated_s` says otherwise."""
+
+
+FaultInjector = Callable[[Effect], "InjectedFault | None"]
+"""Asked before a request is sent: what goes wrong with it, if anything."""
+
+
+class InjectedFault:
+    """What goes wrong with a request.
+
+    code: what the caller is told, 0 for nothing in time; None: it is never answered. done: whether
+    the API carries it out all the same. late: how long afterwards it does. body: what an extender
+    says in place of its answer.
+    """
+
+    __slots__ = ("body", "code", "done", "late")
+
+    def __init__(
+        self, code: int | None, *, done: bool = False, late: int = 0, body: bytes = b""
+    ) -> None:
+        self.code = code
+        self.done = done
+        self.late = late
+        self.body = body
+
+
+class SimulatedReply(NamedTuple):
+    """What an extender makes of a call.
+
+    reply: gives the answer, and does what it says. after: how long it takes, in nanoseconds; None
+    for ever.
+    """
+
+    reply: Callable[[], ExtenderResponse] | None
+    after: int | None = 0
+
+
+class SimulatedDispatcher:
+    """answer: takes what became of an effect. work: what a Prepare's plugin is told, None when
+    nobody waits for it. may_write: whether the scheduler leads in the term of an effect. delay: how
+    long an effect waits to be sent, and an answer to arrive. extender: speaks in place of all
+    extenders. strike: what goes wrong with a request. on_sent: told of every write that is sent;
+    on_taken: of every binding and eviction with the status that the API gave it, be it an extender
+    that binds.
+    """
+
+    def __init__(
+        self,
+        world: SimulatedCluster,
+        answer: Callable[[Event], None],
+        plugin_io: Callable[[int], PluginIO | None],
+    ) -> None:
+        self.world = world
+        self.answer = answer
+        self.plugin_io = plugin_io
+        self.delay: Callable[[], int] | None = None
+        self.inject: FaultInjector | None = None
+        self.extender: Callable[[to_do.CallExtender], SimulatedReply] = _no_extender
+        self.may_write: Callable[[Effect], bool] | None = None
+        self.on_sent: Callable[[Effect], None] = _nothing
+        self.on_result: Callable[[Effect, int], None] = _ignore_result
+        self.is_open = True
+        self._bind_delay = round(world.pace.bind_s * SECOND)
+        self._busy_until: dict[str, int] = {}
+        self._cancelled: set[int] = set()
+        self._handlers: dict[type[Any], Callable[[Any], None]] = {
+            to_do.Bind: self._bind,
+            to_do.ReadPod: self._read,
+            to_do.PatchStatus: self._patch,
+            to_do.PatchGroup: self._patch_group,
+            to_do.Evict: self._evict,
+            to_do.Prepare: self._prepare,
+            to_do.Write: self._write,
+            to_do.CallExtender: self._call_extender,
+        }
+
+    def close(self) -> None:
+        """Nothing more is sent, and nobody listens to answers."""
+        self.is_open = False
+
+    def take(self, effect: Effect) -> None:
+        """An effect to be carried out; Wake is not one for this desk, nor is RecordEvent."""
+        if isinstance(effect, to_do.Cancel):
+            self._cancelled.add(effect.prepare)
+            return
+        event_queue = self.world.event_queue
+        uid = effect.uid  # type: ignore[union-attr]
+        at = event_queue.now
+        if self.delay is not None:
+            at = max(at + self.delay(), self._busy_until.get(uid, 0))
+            self._busy_until[uid] = at
+        elif isinstance(effect, to_do.Bind):
+            at += self._bind_delay
+        event_queue.at(at, self._send, effect)
+
+    def _send(self, effect: Effect) -> None:
+        uid = effect.uid  # type: ignore[union-attr]
+        if self._busy_until.get(uid) == self.world.event_queue.now:
+            # What comes later finds it free, be it noted or not.
+            del self._busy_until[uid]
+        if not self.is_open or effect.effect in self._cancelled:
+            return
+        if is_write(effect):
+            if self.may_write is not None and not self.may_write(effect):
+                return
+            self.on_sent(effect)
+        self._handlers[type(effect)](effect)
+
+    # Each kind. A blow is either a refusal, or the loss of the answer.
+
+    def _send_request(self, effect: Any, request: Callable[[], int]) -> int | None:
+        """The status that the caller sees; None for none at all."""
+        injected_fault = None if self.inject is None else self.inject(effect)
+        if injected_fault is None:
+            return request()
+        if injected_fault.late:
+            self.world.event_queue.after(injected_fault.late, _late, request)
+        elif injected_fault.done:
+            request()
+        return injected_fault.code
+
+    def _bind(self, effect: to_do.Bind) -> None:
+        def request() -> int:
+            code = self.world.bind(key, effect.uid, effect.node)
+            self.on_result(effect, code)
+            return code
+
+        key = f"{effect.namespace}/{effect.name}"
+        code = self._send_request(effect, request)
+        if code == CREATED:
+            self._answer(happened.BindDone(effect.effect, effect.uid))
+        elif code is not None:
+            self._answer(happened.BindFailed(effect.effect, effect.uid, code))
+
+    def _read(self, effect: to_do.ReadPod) -> None:
+        code = self._send_request(effect, lambda: OK)
+        # A read that gets no answer needs no outcome.
+        if code == OK:
+            pod = self.world.pods.get(f"{effect.namespace}/{effect.name}")
+            self._answer(happened.PodRead(effect.effect, effect.uid, pod))
+
+    def _patch(self, effect: to_do.PatchStatus) -> None:
+        code = self._send_request(effect, lambda: self.world.patch_status(effect))
+        if code is not None and code != OK:
+            self._answer(happened.PatchFailed(effect.effect, effect.uid, code))
+
+    def _patch_group(self, effect: to_do.PatchGroup) -> None:
+        code = self._send_request(effect, lambda: self.world.patch_group(effect))
+        if code is not None and code != OK:
+            self._answer(happened.PatchFailed(effect.effect, effect.uid, code))
+
+    def _evict(self, effect: to_do.Evict) -> None:
+        def request() -> int:
+            code = self.world.evict(key, effect.uid)
+            self.on_result(effect, code)
+            return code
+
+        key = f"{effect.namespace}/{effect.name}"
+        code = self._send_request(effect, request)
+        if code == OK:
+            self._answer(happened.EvictDone(effect.effect, effect.uid))
+        elif code is not None:
+            self._answer(happened.EvictFailed(effect.effect, effect.uid, code))
+
+    def _write(self, effect: to_do.Write) -> None:
+        version = ""
+
+        def request() -> int:
+            nonlocal version
+            code, version = self.world.write(effect.value)
+            return code
+
+        code = self._send_request(effect, request)
+        if code == OK:
+            self._answer(happened.WriteDone(effect.effect, effect.uid, version))
+        elif code is not None:
+            self._answer(happened.WriteFailed(effect.effect, effect.uid, code))
+
+    def _call_extender(self, effect: to_do.CallExtender) -> None:
+        injected_fault = None if self.inject is None else self.inject(effect)
+        said = self.extender(effect)
+
+        def reply() -> ExtenderResponse:
+            found = _no_answer() if said.reply is None else said.reply()
+            if effect.question.verb is ExtenderVerb.BIND and (found.code, found.body) == (
+                OK,
+                EXTENDER_BOUND,
+            ):
+                self.on_result(effect, CREATED)
+            return found
+
+        if injected_fault is not None:
+            self._struck(effect, injected_fault, reply)
+            return
+        after, timeout = said.after, round(effect.timeout_s * SECOND)
+        if after is not None:
+            if after <= timeout:
+                self._when(after, self._deliver_reply, effect, reply)
+                return
+            # It does all the same what nobody hears of any more.
+            self.world.event_queue.after(after, _discard_reply, reply)
+        late = timeout_response(effect.question)
+        self._when(timeout, self._deliver_reply, effect, lambda: late)
+
+    def _struck(
+        self,
+        effect: to_do.CallExtender,
+        injected_fault: InjectedFault,
+        reply: Callable[[], ExtenderResponse],
+    ) -> None:
+        if injected_fault.late:
+            self.world.event_queue.after(injected_fault.late, _discard_reply, reply)
+        elif injected_fault.done:
+            reply()
+        if injected_fault.code is not None:
+            told = ExtenderResponse(
+                injected_fault.code, injected_fault.body, "" if injected_fault.code else "EOF"
+            )
+            self._deliver_reply(effect, lambda: told)
+
+    def _when(self, after: int, act: Callable[..., None], *given: Any) -> None:
+        if after:
+            self.world.event_queue.after(after, act, *given)
+        else:
+            act(*given)
+
+    def _deliver_reply(
+        self, effect: to_do.CallExtender, reply: Callable[[], ExtenderResponse]
+    ) -> None:
+        said = reply()
+        if effect.effect in self._cancelled:
+            return
+        if said.code:
+            event: Event = happened.ExtenderReplied(effect.effect, effect.uid, said.code, said.body)
+        else:
+            event = happened.ExtenderFailed(effect.effect, effect.uid, said.reason)
+        self._answer(event)
+
+    def _prepare(self, effect: to_do.Prepare) -> None:
+        plugin_io = self.plugin_io(effect.effect)
+        if plugin_io is None:
+            return
+        code = self._send_request(effect, lambda: OK)
+        if code is None:
+            return
+        takes = round(getattr(plugin_io.plugin, "simulated_s", PERFORM_S) * SECOND)
+        self.world.event_queue.after(takes, self._prepared, effect, code)
+
+    def _prepared(self, effect: to_do.Prepare, code: int) -> None:
+        plugin_io = self.plugin_io(effect.effect)
+        if effect.effect in self._cancelled or plugin_io is None:
+            return
+        if code != OK:
+            failure = f"{effect.plugin}: the other side answered {code}"
+            self._answer(happened.PrepareFailed(effect.effect, effect.uid, failure))
+            return
+        if effect.point == "bind":
+            # Who performs Bind binds by itself, by the same API.
+            self.world.bind(plugin_io.pod.key, plugin_io.pod.uid, plugin_io.node_name)
+        self._answer(happened.PrepareDone(effect.effect, effect.uid))
+
+    def _answer(self, event: Event) -> None:
+        if self.delay is None:
+            self.answer(event)
+        else:
+            self.world.event_queue.after(self.delay(), self._arrive, event)
+
+    def _arrive(self, event: Event) -> None:
+        if self.is_open:
+            self.answer(event)
+
+
+def _late(request: Callable[[], int]) -> None:
+    request()
+
+
+def _discard_reply(reply: Callable[[], ExtenderResponse]) -> None:
+    reply()
+
+
+def _no_answer() -> ExtenderResponse:
+    return ExtenderResponse(reason="EOF")
+
+
+def _no_extender(effect: to_do.CallExtender) -> SimulatedReply:
+    return SimulatedReply(_no_answer)
+
+
+def _nothing(effect: Effect) -> None:
+    """What is sent concerns nobody."""
+
+
+def _ignore_result(effect: Effect, code: int) -> None:
+    """Nor what the API makes of it."""

@@ -1,0 +1,89 @@
+"""VolumeController: what a cluster does for claims that a scheduler has decided on.
+
+A volume that names a claim is bound to it; a claim that names a node gets a volume made for that
+node. Both happen at once: how long drivers take is not simulated.
+
+Source: Kubernetes v1.36, controller/volume/persistentvolume, as far as a scheduler sees of it.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from stowplan.objects.meta import Object, ObjectMeta
+from stowplan.objects.node import HOSTNAME_LABEL
+from stowplan.objects.selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from stowplan.objects.storage import (
+    ObjectReference,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    PhaseStatus,
+    PVSpec,
+    VolumeNodeAffinity,
+)
+from stowplan.plugins.volumes.volume_claims import (
+    BIND_COMPLETED_ANNOTATION,
+    SELECTED_NODE_ANNOTATION,
+)
+from stowplan.simulation.cluster.simulated_cluster import SimulatedCluster
+
+
+class VolumeController:
+    """Serves the claims of a world."""
+
+    def __init__(self, world: SimulatedCluster) -> None:
+        self._world = world
+        self.has_served = False
+        world.on_written = self.serve
+
+    def serve(self, written: Object) -> None:
+        """A scheduler has changed a volume or a claim."""
+        if isinstance(written, PersistentVolume) and written.spec.claim_ref is not None:
+            self._bind(written, written.spec.claim_ref)
+        elif isinstance(written, PersistentVolumeClaim) and not written.spec.volume_name:
+            node = written.metadata.annotations.get(SELECTED_NODE_ANNOTATION)
+            if node is not None and node in self._world.nodes:
+                self._provision(written, node)
+
+    def _provision(self, claim: PersistentVolumeClaim, node: str) -> None:
+        """Make a volume that only this node reaches."""
+        here = self._world.nodes[node].labels.get(HOSTNAME_LABEL, node)
+        term = NodeSelectorTerm(
+            match_expressions=(NodeSelectorRequirement(HOSTNAME_LABEL, "In", (here,)),)
+        )
+        volume = PersistentVolume(
+            metadata=ObjectMeta(name=f"pvc-{claim.metadata.uid}", uid=f"pvc-{claim.metadata.uid}"),
+            spec=PVSpec(
+                capacity=claim.spec.resources.requests,
+                access_modes=claim.spec.access_modes,
+                claim_ref=claim_reference(claim),
+                storage_class_name=claim.spec.storage_class_name or "",
+                volume_mode=claim.spec.volume_mode,
+                node_affinity=VolumeNodeAffinity(NodeSelector((term,))),
+            ),
+        )
+        self._world.put_object(volume)
+        self._bind(volume, claim_reference(claim))
+
+    def _bind(self, volume: PersistentVolume, named: ObjectReference) -> None:
+        key = (PersistentVolumeClaim, f"{named.namespace}/{named.name}")
+        claim = self._world.objects.get(key)
+        if not isinstance(claim, PersistentVolumeClaim) or claim.spec.volume_name:
+            return
+        self.has_served = True
+        self._world.put_object(replace(volume, status=PhaseStatus("Bound")))
+        annotations = claim.metadata.annotations | {BIND_COMPLETED_ANNOTATION: "yes"}
+        bound = replace(
+            claim,
+            metadata=replace(claim.metadata, annotations=annotations),
+            spec=replace(claim.spec, volume_name=volume.name),
+            status=PhaseStatus("Bound"),
+        )
+        self._world.put_object(bound)
+
+
+def claim_reference(claim: PersistentVolumeClaim) -> ObjectReference:
+    """What a volume says of the claim that it is bound to."""
+    return ObjectReference(
+        "v1", "PersistentVolumeClaim", claim.namespace, claim.name, claim.metadata.uid
+    )

@@ -1,0 +1,303 @@
+"""Replay: pods come, are decided by the machine, run and leave, in virtual time.
+
+Nothing of the machine is different here: it is shown what a watch would show, and what it decides
+is carried out by a world in memory. Pods that are evicted, or whose node leaves, come again as
+their controllers would make them anew, and run from the beginning.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from stowplan.framework import ContractError
+from stowplan.inputs.cluster_reader import Cluster
+from stowplan.inputs.input_error import InputError
+from stowplan.insight.pod_placement import FAILED
+from stowplan.messages import effects as to_do
+from stowplan.messages.effects import Effect
+from stowplan.messages.events import Event
+from stowplan.objects.pod import Pod, PodStatus
+from stowplan.queue import QueueEntry
+from stowplan.scheduler.outbox import truncate_note
+from stowplan.scheduler.scheduler import Scheduler
+from stowplan.simulation.cluster.node_churn import Churn, NodeChurnController
+from stowplan.simulation.cluster.scheduler_instance import SchedulerInstance
+from stowplan.simulation.cluster.simulated_cluster import OK, Pace, SimulatedCluster, run_of
+from stowplan.simulation.cluster.volume_controller import VolumeController
+from stowplan.simulation.cluster.watch_stream import WatchStream, any_kind
+from stowplan.simulation.event_queue import SECOND, EventQueue
+from stowplan.simulation.placement_run import load_cluster
+
+IDLE_TIMEOUT = 660 * SECOND
+"""When nobody comes or leaves any more, pods that wait are given this long: twice as long as it
+takes until a pod that nothing has helped is tried again."""
+
+
+class ReplayOptions(msgspec.Struct, frozen=True):
+    """speedup: how much closer together pods arrive. until_s: when to stop, in virtual seconds.
+    departures: whether pods that say how long they run leave. churn: of nodes, if any. sample_s:
+    how often the state is written down; None: a thousand times over the arrivals.
+    """
+
+    speedup: float = 1.0
+    until_s: float | None = None
+    departures: bool = True
+    pace: Pace = Pace()
+    churn: Churn | None = None
+    sample_s: float | None = None
+
+    def check(self) -> None:
+        """Raises InputError for what no replay can be held with."""
+        spans = {"until_s": self.until_s, "sample_s": self.sample_s, "speedup": self.speedup}
+        if self.churn is not None:
+            spans |= {"churn.up_s": self.churn.up_s, "churn.down_s": self.churn.down_s}
+        for name, value in spans.items():
+            if value is not None and not 0 < value < math.inf:
+                raise InputError("replay", name, f"{value:g}", "a number above 0")
+        for name in self.pace.__struct_fields__:
+            value = getattr(self.pace, name)
+            if not 0 <= value < math.inf:
+                raise InputError("replay", f"pace.{name}", f"{value:g}", "seconds, 0 or more")
+
+
+class PodHistory(msgspec.Struct):
+    """What became of a pod, times in nanoseconds; None for what has not happened.
+
+    pod: as it came. refusals: attempts that failed. restarts: how often it had to come again.
+    waited: from coming to being bound, the first time. note: of its last failure. was_there: on its
+    node from the beginning.
+    """
+
+    pod: Pod
+    arrived: int
+    node: str = ""
+    bound: int | None = None
+    started: int | None = None
+    ended: int | None = None
+    waited: int | None = None
+    refusals: int = 0
+    restarts: int = 0
+    note: str = ""
+    bound_at_start: bool = False
+
+
+class Replay:
+    """A cluster in virtual time, with one scheduler."""
+
+    def __init__(
+        self, cluster: Cluster, scheduler: Scheduler, options: ReplayOptions, seed: int = 0
+    ) -> None:
+        options.check()
+        self.options = options
+        self.scheduler = scheduler
+        self.event_queue = EventQueue()
+        self.world = SimulatedCluster(self.event_queue, options.pace)
+        self.pod_histories: dict[str, PodHistory] = {}
+        self.evicted = 0
+        self.fault = ""
+        self.disrupted = 0
+        self.preemptors: set[str] = set()
+        self.binds = 0
+        self.refusals = 0
+        self.n_to_arrive = 0
+        self.n_to_end = 0
+        self.last_bound = 0
+        self.last_left = 0
+        self.volumes = VolumeController(self.world)
+        self.instance = SchedulerInstance(
+            "scheduler", self.world, scheduler, [WatchStream(self.world, any_kind)], self._observe
+        )
+        load_cluster(self.world, cluster)
+        self.world.run_of = self._run_of
+        self.world.on_bound = self._bound
+        self.world.on_started = self._started
+        self.world.on_ended = self._ended
+        self.instance.dispatcher.on_result = self._taken
+        if scheduler.unschedulable_classes is not None:
+            scheduler.unschedulable_classes.on_repeats = self._repeated
+        self.instance.follow()
+        for pod in cluster.bound():
+            self.world.run(self.world.pods[pod.key])
+        self._schedule_arrivals(cluster.pending())
+        self.node_churn: NodeChurnController | None = None
+        if options.churn is not None:
+            rng = np.random.default_rng([seed, 2])
+            self.node_churn = NodeChurnController(self.world, options.churn, rng)
+
+    # Coming.
+
+    def _schedule_arrivals(self, pods: list[Pod]) -> None:
+        """Put the arrivals on the agenda; who does not say when it comes is there at first."""
+        for pod in pods:
+            run_of(pod)  # A pod that says nonsense is refused before the first one comes.
+        times = [pod.metadata.creation_timestamp for pod in pods]
+        first = min((at for at in times if at is not None), default=None)
+        for pod, at in zip(pods, times, strict=True):
+            when = 0.0
+            if at is not None and first is not None:
+                when = (at - first).total_seconds() / self.options.speedup
+            self.n_to_arrive += 1
+            self.event_queue.at(round(when * SECOND), self._arrive, pod)
+
+    def _arrive(self, pod: Pod) -> None:
+        self.n_to_arrive -= 1
+        now = self.event_queue.now
+        self.pod_histories[pod.key] = PodHistory(pod, now)
+        self.world.put_pod(pod)
+
+    def _recreate(self, pod_history: PodHistory) -> None:
+        """As the pod's controller would make it anew, under its old name."""
+        self.n_to_arrive -= 1
+        pod_history.restarts += 1
+        pod_history.node, pod_history.bound, pod_history.started, pod_history.ended = (
+            "",
+            None,
+            None,
+            None,
+        )
+        uid = f"{pod_history.pod.uid}#{pod_history.restarts}"
+        meta = replace(pod_history.pod.metadata, uid=uid, deletion_timestamp=None)
+        spec = pod_history.pod.spec
+        if spec.node_name:
+            spec = replace(spec, node_name="")
+        # What it had come to on its node is over, too.
+        self.world.put_pod(replace(pod_history.pod, metadata=meta, spec=spec, status=PodStatus()))
+
+    # What happens to pods.
+
+    def _run_of(self, pod: Pod) -> int | None:
+        return run_of(pod) if self.options.departures else None
+
+    def _bound(self, pod: Pod) -> None:
+        now = self.event_queue.now
+        self.binds += 1
+        self.last_bound = now
+        pod_history = self.pod_histories[pod.key]
+        pod_history.node, pod_history.bound = pod.node_name, now
+        if pod_history.waited is None:
+            pod_history.waited = now - pod_history.arrived
+        if self._run_of(pod) is not None:
+            self.n_to_end += 1
+
+    def _started(self, pod: Pod) -> None:
+        pod_history = self.pod_histories.get(pod.key)
+        if pod_history is None:
+            # It was bound before the beginning.
+            self.pod_histories[pod.key] = PodHistory(
+                pod, 0, pod.node_name, 0, 0, bound_at_start=True
+            )
+            self.n_to_end += self._run_of(pod) is not None
+        else:
+            pod_history.started = self.event_queue.now
+
+    def _ended(self, pod: Pod, why: str) -> None:
+        now = self.event_queue.now
+        if pod.node_name and self._run_of(pod) is not None:
+            self.n_to_end -= 1
+        self.last_left = now
+        pod_history = self.pod_histories[pod.key]
+        pod_history.ended = now
+        if why:
+            self.disrupted += 1
+            self.n_to_arrive += 1
+            self.event_queue.after(0, self._recreate, pod_history)
+
+    def _observe(
+        self, instance: SchedulerInstance, events: list[Event], effects: list[Effect]
+    ) -> None:
+        for effect in effects:
+            if isinstance(effect, to_do.RecordEvent) and effect.reason == FAILED:
+                self.refusals += 1
+                pod_history = self.pod_histories.get(f"{effect.namespace}/{effect.name}")
+                if pod_history is not None:
+                    pod_history.refusals += 1
+                    pod_history.note = effect.note
+            elif isinstance(effect, to_do.Report) and effect.is_fault:
+                self.fault = self.fault or effect.text
+        self.world.compact(instance.streams[0].version)
+
+    def _repeated(self, entry: QueueEntry, n_repeats: int) -> None:
+        """A pod has been refused so many times more, of which no effect says anything."""
+        self.refusals += n_repeats
+        pod_history = self.pod_histories.get(entry.key)
+        if pod_history is not None:
+            pod_history.refusals += n_repeats
+
+    def _apply_repeats(self) -> None:
+        """Write down what was said last to pods whose refusals were counted only."""
+        standing = self.scheduler.unschedulable_classes
+        if standing is None:
+            return
+        for entry, decision in standing.latest(self.scheduler.cache.snapshot()):
+            self.pod_histories[entry.key].note = truncate_note(decision.message)
+            self.world.set_unschedulable(entry.key, decision.reason, decision.message)
+        standing.settle()
+
+    def _taken(self, effect: Effect, code: int) -> None:
+        if isinstance(effect, to_do.Evict) and code == OK:
+            self.evicted += 1
+            # Nobody's, where a policy just wants the pod to go.
+            if effect.preemptor:
+                self.preemptors.add(effect.preemptor)
+
+    # The whole.
+
+    def run(self, on_sample: Callable[[int], None], every: int) -> None:
+        """Let everything happen, and call `on_sample` with the time every so many nanoseconds.
+
+        Raises ContractError when a policy or an action has failed in a session.
+        """
+        event_queue = self.event_queue
+        limit = None if self.options.until_s is None else round(self.options.until_s * SECOND)
+        sample = 0
+        while not (self.fault or self._is_over()):
+            at = event_queue.next()
+            if at is None or (limit is not None and at > limit):
+                break
+            while sample < at:
+                event_queue.run(sample)
+                on_sample(sample)
+                sample += every
+            event_queue.run(at)
+        if limit is not None and not (self.fault or self._is_over()):
+            event_queue.run(limit)
+        on_sample(event_queue.now)
+        self._apply_repeats()
+        if self.fault:
+            raise ContractError(self.fault)
+
+    def _is_over(self) -> bool:
+        """True when nobody comes or leaves any more, and whoever waits has waited in vain."""
+        if self.n_to_arrive or self.n_to_end or self.instance.is_due:
+            return False
+        if len(self.scheduler.bindings) or len(self.scheduler.extender_attempts):
+            return False
+        since = self.event_queue.now - max(self.last_bound, self.last_left)
+        if len(self.scheduler.queue) and since <= IDLE_TIMEOUT:
+            return False
+        sessions = self.scheduler.sessions
+        # Whoever is promised room waits for somebody to leave.
+        waits = sessions is not None and bool(sessions.promised or not sessions.is_idle)
+        if waits and since <= IDLE_TIMEOUT:
+            return False
+        if self.node_churn is not None:
+            self.node_churn.is_active = False
+            return not len(self.node_churn)
+        return True
+
+    @property
+    def n_waiting(self) -> int:
+        """Pods that wait for a node."""
+        return self.scheduler.n_waiting
+
+
+def last_arrival(cluster: Cluster, speedup: float) -> float:
+    """When the last pod comes, in virtual seconds."""
+    times = [pod.metadata.creation_timestamp for pod in cluster.pending()]
+    known = [at for at in times if at is not None]
+    return (max(known) - min(known)).total_seconds() / speedup if known else 0.0

@@ -1,0 +1,1 @@
+"""Results of a simulation: summary, time series, pod history, files."""

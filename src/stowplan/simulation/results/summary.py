@@ -1,0 +1,132 @@
+"""The figures of a run."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections import Counter
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from stowplan._version import __version__
+from stowplan.columns import NodeTable
+from stowplan.inputs.cluster_reader import Cluster
+from stowplan.insight.pod_placement import Placement
+from stowplan.simulation.cluster.simulated_extenders import SimulatedExtenders
+from stowplan.simulation.event_queue import in_seconds
+from stowplan.simulation.replay import Replay, ReplayOptions
+from stowplan.simulation.results.time_series import TimeSeries
+
+ORDER_NOTE = "pods are tried once, in order of arrival; priority and preemption do not count"
+TIMES_NOTE = "pods say when they come and how long they run; --replay goes by that"
+VOLUMES_NOTE = "claims are bound and volumes made at once: how long drivers take is not simulated"
+PERCENTILES = (50, 90, 95, 99)
+
+
+def run_summary(
+    cluster: Cluster,
+    placements: list[Placement],
+    table: NodeTable,
+) -> dict[str, Any]:
+    """The figures of any run.
+
+    failed: reason -> pods, the commonest first. bound: pods that had a node before. utilisation:
+    resource -> what is requested and offered after the run, base units (milli-CPU, bytes, counts),
+    and the share. ignored: kind -> objects of the files that were passed over. orphans: pod -> the
+    node that it was bound to and that is not there. not_created: pod -> why the API server would
+    refuse it. inputs: file -> SHA-256 of what was read.
+    """
+    failed = Counter(p.reason for p in placements if not p.node)
+    return {
+        "seed": 0,
+        "versions": {
+            "stowplan": __version__,
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+        },
+        "configuration": "",
+        "inputs": cluster.inputs,
+        "plugins": {},
+        "nodes": table.n_nodes,
+        "bound": len(cluster.bound()),
+        "pods": len(placements),
+        "placed": sum(1 for p in placements if p.node),
+        "failed": dict(sorted(failed.items(), key=lambda item: (-item[1], item[0]))),
+        "utilisation": _utilisation(table),
+        "ignored": cluster.ignored,
+        "orphans": cluster.orphans,
+        "not_created": cluster.not_created,
+        "notes": list(cluster.notes),
+    }
+
+
+def extender_summary(extenders: SimulatedExtenders) -> dict[str, Any]:
+    """What a run says of the extenders that it asked; nothing where there are none.
+
+    calls: by verb. failed: those without an answer in time.
+    """
+    return {"extenders": extenders.figures()} if extenders.stand_ins else {}
+
+
+def replay_summary(run: Replay, series: TimeSeries, options: ReplayOptions) -> dict[str, Any]:
+    """The figures that a replay has besides.
+
+    waits_s: from arrival to binding, of the pods that were bound. makespan_s: from the first
+    arrival to the last end. refusals: attempts that failed. preemption: pods that were evicted, and
+    pods that they were evicted for. restarts: pods that came again, evicted or as their node left.
+    over_time: resource -> mean while pods arrived, and peak.
+    """
+    pod_histories = run.pod_histories.values()
+    came = [pod_history.arrived for pod_history in pod_histories if not pod_history.bound_at_start]
+    ends = [pod_history.ended for pod_history in pod_histories if pod_history.ended is not None]
+    last_s = in_seconds(max(came, default=0))
+    node_churn = 0 if run.node_churn is None else run.node_churn.count
+    return {
+        "replay": msgspec.to_builtins(options),
+        "waits_s": percentiles(
+            [pod_history.waited for pod_history in pod_histories if pod_history.waited is not None]
+        ),
+        "makespan_s": in_seconds(max(ends) - min(came)) if ends and came else 0.0,
+        "ended_at_s": in_seconds(run.event_queue.now),
+        "bindings": run.binds,
+        "refusals": run.refusals,
+        "preemption": {"victims": run.evicted, "preemptors": len(run.preemptors)},
+        "nodes_left": node_churn,
+        "restarts": sum(pod_history.restarts for pod_history in pod_histories),
+        "over_time": {
+            "utilisation": series.means("utilisation", last_s),
+            "fragmentation": series.means("fragmentation", last_s),
+        },
+    }
+
+
+def percentiles(times: list[int]) -> dict[str, float]:
+    """Mean, percentiles and maximum of times in nanoseconds, in seconds; empty where none is."""
+    if not times:
+        return {}
+    values = np.array(sorted(times), dtype=np.int64)
+    # The smallest time that so many in a hundred do not exceed: a time that did occur.
+    found = {f"p{p}": int(values[-(-p * len(values) // 100) - 1]) for p in PERCENTILES}
+    mean = in_seconds(int(values.mean()))
+    return {"mean": mean, **{k: in_seconds(v) for k, v in found.items()}} | {
+        "max": in_seconds(int(values[-1]))
+    }
+
+
+def sha256(data: bytes) -> str:
+    """The digest of a file's content."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def _utilisation(table: NodeTable) -> dict[str, dict[str, float]]:
+    """What the nodes offer and what is requested of it, by resource."""
+    found = {}
+    for name in table.resources.values:
+        offered = int(table.allocatable(name).sum())
+        taken = table.pod_count if name == "pods" else table.requested(name)
+        requested = int(taken.sum())
+        share = round(requested / offered, 6) if offered else 0.0
+        found[name] = {"requested": requested, "allocatable": offered, "share": share}
+    return dict(sorted(found.items()))

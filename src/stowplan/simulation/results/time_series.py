@@ -1,0 +1,171 @@
+"""Series: the state of a replay over time, a row per sample.
+
+Fragmentation of a resource is the share of its free amount that a pod of the workload, drawn from
+those that ask for it, cannot use because its node is short of that or of something else. Only
+amounts count: which nodes a pod may go to does not.
+
+Source: after the fragmentation measure of "Beware of Fragmentation" (Weng et al., USENIX ATC 2023).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.columns import NodeTable
+from stowplan.objects.pod import Pod
+from stowplan.objects.requests import requested
+from stowplan.queue import SchedulingQueue
+from stowplan.scheduler.scheduler import Scheduler
+from stowplan.simulation.event_queue import in_seconds
+
+SampleRow = dict[str, float | int]
+
+ROWS_MAX = 2000
+"""More samples than this are thinned out: every second one is dropped, and so on from there."""
+CLASSES_MAX = 64
+"""Fragmentation is measured with the commonest sizes of pods, this many at most."""
+QUEUE_STATES = ("active", "backoff", "parked", "gated", "binding")
+NOT_TRIED = "not tried yet"
+
+
+class PodSizes:
+    """The sizes in which the pods of a workload come, the commonest first."""
+
+    def __init__(self, pods: Iterable[Pod]) -> None:
+        by_spec: dict[int, dict[str, int]] = {}
+        counts: Counter[tuple[tuple[str, int], ...]] = Counter()
+        for pod in pods:
+            asks = by_spec.get(id(pod.spec))
+            if asks is None:
+                asks = by_spec[id(pod.spec)] = {k: v for k, v in requested(pod).items() if v > 0}
+            counts[tuple(sorted(asks.items()))] += 1
+        found = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:CLASSES_MAX]
+        self.sizes = [(dict(asks), count) for asks, count in found]
+        self._names = sorted({name for asks, _ in self.sizes for name in asks})
+        # int64 (n_sizes, n_names): what each asks for.
+        self._asks = np.array(
+            [[asks.get(name, 0) for name in self._names] for asks, _ in self.sizes], dtype=np.int64
+        ).reshape(len(self.sizes), len(self._names))
+
+    def fragmentation(self, nodes: NodeTable) -> dict[str, float]:
+        """Resource -> the share of what is free that pods who ask for it cannot use."""
+        if not self._names:
+            return {}
+        names = [name for name in nodes.resources.values if name != "pods"]
+        left = {name: _free(nodes, name) for name in names}
+        nowhere = np.zeros(nodes.n_nodes, dtype=np.int64)
+        free = np.stack([left.get(name, nowhere) for name in self._names])
+        slots = nodes.pod_limit > nodes.pod_count
+        # bool (n_sizes, n_nodes): the nodes that such a pod finds enough on.
+        fits = slots & (free >= self._asks[:, :, None]).all(axis=1)
+        usable = (fits @ free.T).tolist()
+        total = free.sum(axis=1).tolist()
+        lost: Counter[str] = Counter()
+        askers: Counter[str] = Counter()
+        # Added up by Python, since bytes times pods may leave 64 bits.
+        for (asks, count), its in zip(self.sizes, usable, strict=True):
+            for place, name in enumerate(self._names):
+                if name in asks and total[place]:
+                    askers[name] += count
+                    lost[name] += count * (total[place] - its[place])
+        whole = dict(zip(self._names, total, strict=True))
+        return {name: lost[name] / askers[name] / whole[name] for name in askers}
+
+
+def _free(nodes: NodeTable, name: str) -> NDArray[np.int64]:
+    """int64 (n_nodes,): what is left; nothing where more is taken than there is."""
+    left: NDArray[np.int64] = np.maximum(nodes.allocatable(name) - nodes.requested(name), 0)
+    return left
+
+
+class TimeSeries:
+    """Takes samples, and thins them out when they become too many."""
+
+    def __init__(self, sizes: PodSizes) -> None:
+        self.rows: list[SampleRow] = []
+        self._sizes = sizes
+        self._skip = 1
+        self._taken = 0
+
+    def take(self, now: int, scheduler: Scheduler) -> None:
+        """Write the state down, unless samples of this density are not wanted any more."""
+        self._taken += 1
+        if (self._taken - 1) % self._skip:
+            return
+        queue, nodes = scheduler.queue, scheduler.cache.nodes
+        row: SampleRow = {"time_s": in_seconds(now), "queue": len(queue)}
+        row |= dict.fromkeys(QUEUE_STATES, 0)
+        row["active"], row["backoff"] = len(queue.active), len(queue.backoff)
+        row["binding"] = len(scheduler.bindings)
+        if len(scheduler.extender_attempts):
+            row["awaiting_extender"] = len(scheduler.extender_attempts)
+        if scheduler.sessions is not None:
+            row["awaiting_session"] = scheduler.sessions.decider.n_waiting
+        for reason, count in sorted(pending(queue).items()):
+            row[f"pending.{reason}"] = count
+        row["gated"] = sum(1 for entry in queue.unschedulable_pods if entry.gated_by)
+        row["parked"] = len(queue.unschedulable_pods) - row["gated"]
+        row["nodes"] = nodes.n_nodes
+        for name, share in utilisation(nodes).items():
+            row[f"utilisation.{name}"] = round(share, 6)
+        for name, share in sorted(self._sizes.fragmentation(nodes).items()):
+            row[f"fragmentation.{name}"] = round(share, 6)
+        self.rows.append(row)
+        if len(self.rows) > ROWS_MAX:
+            del self.rows[1::2]
+            self._skip *= 2
+
+    def csv(self) -> bytes:
+        """The rows as CSV; a column for whatever ever was there, 0 where it was not."""
+        first = ("time_s", "queue", *QUEUE_STATES, "nodes")
+        rest = sorted({name for row in self.rows for name in row} - set(first))
+        text = io.StringIO()
+        writer = csv.DictWriter(text, (*first, *rest), restval=0, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(self.rows)
+        return text.getvalue().encode()
+
+    def means(self, kind: str, until_s: float) -> dict[str, dict[str, float]]:
+        """Resource -> of `utilisation` or `fragmentation`, the mean of the samples up to a time,
+        and the peak of all."""
+        found: dict[str, list[tuple[float, float]]] = {}
+        for row in self.rows:
+            for name, value in row.items():
+                if name.startswith(f"{kind}."):
+                    there = found.setdefault(name.partition(".")[2], [])
+                    there.append((row["time_s"], float(value)))
+        n_rows = max(sum(row["time_s"] <= until_s for row in self.rows), 1)
+        means = {
+            name: sum(value for at, value in values if at <= until_s) / n_rows
+            for name, values in found.items()
+        }
+        return {
+            name: {"mean": round(means[name], 6), "peak": max(value for _, value in values)}
+            for name, values in sorted(found.items())
+        }
+
+
+def pending(queue: SchedulingQueue) -> dict[str, int]:
+    """Who refused the pods that wait -> how many; several together where they refused together."""
+    counts: Counter[str] = Counter()
+    for entry in queue:
+        refusers = [entry.gated_by] if entry.gated_by else sorted(entry.refusers)
+        counts["+".join(refusers) or NOT_TRIED] += 1
+    return dict(counts)
+
+
+def utilisation(nodes: NodeTable) -> dict[str, float]:
+    """Resource -> the share of what nodes offer that is requested."""
+    found = {}
+    for name in nodes.resources.values:
+        offered = int(nodes.allocatable(name).sum())
+        taken = nodes.pod_count if name == "pods" else nodes.requested(name)
+        if offered:
+            found[name] = int(taken.sum()) / offered
+    return dict(sorted(found.items()))

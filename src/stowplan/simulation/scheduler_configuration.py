@@ -1,0 +1,63 @@
+"""What decides, as users name it: configuration files, plugins, and whose defects are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from stowplan.assembly.deciders import ConfigText, Deciders, deciders_of
+from stowplan.batch import COMPATS, Compat
+from stowplan.config.session_configuration import DEFAULT_TEXT, is_session_configuration
+from stowplan.framework.problems import did_you_mean
+from stowplan.inputs.files import read_text
+from stowplan.inputs.input_error import InputError
+from stowplan.inputs.plugin_sources import PluginSource, plugin_classes
+
+ConfigSource = str | Path | Iterable[str | Path]
+"""A configuration file, or several of which one has profiles and one actions and tiers."""
+
+
+def config_files(config: ConfigSource | None) -> tuple[str, ...]:
+    """The names of the files, in their order."""
+    if config is None:
+        return ()
+    named = [config] if isinstance(config, str | Path) else config
+    return tuple(str(name) for name in named)
+
+
+def read_deciders(
+    config: ConfigSource | None = None,
+    plugins: Iterable[PluginSource] | str | Path = (),
+    compat: str = "",
+) -> Deciders:
+    """What these files and plugins come to; raises InputError, ConfigError and ContractError.
+
+    compat: "" for none. Like kube-batch, with its name a file of actions and tiers that cannot be
+    read counts as none; one of profiles does not.
+    """
+    switches = compat_named(compat)
+    texts: list[ConfigText] = []
+    missing: list[InputError] = []
+    for file in config_files(config):
+        try:
+            texts.append(ConfigText(read_text(file), file))
+        except InputError as unreadable:
+            missing.append(unreadable)
+    if missing:
+        # The one that is missing is that of sessions where no other file has them.
+        has_sessions = any(is_session_configuration(text.text) for text in texts)
+        if not switches.lenient_file or has_sessions or len(missing) > 1:
+            raise missing[0]
+        texts.append(ConfigText(DEFAULT_TEXT, "default configuration"))
+    return deciders_of(texts, plugin_classes(plugins), switches)
+
+
+def compat_named(name: str) -> Compat:
+    """The switches behind a name, none for ""; raises InputError."""
+    if not name:
+        return Compat()
+    if name not in COMPATS:
+        hint = did_you_mean(name, COMPATS)
+        wanted = f"one of {', '.join(COMPATS)}"
+        raise InputError("compat", "", repr(name), f"{wanted} ({hint})" if hint else wanted)
+    return COMPATS[name]

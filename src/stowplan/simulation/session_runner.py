@@ -1,0 +1,282 @@
+"""Rounds: sessions held on a cluster from files, one after the other, and what became of each job.
+
+A machine holds them. Binds and evictions succeed at once: between two sessions a bound pod runs,
+and an evicted one is gone and does not come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from stowplan.assembly.deciders import Deciders
+from stowplan.batch import Inventory, Session
+from stowplan.batch.decider import BatchDecider
+from stowplan.batch.missing_objects import POD_GROUP_NOT_FOUND, missing
+from stowplan.batch.session import INVALID_GROUP
+from stowplan.batch.state.capability import REACHED
+from stowplan.batch.state.jobs import JobInfo, TaskInfo, TaskStatus
+from stowplan.batch.state.resource_vector import SessionPanic
+from stowplan.columns import NodeTable
+from stowplan.framework import ContractError, Snapshot
+from stowplan.framework.deciders.session_decider import SessionResult
+from stowplan.inputs.cluster_reader import Cluster
+from stowplan.inputs.input_error import InputError
+from stowplan.messages import effects as to_do
+from stowplan.messages.effects import Effect
+from stowplan.messages.events import Event
+from stowplan.objects.podgroup import UNSCHEDULABLE, PodGroup
+from stowplan.simulation.cluster.scheduler_instance import SchedulerInstance
+from stowplan.simulation.cluster.simulated_cluster import NO_LATENCY, SimulatedCluster
+from stowplan.simulation.cluster.volume_controller import VolumeController
+from stowplan.simulation.cluster.watch_stream import WatchStream, any_kind
+from stowplan.simulation.event_queue import EventQueue
+from stowplan.simulation.placement_run import load_cluster
+
+OVERUSED = "QueueOverused"
+AT_CAPABILITY = "QueueCapabilityReached"
+ROOM_BEING_FREED = "RoomBeingFreed"
+
+
+class JobReport(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What a session left of a job.
+
+    uid: as sessions know it. name: its group, or its only pod, or what controls its pods. kind:
+    PodGroup, Pods or PodDisruptionBudget. pods, ready: how many there are, and how many have a node
+    or have ended well. placed: pod -> node, of those that this session placed. promised: pod -> the
+    node where room is kept or being freed for it. waiting: the others without a node. reason,
+    message: why the job cannot start, "" where it can, or has.
+    """
+
+    uid: str
+    name: str
+    kind: str
+    queue: str
+    priority: int
+    min_member: int
+    pods: int
+    ready: int
+    phase: str = ""
+    placed: dict[str, str] = {}
+    promised: dict[str, str] = {}
+    waiting: tuple[str, ...] = ()
+    reason: str = ""
+    message: str = ""
+
+    @property
+    def is_ready(self) -> bool:
+        """True when as many pods as it needs have a node, and somebody says how many that is."""
+        return (
+            self.reason not in (POD_GROUP_NOT_FOUND, INVALID_GROUP)
+            and self.ready >= self.min_member
+        )
+
+
+class SessionRun(msgspec.Struct, frozen=True):
+    """One session. bound: pod -> node. evicted: pod -> why."""
+
+    bound: dict[str, str]
+    evicted: dict[str, str]
+    jobs: list[JobReport]
+
+
+class SessionRunner:
+    """A cluster on which a machine holds sessions. dice: break ties between nodes; None takes the
+    first. on_run: called with every session when its actions have run.
+
+    Raises InputError where no sessions are configured.
+    """
+
+    def __init__(
+        self, cluster: Cluster, deciders: Deciders, rng: np.random.Generator | None = None
+    ) -> None:
+        if deciders.batch is None:
+            wanted = "a file with actions and tiers, or a block `batch`"
+            raise InputError("config", "", "no sessions", wanted)
+        self.batch = deciders.batch
+        self.compat = deciders.compat
+        self.deciders = deciders
+        self.n_sessions = 0
+        self.on_run: Callable[[Session], None] = lambda session: None
+        # Pods of profiles are left alone.
+        alone = replace(deciders.configuration, profiles={})
+        self.scheduler = replace(deciders, configuration=alone).scheduler(rng=rng)
+        self.decider = self._attached()
+        self.world = SimulatedCluster(EventQueue(), NO_LATENCY)
+        self.world.run_of = lambda pod: None
+        self._volumes = VolumeController(self.world)
+        self._held: SessionRun | None = None
+        self._fault = ""
+        self._instance = SchedulerInstance(
+            "sessions",
+            self.world,
+            self.scheduler,
+            [WatchStream(self.world, any_kind)],
+            self._observe,
+        )
+        groups = (value.key for value in cluster.objects if isinstance(value, PodGroup))
+        self._rank = {key: place for place, key in enumerate(groups)}
+        load_cluster(self.world, cluster)
+        for pod in cluster.pending():
+            self.world.put_pod(pod)
+        self._instance.follow()
+
+    def _attached(self) -> BatchDecider:
+        assert self.scheduler.sessions is not None
+        decider = self.scheduler.sessions.decider
+        assert isinstance(decider, BatchDecider)
+        decider.on_run = lambda session: self.on_run(session)
+        decider.on_closed = self._closed
+        return decider
+
+    def _observe(
+        self, instance: SchedulerInstance, events: list[Event], effects: list[Effect]
+    ) -> None:
+        for effect in effects:
+            if isinstance(effect, to_do.Report) and effect.is_fault:
+                self._fault = effect.text
+
+    @property
+    def inventory(self) -> Inventory:
+        """The jobs, nodes and queues as they are now."""
+        return self.decider.inventory
+
+    @property
+    def table(self) -> NodeTable:
+        """The nodes as they are now."""
+        return self.scheduler.cache.nodes
+
+    def snapshot(self) -> Snapshot:
+        """Nodes and pods as they are now."""
+        return self.scheduler.cache.snapshot()
+
+    def disable_actions(self) -> None:
+        """Let sessions decide nothing from now on."""
+        plan = self.decider.plan
+        self.decider.plan = replace(plan, options=replace(plan.options, actions=()))
+
+    def run_session(self) -> SessionRun:
+        """One session, and what follows from it at once. Where there is nothing that calls for one
+        it is as if it had decided nothing.
+
+        Raises ContractError for policies and actions of one's own, InputError where kube-batch,
+        with its defects, would have ended.
+        """
+        event_queue, before = self.world.event_queue, self._held
+        self._held = None
+        self.n_sessions += 1
+        try:
+            while not self._has_run() and event_queue.next() is not None:
+                event_queue.step()
+            event_queue.run(event_queue.now)
+        except SessionPanic as panic:
+            wanted = "a cluster that kube-batch survives, or no --compat"
+            raise InputError(
+                f"session {self.n_sessions}", "", f"a panic ({panic})", wanted
+            ) from None
+        if self._fault:
+            raise ContractError(self._fault)
+        held = self._held
+        if held is None:
+            self._held = held = SessionRun({}, {}, [] if before is None else before.jobs)
+        # Some may wait for their volumes, or have been refused.
+        pods = self.world.pods
+        bound = {key: node for key, node in held.bound.items() if key in pods}
+        return replace(held, bound={k: n for k, n in bound.items() if pods[k].node_name == n})
+
+    def until_idle(self) -> Iterator[SessionRun]:
+        """Sessions until one binds and evicts nothing, that one included."""
+        # Every other session places a pod or ends one for good, so there is an end.
+        while True:
+            held = self.run_session()
+            yield held
+            if not held.bound and not held.evicted:
+                return
+
+    # Inside.
+
+    def _has_run(self) -> bool:
+        return self._held is not None or bool(self._fault)
+
+    def _closed(self, session: Session, result: SessionResult) -> None:
+        jobs = [self._report(session, job) for job in self.inventory.jobs.values() if job.tasks]
+        jobs.sort(key=lambda job: self._rank.get(job.uid, len(self._rank)))
+        self._held = SessionRun(
+            {place.pod.key: place.node for place in result.binds},
+            {victim.pod.key: victim.why for victim in result.victims},
+            jobs,
+        )
+
+    def _report(self, session: Session, job: JobInfo) -> JobReport:
+        # With switches on the session has worked on copies.
+        job = session.jobs.get(job.uid) or session.invalid.get(job.uid) or job
+        pending = tuple(task.key for task in tasks(job, TaskStatus.PENDING))
+        gated = tuple(task.key for task in tasks(job, TaskStatus.GATED))
+        kept = tasks(job, TaskStatus.ALLOCATED, TaskStatus.PIPELINED)
+        promised = {task.key: task.node for task in kept}
+        reason, message = self._reason(session, job, len(promised), is_waiting=bool(pending))
+        mine = {task.uid for task in session.state.bound}
+        return JobReport(
+            uid=job.uid,
+            name=_name(job),
+            kind=_kind(job),
+            queue=job.queue,
+            priority=job.priority,
+            min_member=job.min_available,
+            pods=len(job.tasks),
+            ready=job.ready_count - len(job.of(TaskStatus.ALLOCATED)),
+            phase=job.group.status.phase if job.group is not None else "",
+            placed={t.key: t.node for t in job.tasks.values() if t.uid in mine},
+            promised=promised,
+            waiting=(*pending, *gated),
+            reason=reason,
+            message=message,
+        )
+
+    def _reason(
+        self, session: Session, job: JobInfo, n_promised: int, *, is_waiting: bool
+    ) -> tuple[str, str]:
+        lacks = missing(job, session.queues, self.inventory.default_queue)
+        if lacks is not None:
+            return lacks.reason, lacks.message
+        queue = session.queues[job.queue]
+        known = job.uid in session.jobs
+        if n_promised and session.hooks.job_pipelined(job):
+            return ROOM_BEING_FREED, f"{n_promised} pods of it wait for room that is being freed"
+        if known and is_waiting and REACHED in job.fit_errors:
+            return AT_CAPABILITY, job.fit_errors
+        overuse = session.hooks.why_overused(queue) if known and is_waiting else ""
+        if overuse and job.fit_errors == overuse:
+            return OVERUSED, overuse
+        status = job.group.status if job.group is not None else None
+        for condition in status.conditions if status is not None else ():
+            is_said = condition.type == UNSCHEDULABLE and condition.status == "True"
+            if is_said and condition.transition_id == session.uid:
+                return condition.reason, condition.message
+        return "", ""
+
+
+def tasks(job: JobInfo, *statuses: TaskStatus) -> Iterator[TaskInfo]:
+    """The tasks of a job in these statuses."""
+    for status in statuses:
+        yield from job.of(status).values()
+
+
+def _kind(job: JobInfo) -> str:
+    if job.has_budget:
+        return "PodDisruptionBudget"
+    return "Pods" if job.group is not None and job.group.is_solo else "PodGroup"
+
+
+def _name(job: JobInfo) -> str:
+    """The group; else the pod, or what controls several."""
+    if not job.is_solo or (job.group is None and not job.has_budget):
+        return job.uid
+    first = next(iter(job.tasks.values()))
+    owner = first.pod.controller
+    if owner is None:
+        return first.key
+    return f"{first.pod.namespace}/{owner.kind}/{owner.name}"

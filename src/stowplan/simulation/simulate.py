@@ -1,0 +1,372 @@
+"""simulate(): what a scheduler makes of the waiting pods of a cluster.
+
+Without a replay the pods come one after the other, each is tried once, and nobody leaves: a fill.
+With one they come and leave in virtual time, and the scheduler does all that it does.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace
+
+from stowplan import config as configuration_files
+from stowplan.assembly.build import scheduler_for
+from stowplan.assembly.deciders import Deciders
+from stowplan.assembly.extenders import extenders_of
+from stowplan.config import Configuration
+from stowplan.cycle.engine.kernel_loading import EngineMode
+from stowplan.cycle.explanation import Explanation
+from stowplan.framework import Registry
+from stowplan.framework.problems import did_you_mean
+from stowplan.inputs.annotations import RUN_ANNOTATION
+from stowplan.inputs.cluster_reader import Cluster, read_cluster
+from stowplan.inputs.cluster_resize import resized
+from stowplan.inputs.files import read_bytes
+from stowplan.inputs.generated_workload import generate_workload
+from stowplan.inputs.input_error import InputError
+from stowplan.inputs.plugin_sources import PluginSource
+from stowplan.insight.gang_notes import gang_notes
+from stowplan.insight.placement_failures import PlacementFailure, failures_of
+from stowplan.insight.pod_placement import Placement, frame_of, frameworks_of
+from stowplan.objects.pod import Pod, PodSpec
+from stowplan.queue import QueueOptions
+from stowplan.scheduler import SchedulerOptions
+from stowplan.scheduler.scheduler import Scheduler
+from stowplan.simulation import kernel_cache
+from stowplan.simulation.cluster.simulated_extenders import (
+    ExtenderSource,
+    SimulatedExtenderFactory,
+    SimulatedExtenders,
+)
+from stowplan.simulation.event_queue import SECOND, in_seconds
+from stowplan.simulation.placement_run import PlacementRun
+from stowplan.simulation.pod_explanation import explain_after_replay, place_and_explain, position_of
+from stowplan.simulation.replay import Replay, ReplayOptions, last_arrival
+from stowplan.simulation.results.pod_history import placement_of
+from stowplan.simulation.results.result_files import write_files
+from stowplan.simulation.results.summary import (
+    ORDER_NOTE,
+    TIMES_NOTE,
+    VOLUMES_NOTE,
+    extender_summary,
+    replay_summary,
+    run_summary,
+    sha256,
+)
+from stowplan.simulation.results.time_series import PodSizes, TimeSeries
+from stowplan.simulation.scheduler_configuration import ConfigSource, read_deciders
+
+PLACEMENTS = "placements.jsonl"
+SUMMARY = "summary.json"
+SERIES = "series.csv"
+KERNEL_LOAD_MIN = 1000
+"""With so many pods it pays to load compiled kernels from disk."""
+KERNEL_COMPILE_MIN = 2000
+"""With more pods a replay pays for having them compiled."""
+SAMPLES = 1000
+"""How often the state is written down while pods arrive, where nobody says."""
+
+Progress = Callable[[int, int], None]
+"""Called with (pods done, pods in all), of a fill."""
+ReplayProgress = Callable[[int, int, float], None]
+"""Called with (bindings, pods that wait, virtual seconds), of a replay."""
+
+
+class Simulation(msgspec.Struct):
+    """What became of all pods, in the order of their arrival.
+
+    summary: see `summarised` and `replayed`; `pods_per_s` in it is the one figure that differs
+    between two runs with the same seed, and is not written to files. series: of a replay, as CSV.
+    failures: the pods without a node, by owner and reason. explanation: of the pod that was asked
+    for, as the run found it.
+    """
+
+    placements: list[Placement]
+    summary: dict[str, Any]
+    series: bytes = b""
+    failures: list[PlacementFailure] = []
+    explanation: Explanation | None = None
+
+    def __repr__(self) -> str:
+        told = self.summary
+        return f"Simulation({told['placed']:,} of {told['pods']:,} pods on {told['nodes']:,} nodes)"
+
+    def to_frame(self, library: str = "") -> Any:
+        """The placements as a DataFrame of pandas or polars, a row each.
+
+        library: `pandas` or `polars`; "" takes the first that is installed. Raises ImportError
+        where it is not.
+        """
+        return frame_of(self.placements, library)
+
+    def files(self) -> dict[str, bytes]:
+        """The result files by name."""
+        lasting = {key: value for key, value in self.summary.items() if key != "pods_per_s"}
+        lines = (msgspec.json.encode(placement) + b"\n" for placement in self.placements)
+        found = {PLACEMENTS: b"".join(lines), SUMMARY: as_json(lasting)}
+        return found | ({SERIES: self.series} if self.series else {})
+
+    def write(self, directory: str | Path) -> None:
+        """Write the files; raises InputError when that cannot be done."""
+        write_files(directory, self.files())
+
+
+def as_json(tree: dict[str, Any]) -> bytes:
+    """A tree as a file of JSON."""
+    return msgspec.json.format(msgspec.json.encode(tree), indent=2) + b"\n"
+
+
+def simulate(
+    cluster: Cluster | str | Path | Iterable[str | Path] | None = None,
+    *,
+    config: Configuration | ConfigSource | None = None,
+    plugins: Iterable[PluginSource] = (),
+    extenders: Iterable[ExtenderSource] | ExtenderSource = (),
+    seed: int = 0,
+    compat: str = "",
+    profile: str | None = None,
+    node_count: int | None = None,
+    replay: ReplayOptions | None = None,
+    explain: str = "",
+    on_progress: Progress | None = None,
+    on_tick: ReplayProgress | None = None,
+) -> Simulation:
+    """Place the pending pods of a cluster and say what became of each.
+
+    cluster: files and directories as for `--cluster`, or a Cluster; None: a generated
+    workload. config: a Configuration, or its files. plugins: classes, decorated
+    functions, or files that define some. extenders: classes that answer in place of the
+    configuration's extenders, or files with such; where nobody does they agree. seed: of the
+    generated workload, of ties between nodes and of all else that is drawn. compat: whose defects
+    sessions keep. profile: let this one decide every pod. node_count: shrink or grow the
+    cluster. replay: let pods come and leave by their times; None: fill. explain: a pending pod by
+    `NAMESPACE/NAME`; the result has its explanation, judged when its turn came (in a replay at the
+    end, where it has no node then). Raises InputError, ConfigError and ContractError.
+    """
+    given: object = config
+    if not isinstance(given, Configuration | str | Path | list | tuple | None):
+        wanted = "file names or a Configuration"
+        raise InputError("config", "", f"a {type(given).__name__}", wanted)
+    if seed < 0:
+        raise InputError("seed", "", str(seed), "a whole number from 0 up")
+    sources: list[PluginSource] = [plugins] if isinstance(plugins, str | Path) else list(plugins)
+    deciders = _deciders(config, sources, compat)
+    configuration, registry = deciders.configuration, deciders.registry
+    if replay is None and not configuration.profiles:
+        wanted = "profiles, or --replay: sessions do not place pods one by one"
+        raise InputError(configuration.source, "", "actions and tiers only", wanted)
+    extender_factory = SimulatedExtenderFactory(extenders_of(configuration), extenders)
+    if profile is not None:
+        _check_profile(profile, configuration)
+    world = _cluster(cluster, seed)
+    if node_count is not None:
+        world = resized(world, node_count)
+    digest = configuration_files.digest(configuration)
+    if profile is not None:
+        world = assign_profile(profile, world)
+    rng = np.random.default_rng(seed)
+    began = time.perf_counter()
+    if replay is None:
+        result = _filled(
+            world, configuration, registry, rng, extender_factory, on_progress, explain
+        )
+    else:
+        result = _replayed(world, deciders, rng, extender_factory, replay, seed, on_tick, explain)
+    elapsed_s = time.perf_counter() - began
+    result.failures = failures_of(result.placements, world)
+    result.summary |= {"seed": seed, "configuration": digest}
+    result.summary["notes"] += extender_factory.notes
+    result.summary["notes"] += gang_notes(world.pending(), deciders)
+    files = [
+        source for source in (*sources, *extender_factory.sources) if isinstance(source, str | Path)
+    ]
+    result.summary["plugins"] = {str(file): sha256(read_bytes(file)) for file in files}
+    n_pods = len(result.placements)
+    result.summary["pods_per_s"] = round(n_pods / elapsed_s, 1) if elapsed_s and n_pods else 0.0
+    return result
+
+
+def _filled(
+    cluster: Cluster,
+    configuration: Configuration,
+    registry: Registry,
+    rng: np.random.Generator,
+    extender_factory: SimulatedExtenderFactory,
+    on_progress: Progress | None,
+    explain: str,
+) -> Simulation:
+    fill = fill_of(cluster, configuration, registry, rng)
+    scheduler = fill.scheduler
+    warnings = _warnings_of(scheduler)
+    answering = extender_factory.of(fill.instance)
+    explanation = None
+    if explain:
+        placements, explanation = place_and_explain(fill, cluster.pending(), explain, on_progress)
+    else:
+        placements = fill.place_all(cluster.pending(), on_progress)
+    summary = run_summary(cluster, placements, scheduler.cache.nodes)
+    summary["notes"].append(ORDER_NOTE)
+    if any(RUN_ANNOTATION in pod.metadata.annotations for pod in cluster.pods):
+        summary["notes"].append(TIMES_NOTE)
+    if fill.volumes.has_served:
+        summary["notes"].append(VOLUMES_NOTE)
+    summary |= extender_summary(answering) | _found(warnings, answering)
+    return Simulation(placements, summary, explanation=explanation)
+
+
+def fill_of(
+    cluster: Cluster,
+    configuration: Configuration,
+    registry: Registry,
+    rng: np.random.Generator,
+) -> PlacementRun:
+    """A fill of a cluster, nothing placed yet."""
+    # Nobody leaves, so preemption is left out: nobody would go.
+    configuration = without_post_filter(configuration)
+    options = SchedulerOptions(queue=QueueOptions(by_arrival=True))
+    engine = _engine(cluster, replays=False)
+    scheduler = scheduler_for(configuration, registry, rng=rng, options=options, engine=engine)
+    return PlacementRun(cluster, scheduler)
+
+
+def _replayed(
+    cluster: Cluster,
+    deciders: Deciders,
+    rng: np.random.Generator,
+    extender_factory: SimulatedExtenderFactory,
+    options: ReplayOptions,
+    seed: int,
+    on_tick: ReplayProgress | None,
+    explain: str,
+) -> Simulation:
+    if explain:
+        position_of(explain, cluster.pending())
+    # Where a replay is cut short, what was said to each pod last is read off the pod.
+    counts = options.until_s is None and deciders.batch is None and not explain
+    scheduler = deciders.scheduler(
+        rng=rng,
+        options=SchedulerOptions(counts_repeats=counts),
+        engine=_engine(cluster, replays=True),
+    )
+    warnings = _warnings_of(scheduler)
+    run = Replay(cluster, scheduler, options, seed)
+    answering = extender_factory.of(run.instance)
+    series = TimeSeries(PodSizes(cluster.pending()))
+
+    def on_sample(now: int) -> None:
+        series.take(now, scheduler)
+        if on_tick is not None:
+            on_tick(run.binds, run.n_waiting, in_seconds(now))
+
+    run.run(on_sample, _sample_every(cluster, options))
+    placements = [
+        placement_of(pod_history, run)
+        for pod_history in run.pod_histories.values()
+        if not pod_history.bound_at_start
+    ]
+    summary = run_summary(cluster, list(placements), scheduler.cache.nodes)
+    summary |= (
+        replay_summary(run, series, options)
+        | extender_summary(answering)
+        | _found(warnings, answering)
+    )
+    if scheduler.sessions is not None:
+        summary["sessions"] = scheduler.sessions.number
+    if run.volumes.has_served:
+        summary["notes"].append(VOLUMES_NOTE)
+    explanation = explain_after_replay(explain, run) if explain else None
+    if explain and explanation is None:
+        summary["notes"].append(f"{explain} does not wait for a node at the end: not explained")
+    return Simulation(list(placements), summary, series.csv(), explanation=explanation)
+
+
+def _warnings_of(scheduler: Scheduler) -> list[str]:
+    """What is found of the plugins of others from now on; see `plugin_watch`."""
+    frameworks = frameworks_of(scheduler).values()
+    if all(member.in_tree for one in frameworks for member in one.members.values()):
+        return []
+    # Imported here, as it takes a while and few simulations have plugins of others.
+    from stowplan.simulation.plugin_sampling import PluginSampler
+
+    return PluginSampler(frameworks).warnings
+
+
+def _found(warnings: list[str], answering: SimulatedExtenders) -> dict[str, Any]:
+    every = [*warnings, *answering.warnings]
+    return {"warnings": every} if every else {}
+
+
+def _engine(cluster: Cluster, *, replays: bool) -> str:
+    """Compiled kernels from the first pod on where they are at hand and pay, or will; else the walk
+    decides until they do, or until they have been compiled beside it."""
+    n_pods = len(cluster.pending())
+    waits = (
+        replays
+        and n_pods > KERNEL_COMPILE_MIN
+        and not kernel_cache.BACKGROUND_COMPILATION.is_under_way
+    )
+    waits = waits or (n_pods >= KERNEL_LOAD_MIN and kernel_cache.is_cached())
+    return EngineMode.COMPILED.value if waits else EngineMode.AUTO.value
+
+
+def _sample_every(cluster: Cluster, options: ReplayOptions) -> int:
+    """Nanoseconds between two samples, at least a millisecond."""
+    every_s = options.sample_s
+    if every_s is None:
+        over_s = last_arrival(cluster, options.speedup) or 3600.0
+        if options.until_s is not None:
+            over_s = min(over_s, options.until_s)
+        every_s = over_s / SAMPLES
+    return max(round(every_s * SECOND), SECOND // 1000)
+
+
+def _cluster(cluster: Cluster | str | Path | Iterable[str | Path] | None, seed: int) -> Cluster:
+    if isinstance(cluster, Cluster):
+        return cluster
+    return generate_workload(seed=seed) if cluster is None else read_cluster(cluster)
+
+
+def assign_profile(profile: str, cluster: Cluster) -> Cluster:
+    """The cluster, its pending pods decided by one profile; those of a template still share it."""
+    specs: dict[int, PodSpec] = {}
+    pods: list[Pod] = []
+    for pod in cluster.pods:
+        if not pod.node_name:
+            spec = specs.get(id(pod.spec))
+            if spec is None:
+                spec = specs[id(pod.spec)] = replace(pod.spec, scheduler_name=profile)
+            pod = replace(pod, spec=spec)
+        pods.append(pod)
+    return replace(cluster, pods=pods)
+
+
+def _deciders(
+    config: Configuration | ConfigSource | None, plugins: list[PluginSource], compat: str
+) -> Deciders:
+    """The configuration, and the parts that it names."""
+    if isinstance(config, Configuration):
+        return replace(read_deciders(None, plugins, compat), configuration=config)
+    return read_deciders(config, plugins, compat)
+
+
+def without_post_filter(configuration: Configuration) -> Configuration:
+    """The configuration without preemption: nobody would evict its victims."""
+    profiles = {
+        name: replace(profile, points={**profile.points, "postFilter": ()})
+        for name, profile in configuration.profiles.items()
+    }
+    return replace(configuration, profiles=profiles)
+
+
+def _check_profile(profile: str, configuration: Configuration) -> None:
+    known = configuration.profiles
+    if profile not in known:
+        hint = did_you_mean(profile, known)
+        wanted = f"one of {', '.join(known)}" + (f" ({hint})" if hint else "")
+        raise InputError(configuration.source, "profile", repr(profile), wanted)

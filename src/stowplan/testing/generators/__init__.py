@@ -1,0 +1,1 @@
+"""Seeded generators of nodes, pods, clusters and table changes."""

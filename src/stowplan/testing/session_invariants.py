@@ -1,0 +1,464 @@
+"""Judge of sessions: whether what a session decided is what sessions promise, found out anew.
+
+It reads what stands at the end of a session, tasks and room, and asks no policy. What it knows of
+rules is what the session's predicates say of single pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stowplan.batch import Session
+from stowplan.batch.state.jobs import OCCUPYING, JobInfo, TaskInfo, TaskStatus
+from stowplan.testing.auditor import Violation
+
+Floats = NDArray[np.float64]
+Shares = dict[str, dict[str, float]]
+
+EPSILON = 0.1
+_PIPELINED = TaskStatus.PIPELINED
+WAITING_STATUSES = OCCUPYING | {TaskStatus.PENDING, TaskStatus.PIPELINED}
+
+
+def check_session(session: Session) -> None:
+    """Raise Violation for a session, closed and not settled, that decided what it must not."""
+    check_gangs(session)
+    check_capability(session)
+    check_victims(session)
+    check_victims_needed(session)
+    check_starvation(session)
+    check_reclaim(session)
+
+
+def check_gangs(session: Session) -> None:
+    """A gang starts with as many pods as it needs, or with none, and holds no room meanwhile."""
+    for job in session.jobs.values():
+        n_held = len(job.of(TaskStatus.ALLOCATED))
+        if n_held and job.ready_count + len(job.of(_PIPELINED)) < job.min_available:
+            raise Violation(f"{job.uid} holds room for {n_held} of {job.min_available} in vain")
+    for job in jobs_of(session.state.bound, session):
+        if job.ready_count < job.min_available:
+            raise Violation(f"{job.uid} starts with {job.ready_count} of {job.min_available}")
+
+
+def check_capability(session: Session) -> None:
+    """No queue gets more than its capability: neither now, with the pods that are being deleted, by
+    what is bound, nor by what is promised once those are gone."""
+    later = amounts_by_queue(session, lambda t: t.status in OCCUPYING or t.status is _PIPELINED)
+    now = amounts_by_queue(session, _is_held)
+    promised = [task for job in session.jobs.values() for task in job.of(_PIPELINED).values()]
+    for tasks, amounts in ((session.state.bound, now), (promised, later)):
+        for task in tasks:
+            queue = session.jobs[task.job].queue
+            for name, most in capability_of(session, queue).items():
+                has = amounts[queue].get(name, 0.0)
+                if task.ask.running.get(name) > 0 and has > most + EPSILON:
+                    raise Violation(f"queue {queue} has {has} {name}, above its capability {most}")
+
+
+def capability_of(session: Session, queue: str) -> dict[str, float]:
+    """Resource -> the most that a queue may have, for those that are limited."""
+    stated = session.queues[queue].capability
+    return {} if stated is None else {name: n for name, n in stated.pairs() if n > 0}
+
+
+def within_capability(session: Session, queue: str, tasks: Iterable[TaskInfo]) -> bool:
+    """True when a queue may have these tasks too, now."""
+    has = amounts_by_queue(session, lambda task: _is_held(task) or task.status is _PIPELINED)[queue]
+    wants = [task.ask.running for task in tasks]
+    return all(
+        has.get(name, 0.0) + sum(ask.get(name) for ask in wants) <= most + EPSILON
+        for name, most in capability_of(session, queue).items()
+    )
+
+
+def _is_held(task: TaskInfo) -> bool:
+    return task.status in OCCUPYING or task.status is TaskStatus.RELEASING
+
+
+def check_victims(session: Session) -> None:
+    """Preempt takes what is less important of its queue; reclaim takes of other queues, none of
+    which then has less than it deserves of what is scarce, or of anything where nothing is that the
+    taker wants, and of its own pods those of higher priority last."""
+    deserved, scarce = deserved_by_queue(session), scarce_resources(session)
+    # What a queue takes from itself afterwards was there still when it was reclaimed from.
+    own = {task.uid for task, why in session.state.evicted if why == "preempt"}
+    own |= pipelined_before(session)
+    left = amounts_by_queue(session, lambda task: task.status in OCCUPYING or task.uid in own)
+    for victim, why in session.state.evicted:
+        taker = session.state.preemptors.get(victim.uid)
+        if taker is None:
+            raise Violation(f"{victim.key} goes for nobody ({why})", victim.uid)
+        job, other = session.jobs[taker.job], session.jobs[victim.job]
+        if why == "preempt":
+            _check_preempted(taker, job, victim, other)
+        elif why == "reclaim":
+            if job.queue == other.queue:
+                raise Violation(f"{victim.key} is reclaimed for its own queue", victim.uid)
+            for name in _counted(taker, victim, scarce):
+                have, due = left[other.queue].get(name, 0.0), deserved[other.queue].get(name, 0.0)
+                if have < due - EPSILON:
+                    text = f"queue {other.queue} is left {have} {name} of {due}"
+                    raise Violation(f"{victim.key} is reclaimed and {text}", victim.uid)
+            _check_reclaimed(session, victim, other)
+        _check_victim_order(session, victim)
+
+
+def pipelined_before(session: Session) -> set[str]:
+    """The uids of tasks for which earlier sessions have promised room, and it is kept: it counts
+    for their queues as what they have."""
+    return {
+        uid
+        for job, promised in session.state.promised.items()
+        for uid in promised
+        if job in session.jobs and uid in session.jobs[job].of(_PIPELINED)
+    }
+
+
+def _counted(taker: TaskInfo, victim: TaskInfo, scarce: set[str]) -> list[str]:
+    """The resources of which a victim's queue keeps what it deserves."""
+    taken = [name for name, amount in victim.ask.running_pairs if amount > 0]
+    if not _contested(taker, scarce):
+        return taken
+    return [name for name in taken if name in scarce] or taken
+
+
+def _contested(taker: TaskInfo, scarce: set[str]) -> list[str]:
+    return [name for name, amount in taker.ask.running_pairs if amount > 0 and name in scarce]
+
+
+def _check_preempted(taker: TaskInfo, job: JobInfo, victim: TaskInfo, other: JobInfo) -> None:
+    if job.queue != other.queue:
+        raise Violation(f"{victim.key} of another queue is preempted", victim.uid)
+    within = victim.priority < taker.priority
+    if not (within if job is other else other.priority < job.priority):
+        raise Violation(f"{victim.key} is preempted by {taker.key} of no higher rank", victim.uid)
+
+
+def _check_reclaimed(session: Session, victim: TaskInfo, job: JobInfo) -> None:
+    """Of pods of one size and queue on a node the least important that their gangs spare go."""
+    nodes = session.state.nodes
+    for held in nodes.tasks_on(nodes.row(victim.node)):
+        one, other = held.task, session.jobs.get(held.task.job)
+        if held.status is not TaskStatus.RUNNING or other is None or other.queue != job.queue:
+            continue
+        spared = other.min_available <= other.ready_count - 1 or other.min_available == 1
+        lower = (other.priority, one.priority) < (job.priority, victim.priority)
+        if spared and lower and one.ask.running_pairs == victim.ask.running_pairs:
+            raise Violation(f"{victim.key} goes and {one.key}, of less rank, stays", victim.uid)
+
+
+def _check_victim_order(session: Session, victim: TaskInfo) -> None:
+    """Of pods of one job and size on a node those of lower priority go first."""
+    nodes = session.state.nodes
+    row = nodes.row(victim.node)
+    for held in nodes.tasks_on(row):
+        one = held.task
+        same = one.job == victim.job and one.ask.running_pairs == victim.ask.running_pairs
+        if same and held.status is TaskStatus.RUNNING and one.priority < victim.priority:
+            raise Violation(f"{victim.key} goes and {one.key}, of less priority, stays", victim.uid)
+
+
+def check_victims_needed(session: Session) -> None:
+    """Whoever goes makes room that is needed: what is promised fits, and did not fit without him.
+
+    Found out backwards, from the last that was promised room to the first, as later victims may
+    make earlier ones look needless. Who got room for which nobody went may have come at any time.
+    """
+    nodes, preemptors = session.state.nodes, session.state.preemptors
+    victims: dict[str, list[TaskInfo]] = {}
+    for victim, _ in session.state.evicted:
+        victims.setdefault(preemptors[victim.uid].uid, []).append(victim)
+    futures: dict[str, dict[str, float]] = {}
+    for gone in reversed(victims.values()):
+        taker = preemptors[gone[0].uid]
+        row = nodes.row(gone[0].node)
+        future = futures.setdefault(gone[0].node, {})
+        for name, _ in (*taker.ask.wants, *gone[0].ask.running_pairs):
+            idle, later = nodes.idle.get(name, nodes.n_nodes), nodes.releasing
+            room = float(idle[row] + later.get(name, nodes.n_nodes)[row])
+            future.setdefault(name, room)
+        others = _without_victims(session, gone[0].node, victims)
+        _check_released_resources(
+            taker, [v for v in gone if not _is_excess(session, taker, v)], future, others
+        )
+        for name in future:
+            freed = sum(victim.ask.running.get(name) for victim in gone)
+            future[name] += taker.ask.running.get(name) - freed
+
+
+def _is_excess(session: Session, taker: TaskInfo, victim: TaskInfo) -> bool:
+    """True when the queue of both would exceed its capability if the victim stayed."""
+    queue = session.jobs[taker.job].queue
+    if session.jobs[victim.job].queue != queue:
+        return False
+    later = amounts_by_queue(session, lambda t: t.status in OCCUPYING or t.status is _PIPELINED)
+    return any(
+        taker.ask.running.get(name) > 0
+        and later[queue].get(name, 0.0) + victim.ask.running.get(name) > most + EPSILON
+        for name, most in capability_of(session, queue).items()
+    )
+
+
+def _without_victims(session: Session, node: str, takers: Container[str]) -> list[TaskInfo]:
+    """Who has got room on a node in this session and nobody went for him."""
+    placed = list(session.state.bound)
+    for job in session.jobs.values():
+        placed += (*job.of(TaskStatus.ALLOCATED).values(), *job.of(_PIPELINED).values())
+    return [task for task in placed if task.node == node and task.uid not in takers]
+
+
+def _check_released_resources(
+    taker: TaskInfo, gone: list[TaskInfo], future: dict[str, float], others: list[TaskInfo]
+) -> None:
+    wanted = [name for name, _ in taker.ask.wants]
+    later = {name: sum(other.ask.running.get(name) for other in others) for name in wanted}
+    short = [name for name in wanted if future[name] + later[name] < -EPSILON]
+    if short and gone:
+        raise Violation(f"{gone[0].key} goes and {short} is short all the same", gone[0].uid)
+    for victim in gone:
+        if all(future[name] - victim.ask.running.get(name) >= -EPSILON for name in wanted):
+            raise Violation(f"{victim.key} goes, and {taker.key} would fit", victim.uid)
+
+
+def check_starvation(session: Session) -> None:
+    """No job waits whose missing pods fit, in a queue that has less than it deserves."""
+    deserved = deserved_by_queue(session)
+    have = amounts_by_queue(session, lambda t: t.status in OCCUPYING or t.status is _PIPELINED)
+    for job in session.jobs.values():
+        pending = list(job.of(TaskStatus.PENDING).values())
+        if not pending or job.uid in {task.job for task, _ in session.state.evicted}:
+            continue
+        reached = job.ready_count + len(job.of(_PIPELINED))
+        n_missing = max(job.min_available - reached, 1)
+        if len(pending) < n_missing:
+            continue
+        first = pending[:n_missing]
+        if any(t.ask.wants != first[0].ask.wants for t in first) or not first[0].ask.wants:
+            continue
+        due, has = deserved[job.queue], have[job.queue]
+        under = all(
+            has.get(name, 0.0) + n_missing * amount <= due.get(name, 0.0) + EPSILON
+            for name, amount in first[0].ask.running_pairs
+        )
+        if under and fits_all(session, first) and within_capability(session, job.queue, first):
+            text = f"{job.queue} has {has} of {due}"
+            raise Violation(f"{job.uid} waits, and {n_missing} pods of it fit; {text}")
+
+
+def check_reclaim(session: Session) -> None:
+    """No job waits for one pod, in a queue that has less than it deserves of what is scarce, while
+    other queues have more and one of their pods might go for it.
+
+    Judged where sessions reclaim, by the policies that ship, and nothing has moved in this one; of
+    nodes on which the pods that might go are alike, as it is for no session to try all sets.
+    """
+    options, state = session.options, session.state
+    known = {"gang", "conformance", "proportion"} <= session.policies.keys()
+    if not known or "reclaim" not in {action.name for action in options.actions}:
+        return
+    if any(session.compat.on()) or state.bound or state.evicted or state.nodes.has_releases:
+        return
+    if any(job.of(_PIPELINED) for job in session.jobs.values()):
+        return
+    deserved, scarce = deserved_by_queue(session), scarce_resources(session)
+    have = amounts_by_queue(session, lambda task: task.status in OCCUPYING)
+    for job in session.jobs.values():
+        pending = list(job.of(TaskStatus.PENDING).values())
+        if not pending or job.min_available - job.ready_count > 1:
+            continue
+        taker, due, has = pending[0], deserved[job.queue], have[job.queue]
+        if not within_capability(session, job.queue, [taker]):
+            continue
+        contested = _contested(taker, scarce)
+        if not contested or any(task.ask.wants != taker.ask.wants for task in pending):
+            continue
+        if any(has.get(name, 0.0) > due.get(name, 0.0) - 10 * EPSILON for name in contested):
+            continue
+        for victim in _possible_victims(session, taker, deserved, have, scarce):
+            text = f"{job.queue} has {has} of {due}"
+            raise Violation(f"{taker.key} waits, and {victim.key} might go for it; {text}")
+
+
+def _possible_victims(
+    session: Session, taker: TaskInfo, deserved: Shares, have: Shares, scarce: set[str]
+) -> Iterator[TaskInfo]:
+    """Pods of which one alone makes the room that is wanted, and their queues can spare it."""
+    nodes, mine = session.state.nodes, session.jobs[taker.job].queue
+    for row in np.flatnonzero(session.passing(taker)).tolist():
+        others = [
+            held.task
+            for held in nodes.tasks_on(row)
+            if held.status is TaskStatus.RUNNING and held.task.job in session.jobs
+        ]
+        others = [other for other in others if session.jobs[other.job].queue != mine]
+        if len({other.ask.running_pairs for other in others}) != 1:
+            continue
+        idle = {name: _idle(session, name, row) for name, _ in taker.ask.wants}
+        for other in others:
+            job = session.jobs[other.job]
+            spared = job.min_available <= job.ready_count - 1 or job.min_available == 1
+            helps = all(
+                idle[name] + other.ask.running.get(name) >= amount
+                for name, amount in taker.ask.wants
+            )
+            left, due = have[job.queue], deserved[job.queue]
+            spares = all(
+                left[name] - other.ask.running.get(name) >= due.get(name, 0.0) + 10 * EPSILON
+                for name in _counted(taker, other, scarce)
+            )
+            if spared and helps and spares and session.queues[job.queue].is_reclaimable:
+                yield other
+
+
+def _idle(session: Session, name: str, row: int) -> float:
+    """What is free and promised to nobody."""
+    nodes = session.state.nodes
+    idle = float(nodes.idle.get(name, nodes.n_nodes)[row])
+    return min(idle, idle + float(nodes.releasing.get(name, nodes.n_nodes)[row]))
+
+
+def fits_all(session: Session, tasks: list[TaskInfo]) -> bool:
+    """True when these tasks, all alike, find idle room one after the other."""
+    nodes, task = session.state.nodes, tasks[0]
+    n_nodes = nodes.n_nodes
+    counts: Floats = np.where(session.passing(task), np.inf, 0.0)
+    counts = np.minimum(counts, nodes.pod_limit - nodes.pod_count)
+    for name, amount in task.ask.wants:
+        idle = nodes.idle.get(name, n_nodes)
+        future = idle + nodes.releasing.get(name, n_nodes)
+        counts = np.minimum(counts, np.floor((np.minimum(idle, future) + EPSILON) / amount))
+    return bool(np.maximum(counts, 0.0).sum() >= len(tasks))
+
+
+def jobs_of(tasks: Iterable[TaskInfo], session: Session) -> Iterator[JobInfo]:
+    """The jobs of tasks, each once."""
+    for uid in dict.fromkeys(task.job for task in tasks):
+        yield session.jobs[uid]
+
+
+def amounts_by_queue(session: Session, counts: Callable[[TaskInfo], bool]) -> Shares:
+    """Queue -> resource -> what the tasks that count ask for."""
+    found: Shares = {name: {} for name in session.queues}
+    for job in (*session.jobs.values(), *session.invalid.values()):
+        if job.queue not in found:
+            continue
+        held = found[job.queue]
+        for task in job.tasks.values():
+            if counts(task):
+                for name, amount in task.ask.running_pairs:
+                    held[name] = held.get(name, 0.0) + amount
+    return found
+
+
+def demand_by_queue(session: Session) -> Shares:
+    """What each queue with jobs had when the session opened, or waited for.
+
+    An invalid job wants what it has.
+    """
+    gone = {task.uid for task, _ in session.state.evicted}
+
+    def wanted(task: TaskInfo) -> bool:
+        if task.job in session.invalid:
+            return task.status in OCCUPYING
+        return task.status in WAITING_STATUSES or task.uid in gone
+
+    busy = {job.queue for job in session.jobs.values()}
+    found = amounts_by_queue(session, wanted)
+    return {queue: held for queue, held in found.items() if queue in busy}
+
+
+def scarce_resources(session: Session) -> set[str]:
+    """The resources of which queues want more together than there is, and not in vain, nor above
+    their capability."""
+    wants = satisfiable_demand_by_queue(session)
+    total = session.state.nodes.total().pairs()
+    return {name for name, n in total if _sum_wanted(session, wants, name) > n + EPSILON}
+
+
+def _sum_wanted(session: Session, wants: Shares, name: str) -> float:
+    return sum(_capped(session, queue, held, name) for queue, held in wants.items())
+
+
+def _capped(session: Session, queue: str, wants: dict[str, float], name: str) -> float:
+    """What a queue wants of a resource, up to its capability."""
+    wanted = wants.get(name, 0.0)
+    return min(wanted, capability_of(session, queue).get(name, wanted))
+
+
+def satisfiable_demand_by_queue(session: Session) -> Shares:
+    """What each queue wants, but for what jobs wait for that are more than the cluster."""
+    found = demand_by_queue(session)
+    for job in session.jobs.values():
+        if exceeds_cluster(session, job):
+            for task in waiting_tasks(job):
+                for name, amount in task.ask.running_pairs:
+                    found[job.queue][name] -= amount
+    return found
+
+
+def waiting_tasks(job: JobInfo) -> list[TaskInfo]:
+    """The tasks that have no node, or a promise only."""
+    return [*job.of(TaskStatus.PENDING).values(), *job.of(_PIPELINED).values()]
+
+
+def exceeds_cluster(session: Session, job: JobInfo) -> bool:
+    """True for a gang that could not start if it had all ready nodes to itself: even the smallest
+    pods that would make it whole are too much of something, or more than its queue may have."""
+    gone = [task for task, _ in session.state.evicted if task.job == job.uid]
+    n_missing = job.min_available - job.ready_count - len(gone)
+    if n_missing <= 0 or "gang" not in session.policies:
+        return False
+    nodes = session.state.nodes
+    running = [task for task in job.tasks.values() if task.status in OCCUPYING]
+    room = dict(nodes.total().pairs())
+    for task in (*running, *gone):
+        for name, amount in task.ask.running_pairs:
+            has_ready_node = nodes.has_ready_node(nodes.row(task.node))
+            room[name] = room.get(name, 0.0) - (amount if has_ready_node else 0.0)
+    waiting = waiting_tasks(job)
+    names = {name for task in waiting for name, _ in task.ask.running_pairs}
+    limits = capability_of(session, job.queue)
+    for name in names:
+        least = sum(sorted(task.ask.running.get(name) for task in waiting)[:n_missing])
+        has = sum(task.ask.running.get(name) for task in (*running, *gone))
+        if least > room.get(name, 0.0) + EPSILON:
+            return True
+        if least > 0 and least + has > limits.get(name, least + has) + EPSILON:
+            return True
+    return False
+
+
+def deserved_by_queue(session: Session) -> Shares:
+    """What each queue deserved when the session opened: shares by weight, dealt out bit by bit,
+    to what is wanted in vain when all else is served."""
+    total = dict(session.state.nodes.total().pairs())
+    found: Shares = {name: {} for name in session.queues}
+    for name, amount in total.items():
+        rest = amount
+        for wants in (satisfiable_demand_by_queue(session), demand_by_queue(session)):
+            rest = _fill_by_weight(session, name, rest, wants, found)
+    return found
+
+
+def _fill_by_weight(
+    session: Session, name: str, rest: float, wants: Shares, found: Shares
+) -> float:
+    """Add of a resource to what queues deserve, up to what they want; what is left then."""
+    open_ = {q for q in wants if session.queues[q].weight > 0}
+    while open_ and rest > EPSILON / 10:
+        weight = sum(session.queues[q].weight for q in open_)
+        part = rest
+        for queue in sorted(open_):
+            most = _capped(session, queue, wants[queue], name) - found[queue].get(name, 0.0)
+            given = min(part * session.queues[queue].weight / weight, max(most, 0.0))
+            found[queue][name] = found[queue].get(name, 0.0) + given
+            rest -= given
+            if most <= given + EPSILON / 100:
+                open_.discard(queue)
+        if part - rest < EPSILON / 1000:
+            break
+    return rest

@@ -1,0 +1,53 @@
+"""A spec that was found good is not looked at again; a bad one is refused each time."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stowplan.apis.core.pod import _ValidSpecCache
+
+Tree = dict[str, Any]
+SPECS = st.dictionaries(st.sampled_from("abc"), st.integers(0, 2), max_size=2)
+
+
+def faults(spec: Tree) -> list[str]:
+    return [f"{key} is odd" for key, value in spec.items() if value == 1]
+
+
+def same_answers(seen: Any, specs: list[Tree]) -> None:
+    for spec in specs:
+        assert list(seen.seen(spec, iter(faults(spec)))) == faults(spec)
+
+
+@given(st.lists(SPECS, max_size=12))
+def test_answers_are_the_same(specs: list[Tree]) -> None:
+    same_answers(_ValidSpecCache(), specs)
+
+
+def test_good_ones_are_looked_at_once() -> None:
+    looked = 0
+
+    def looking() -> Any:
+        nonlocal looked
+        looked += 1
+        yield from ()
+
+    seen = _ValidSpecCache()
+    for _ in range(5):
+        assert list(seen.seen({"a": 0}, looking())) == []
+    assert looked == 1
+
+
+def test_keeping_bad_ones_is_caught() -> None:
+    class Forgiving(_ValidSpecCache):
+        """Keeps whatever it has looked at."""
+
+        def seen(self, spec: Tree, faults: Any) -> Any:
+            told = list(super().seen(spec, faults))
+            list(super().seen(spec, iter(())))
+            return iter(told)
+
+    with pytest.raises(AssertionError):
+        same_answers(Forgiving(), [{"a": 1}, {"a": 1}])

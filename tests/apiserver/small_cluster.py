@@ -1,0 +1,193 @@
+"""A cluster in virtual time for the tests of controllers and hollow nodes."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from stowplan.apis.core.pod_lifecycle import PodLifecycleDefaults
+from stowplan.apis.machinery.resource import DeleteOptions
+from stowplan.apiserver.admission import default_admission
+from stowplan.apiserver.options import ApiServerOptions
+from stowplan.apiserver.resource_registry import built_in_registry
+from stowplan.assembly.controller_manager import ControllerManagerOptions
+from stowplan.assembly.embedded_cluster import EmbeddedCluster
+from stowplan.kubelet.hollow_nodes import make_hollow_nodes
+
+Tree = dict[str, Any]
+
+START = 1_000_000_000.0
+"""When the worlds of the tests begin: 2001-09-09T01:46:40Z."""
+DEPLOYMENTS, SETS, JOBS = "apps/deployments", "apps/replicasets", "batch/jobs"
+
+
+class World:
+    """A cluster, its time, and a scheduler that binds every pod to the next node with room."""
+
+    def __init__(
+        self,
+        nodes: int = 3,
+        *,
+        hollow: bool = True,
+        schedules: bool = True,
+        start_s: float = 1.0,
+        capacity: dict[str, str] | None = None,
+    ) -> None:
+        self.now = START
+        self.schedules = schedules
+        manager_options = ControllerManagerOptions(
+            hollow_nodes=hollow, habits=PodLifecycleDefaults(start_s=start_s)
+        )
+        options = ApiServerOptions(registry=built_in_registry(), admission=default_admission())
+        self.cluster = EmbeddedCluster(
+            options, np.random.default_rng(7), manager_options=manager_options
+        )
+        self.server = self.cluster.server
+        self.api = self.cluster.controller_manager.api
+        self.api.now = self.now
+        self._next_node = 0
+        for name in ("default", "kube-system", "kube-node-lease"):
+            if self.get("namespaces", name, "") is None:
+                self.create("namespaces", {"metadata": {"name": name}})
+        for node in make_hollow_nodes(nodes, capacity=capacity):
+            self.create("nodes", node)
+        self.settle()
+
+    def create(self, path: str, obj: Tree) -> Tree:
+        """Store an object; namespaced ones go to `default`."""
+        obj = copy.deepcopy(obj)
+        resource = self.server.registry.by_path(path)
+        assert resource is not None, path
+        if resource.namespaced:
+            obj["metadata"].setdefault("namespace", "default")
+        self.api.now = self.now
+        return self.api.create(path, obj)
+
+    def get(self, path: str, name: str, namespace: str = "default") -> Tree | None:
+        """An object as it stands."""
+        resource = self.server.registry.by_path(path)
+        assert resource is not None, path
+        return self.api.get(path, namespace if resource.namespaced else "", name)
+
+    def the(self, path: str, name: str, namespace: str = "default") -> Tree:
+        """An object that must be there."""
+        found = self.get(path, name, namespace)
+        assert found is not None, f"{path} {name} is not there"
+        return found
+
+    def list(self, path: str, namespace: str = "") -> list[Tree]:
+        """All objects of a kind."""
+        return list(self.api.list(path, namespace))
+
+    def pods(self, namespace: str = "default", **labels: str) -> list[Tree]:
+        """The pods with these labels, terminating ones included."""
+        return [
+            pod
+            for pod in self.list("pods", namespace)
+            if labels.items() <= (pod["metadata"].get("labels") or {}).items()
+        ]
+
+    def change(self, path: str, name: str, namespace: str = "default", **spec: Any) -> Tree:
+        """Set fields of an object's spec."""
+        obj = self.the(path, name, namespace)
+        obj["spec"].update(spec)
+        return self.api.update(path, obj)
+
+    def delete(self, path: str, name: str, namespace: str = "default", **how: Any) -> None:
+        """Delete an object. how: fields of `DeleteOptions`."""
+        resource = self.server.registry.by_path(path)
+        assert resource is not None, path
+        self.api.now = self.now
+        place = namespace if resource.namespaced else ""
+        self.api.delete(path, place, name, DeleteOptions(**how))
+
+    def settle(self, most: int = 2000) -> None:
+        """Let everything happen that happens at this moment."""
+        for _ in range(most):
+            following = self.cluster.tick(self.now)
+            at_rest = following is None or following > self.now
+            if at_rest and not (self.schedules and self._schedule()):
+                return
+        raise AssertionError("the cluster does not come to rest")
+
+    def run(self, seconds: float, watch: Any = None) -> None:
+        """Let time pass, from one moment at which something is due to the next.
+
+        watch: called with the world after each.
+        """
+        end = self.now + seconds
+        for _ in range(100_000):
+            self.settle()
+            if watch is not None:
+                watch(self)
+            following = self.cluster.next_at()
+            if following is None or following > end:
+                self.now = end
+                self.settle()
+                return
+            self.now = max(following, self.now)
+        raise AssertionError("too much happens")
+
+    def _schedule(self) -> int:
+        """Bind what waits; a stand-in for a scheduler, with a view of taints and readiness."""
+        bound = 0
+        for pod in self.list("pods"):
+            spec = pod["spec"]
+            gated = spec.get("schedulingGates") or pod["metadata"].get("deletionTimestamp")
+            if spec.get("nodeName") or gated or pod["status"].get("phase") != "Pending":
+                continue
+            nodes = [node for node in self.list("nodes") if _takes(node)]
+            if nodes:
+                self._next_node += 1
+                node = nodes[self._next_node % len(nodes)]
+                self.server.bind(pod, node["metadata"]["name"], self.now)
+                bound += 1
+        return bound
+
+
+def _takes(node: Tree) -> bool:
+    return not (node.get("spec") or {}).get("taints")
+
+
+def container(**more: Any) -> Tree:
+    """A container that asks for a little CPU."""
+    return {"name": "c", "image": "app:1", "resources": {"requests": {"cpu": "100m"}}, **more}
+
+
+def pod(name: str, *, notes: dict[str, str] | None = None, **spec: Any) -> Tree:
+    """A pod to create."""
+    meta: Tree = {"name": name, "labels": {"app": name}}
+    if notes:
+        meta["annotations"] = notes
+    return {"metadata": meta, "spec": {"containers": [container()], **spec}}
+
+
+def template(app: str, notes: dict[str, str] | None = None, **spec: Any) -> Tree:
+    """A pod template."""
+    meta: Tree = {"labels": {"app": app}}
+    if notes:
+        meta["annotations"] = notes
+    return {"metadata": meta, "spec": {"containers": [container()], **spec}}
+
+
+def deployment(name: str, replicas: int, notes: dict[str, str] | None = None, **spec: Any) -> Tree:
+    """A Deployment to create."""
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": template(name, notes),
+            **spec,
+        },
+    }
+
+
+def job(name: str, notes: dict[str, str] | None = None, policy: str = "Never", **spec: Any) -> Tree:
+    """A Job to create."""
+    return {
+        "metadata": {"name": name},
+        "spec": {"template": template(name, notes, restartPolicy=policy), **spec},
+    }

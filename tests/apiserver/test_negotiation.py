@@ -1,0 +1,141 @@
+"""What answers look like on their outside: types that are spoken, refusals, empty tables."""
+
+import json
+
+import pytest
+
+from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse
+from stowplan.apiserver.http.negotiation import PROTOBUF, PROTOBUF_MAGIC
+from tests.contract.apiserver.world import World
+
+NOW = 1_790_000_000.0
+PODS = "/api/v1/namespaces/default/pods"
+SETTING = "which this server does not speak; set the client's `contentType: application/json`"
+LISTED = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return World("plain", NOW)
+
+
+def refusal(world: World, request: HttpRequest) -> tuple[int, str]:
+    headers = {"authorization": "Bearer admin-token", **request.headers}
+    answer = world.handle(
+        HttpRequest(request.method, request.path, request.query, headers, request.body), NOW
+    )
+    assert isinstance(answer, HttpResponse)
+    return answer.status, json.loads(answer.body)["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [(PODS, ()), (f"{PODS}/p", ()), (PODS, (("watch", "1"),)), ("/apis", ()), ("/version", ())],
+)
+@pytest.mark.parametrize("wanted", [PROTOBUF, f"application/cbor, {PROTOBUF};stream=watch"])
+def test_who_takes_protobuf_only(
+    world: World, path: str, query: tuple[tuple[str, str], ...], wanted: str
+) -> None:
+    request = HttpRequest("GET", path, query, {"accept": wanted})
+    assert refusal(world, request) == (406, f"the request asks for protobuf, {SETTING}")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", PODS),
+        ("PUT", f"{PODS}/p"),
+        ("PATCH", f"{PODS}/p"),
+        ("DELETE", f"{PODS}/p"),
+        ("POST", f"{PODS}/p/binding"),
+        ("POST", f"{PODS}/p/eviction"),
+        ("PATCH", f"{PODS}/p/status"),
+    ],
+)
+def test_who_sends_protobuf(world: World, method: str, path: str) -> None:
+    request = HttpRequest(method, path, (), {"content-type": PROTOBUF}, PROTOBUF_MAGIC + b"\n\x00")
+    assert refusal(world, request) == (415, f"the body of the request is protobuf, {SETTING}")
+
+
+@pytest.mark.parametrize("media", ["text/plain", "application/cbor", "multipart/form-data"])
+def test_other_types_get_the_list_of_the_original(world: World, media: str) -> None:
+    sent = refusal(world, HttpRequest("POST", PODS, (), {"content-type": media}, b"{}"))
+    assert sent == (
+        415,
+        "the body of the request was in an unknown format - accepted media types include: "
+        f"{LISTED}",
+    )
+    status, text = refusal(world, HttpRequest("GET", f"{PODS}/p", (), {"accept": media}))
+    assert (status, text.rpartition(": ")[2]) == (406, LISTED)
+
+
+@pytest.mark.parametrize(
+    ("path", "rows"),
+    [
+        ("/api/v1/namespaces/default/limitranges", None),
+        ("/apis/rbac.authorization.k8s.io/v1/roles?fieldSelector=metadata.name=none", None),
+        ("/api/v1/namespaces/default/pods", []),
+        ("/apis/storage.k8s.io/v1/storageclasses", []),
+    ],
+)
+def test_a_table_without_rows(world: World, path: str, rows: object) -> None:
+    """Kinds without a table of their own have null there, others an empty list."""
+    path, _, query = path.partition("?")
+    name, _, value = query.partition("=")
+    pairs = ((name, value),) if name else ()
+    headers = {
+        "authorization": "Bearer admin-token",
+        "accept": "application/json;as=Table;v=v1;g=meta.k8s.io",
+    }
+    answer = world.handle(HttpRequest("GET", path, pairs, headers), NOW)
+    assert isinstance(answer, HttpResponse)
+    assert json.loads(answer.body)["rows"] == rows
+    headers["accept"] = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+    answer = world.handle(HttpRequest("GET", path, pairs, headers), NOW)
+    assert isinstance(answer, HttpResponse)
+    assert json.loads(answer.body)["items"] is None
+
+
+def test_a_deletion_with_a_body_of_another_kind(world: World) -> None:
+    headers = {"content-type": "application/json"}
+    said = refusal(world, HttpRequest("DELETE", f"{PODS}/p", (), headers, b'{"kind":"Pod"}'))
+    assert said[0] == 400
+    assert said[1].startswith('no kind "Pod" is registered for version "meta.k8s.io/v1" in scheme')
+
+
+def post(world: World, path: str, tree: object) -> HttpResponse:
+    body = json.dumps(tree).encode()
+    answer = world.handle(
+        HttpRequest("POST", path, (), {"authorization": "Bearer admin-token"}, body), NOW
+    )
+    assert isinstance(answer, HttpResponse)
+    return answer
+
+
+def test_both_kinds_of_attributes_in_one_review(world: World) -> None:
+    spec = {"resourceAttributes": {}, "nonResourceAttributes": {"path": "/x"}}
+    answer = post(world, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {"spec": spec})
+    assert answer.status == 422
+    assert 'Invalid value: {"Path":"/x","Verb":""}: ' in json.loads(answer.body)["message"]
+
+
+def test_zones_come_with_bindings_of_the_new_path_only(world: World) -> None:
+    labels = {"topology.kubernetes.io/zone": "z"}
+    post(world, "/api/v1/nodes", {"metadata": {"name": "zoned", "labels": labels}})
+    for name, path in (("old", "bindings"), ("new", "pods/new/binding")):
+        spec = {"containers": [{"name": "c", "image": "i"}]}
+        post(world, PODS, {"metadata": {"name": name}, "spec": spec})
+        target = {"kind": "Node", "name": "zoned"}
+        bound = post(
+            world,
+            f"/api/v1/namespaces/default/{path}",
+            {"metadata": {"name": name}, "target": target},
+        )
+        assert bound.status == 201
+    got = {}
+    for name in ("old", "new"):
+        headers = {"authorization": "Bearer admin-token"}
+        answer = world.handle(HttpRequest("GET", f"{PODS}/{name}", (), headers), NOW)
+        assert isinstance(answer, HttpResponse)
+        got[name] = json.loads(answer.body)["metadata"].get("labels")
+    assert got == {"old": None, "new": labels}

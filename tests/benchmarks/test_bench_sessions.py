@@ -1,0 +1,35 @@
+"""The measurement of sessions: what it measures comes about, at any size."""
+
+from __future__ import annotations
+
+import pytest
+
+from stowplan.benchmarks.session_benchmarks import (
+    SessionBenchmark,
+    crowded_seconds,
+    session_seconds,
+    small_gangs,
+)
+from stowplan.messages import events as happened
+
+
+def test_every_figure_is_there() -> None:
+    found = session_seconds(16)
+    assert set(found) == {"first", "100 changed", "4 of 3", "1 of 20"}
+    assert all(seconds >= 0 for seconds in found.values())
+
+
+def test_the_crowd_is_what_it_says() -> None:
+    assert set(crowded_seconds(16)) == {"first", "100 changed"}
+    crowd = SessionBenchmark(4)
+    crowd.show([crowd.queue("q")])
+    crowd.show(list(crowd.gang("g", "q", 3, ("1", "1Gi"))))
+    crowd.session(happened.Synced())
+    assert crowd.settle() == 3
+    assert all(pod.node_name for pod in crowd.pods.values())
+    crowd.scheduler.validate()
+
+
+def test_a_gang_that_does_not_fit_is_no_figure() -> None:
+    with pytest.raises(RuntimeError, match="0 of 3000 pods were bound"):
+        small_gangs(1, 1, 3_000)

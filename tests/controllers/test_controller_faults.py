@@ -1,0 +1,308 @@
+"""A controller's exception is one object's failure: backed off, counted, told, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from stowplan.apis.core.pod_deletion_cost import ANNOTATION, deletion_cost
+from stowplan.apis.machinery.errors import ApiError
+from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse
+from stowplan.apis.machinery.strconv import int_or_none, uint_or_none
+from stowplan.apis.machinery.timestamps import add_seconds, human_age, parse_time
+from stowplan.apis.schema import canonical_time as schema_times
+from stowplan.apiserver.discovery.controller_metrics import ControllerMetricsPage
+from stowplan.apiserver.server import SYSTEM_USER
+from stowplan.controllers.runtime.controller import Controller
+from stowplan.controllers.runtime.object_fields import int_or_percent_of
+from stowplan.controllers.runtime.object_index import ObjectIndex
+from stowplan.controllers.workloads.deployment import DeploymentController
+from stowplan.kubelet.kubelets import Kubelets
+from tests.apiserver.small_cluster import DEPLOYMENTS, SETS, START, Tree, World, deployment, pod
+
+LONG = "9" * 5000
+
+
+def broken(monkeypatch: pytest.MonkeyPatch, where: type, name: str, only: str) -> None:
+    """Have a method fail for what `only` names."""
+    real = getattr(where, name)
+
+    def fails(self: Any, about: Any = "", *rest: Any) -> Any:
+        if str(getattr(about, "key", about)).endswith(only):
+            raise ZeroDivisionError("x" * 5000)
+        return real(self, about, *rest) if about else real(self)
+
+    monkeypatch.setattr(where, name, fails)
+
+
+def part(world: World, kind: type) -> Any:
+    return next(each for each in world.cluster.controller_manager.parts if isinstance(each, kind))
+
+
+def test_a_fault_of_a_controller_is_its_object_s(
+    monkeypatch: pytest.MonkeyPatch, faults: list[str]
+) -> None:
+    world = World(1)
+    broken(monkeypatch, DeploymentController, "sync", "'bad')")
+    for name in ("a", "bad", "z"):
+        world.create(DEPLOYMENTS, deployment(name, 1))
+    world.run(10)
+    assert {p["metadata"]["labels"]["app"] for p in world.pods()} == {"a", "z"}
+    # Looked at again later and later: 0.005 s, 0.01 s, ... come to a dozen times in ten seconds.
+    assert 5 < len(faults) < 15
+    assert set(faults) == {f"deployment default/bad: {ZeroDivisionError('x' * 5000)!r:.200}"}
+    assert world.cluster.controller_manager.failing()["deployment"] == 1
+    page = ControllerMetricsPage().answer(
+        HttpRequest("GET", "/metrics"), SYSTEM_USER, world.server, world.now
+    )
+    assert page is not None
+    lines = page.body.decode().splitlines()
+    assert f'stowplan_controller_faults_total{{component="deployment"}} {len(faults)}' in lines
+    assert 'stowplan_controller_failing_objects{component="deployment"} 1' in lines
+    assert 'stowplan_controller_failing_objects{component="job"} 0' in lines
+    (event,) = [e for e in world.list("events") if e["reason"] == "SyncError"]
+    assert event["type"] == "Warning"
+    assert event["involvedObject"]["name"] == "bad"
+    assert event["message"].startswith("error syncing: ZeroDivisionError('xxx")
+    taken = world.cluster.faults.take()
+    assert {fault.about for fault in taken} == {"default/bad"}
+    assert world.cluster.faults.take() == []
+    assert world.cluster.faults.counts["deployment"] == len(faults)
+    faults.clear()
+    monkeypatch.undo()
+    world.run(1000)
+    assert len(world.pods(app="bad")) == 1
+    assert world.cluster.controller_manager.failing()["deployment"] == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(ObjectIndex, "observe"), (DeploymentController, "observe")]
+)
+def test_a_change_that_cannot_be_taken_in_stands(
+    monkeypatch: pytest.MonkeyPatch, faults: list[str], kind: type, name: str
+) -> None:
+    world = World(1)
+    broken(monkeypatch, kind, name, "deployments/default/bad")
+    world.create(DEPLOYMENTS, deployment("bad", 1))
+    world.create(DEPLOYMENTS, deployment("good", 1))
+    world.run(10)
+    assert world.the(DEPLOYMENTS, "bad")
+    assert len(world.pods(app="good")) == 1
+    assert any("apps/deployments/default/bad" in fault for fault in faults)
+    faults.clear()
+
+
+def test_a_part_that_fails_as_a_whole_rests(
+    monkeypatch: pytest.MonkeyPatch, faults: list[str]
+) -> None:
+    world = World(1)
+    broken(monkeypatch, Controller, "work_once", "")
+    world.create(DEPLOYMENTS, deployment("web", 1))
+    world.run(10)
+    controllers = len(
+        [p for p in world.cluster.controller_manager.parts if isinstance(p, Controller)]
+    )
+    # After 0, 1, 3 and 7 seconds.
+    assert 0 < len(faults) <= 4 * controllers
+    monkeypatch.undo()
+    faults.clear()
+    world.run(60)
+    assert len(world.pods(app="web")) == 1
+
+
+# What did raise.
+
+
+def test_a_surge_of_thousands_of_digits() -> None:
+    world = World(1)
+    rolling = {"maxSurge": f"{LONG}%", "maxUnavailable": 0}
+    for number in range(3):
+        strategy = {"type": "RollingUpdate", "rollingUpdate": rolling}
+        world.create(DEPLOYMENTS, deployment(f"web-{number}", 1, strategy=strategy))
+    world.run(5)
+    assert len(world.pods()) == 3
+
+
+@pytest.mark.parametrize("name", ["desired-replicas", "max-replicas", "revision"])
+def test_annotations_of_thousands_of_digits(name: str) -> None:
+    world = World(1)
+    world.create(DEPLOYMENTS, deployment("web", 1))
+    world.run(5)
+    (found,) = world.list(SETS)
+    found["metadata"]["annotations"][f"deployment.kubernetes.io/{name}"] = LONG
+    world.api.update(SETS, found)
+    world.change(DEPLOYMENTS, "web", replicas=2, minReadySeconds=1)
+    world.run(5)
+    assert len(world.pods()) == 2
+
+
+@pytest.mark.parametrize("count", [1024, 1025, 2**31 - 2])
+def test_restarts_beyond_count(count: int) -> None:
+    world = World(1)
+    notes = {"stowplan.dev/run-seconds": "5", "stowplan.dev/exit-code": "1"}
+    world.create("pods", pod("p", notes=notes))
+    world.run(3)
+    found = world.the("pods", "p")
+    found["status"]["containerStatuses"][0]["restartCount"] = count
+    world.api.update_status("pods", found)
+    part(world, Kubelets)._lives.clear()
+    world.run(5)
+    found = world.the("pods", "p")
+    assert found["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == (
+        "CrashLoopBackOff"
+    )
+
+
+def test_a_paused_deployment_keeps_its_status() -> None:
+    """In the middle of a rollout, paused: two sets are active, and one look has to know both."""
+    world = World(1)
+    world.create(DEPLOYMENTS, deployment("web", 4))
+    world.run(5)
+    found = world.the(DEPLOYMENTS, "web")
+    found["spec"]["template"]["spec"]["containers"][0]["image"] = "app:2"
+    found["spec"]["template"]["metadata"]["annotations"] = {"stowplan.dev/start-seconds": "100"}
+    world.api.update(DEPLOYMENTS, found)
+    world.run(1)
+    assert len([s for s in world.list(SETS) if s["spec"]["replicas"]]) == 2
+    world.change(DEPLOYMENTS, "web", paused=True)
+    world.run(1)
+    status = world.the(DEPLOYMENTS, "web")["status"]
+    assert status["replicas"] == sum(s["spec"]["replicas"] for s in world.list(SETS)) > 4
+    world.change(DEPLOYMENTS, "web", replicas=8)
+    world.run(1)
+    assert sum(s["spec"]["replicas"] for s in world.list(SETS)) == 10
+    world.change(DEPLOYMENTS, "web", paused=False)
+    world.run(400)
+    assert len(world.pods(app="web")) == 8
+
+
+@pytest.mark.parametrize("grace", [10**12, 2**63 - 1])
+def test_a_grace_of_ages(grace: int) -> None:
+    world = World(1)
+    slow = {"stowplan.dev/stop-seconds": "5"}
+    world.create("pods", pod("p", notes=slow))
+    world.run(5)
+    world.delete("pods", "p", grace_s=grace)
+    meta = world.the("pods", "p")["metadata"]
+    assert meta["deletionGracePeriodSeconds"] == grace
+    assert len(meta["deletionTimestamp"]) == 20
+    assert abs(parse_time(meta["deletionTimestamp"]) - START) < 293 * 366 * 86400
+    world.delete("pods", "p", grace_s=10)
+    assert parse_time(world.the("pods", "p")["metadata"]["deletionTimestamp"]) <= START + 20
+    world.run(10)
+    assert world.get("pods", "p") is None
+
+
+def test_seconds_are_added_as_go_adds_them() -> None:
+    assert add_seconds(100.0, 30) == 130.0
+    assert add_seconds(100.0, -30) == 70.0
+    assert add_seconds(0.0, 9_223_372_037) < 0
+    assert add_seconds(0.0, 9_223_372_036) == 9_223_372_036.0
+
+
+@pytest.mark.parametrize("cost", [LONG, "+1", "007", "", "x", "2147483648", "1 ", "٣"])
+def test_a_deletion_cost_that_is_none(cost: str) -> None:
+    assert deletion_cost({ANNOTATION: cost}) is None
+    world = World(0)
+    for path, obj in (
+        ("pods", pod("p", notes={ANNOTATION: cost})),
+        (DEPLOYMENTS, deployment("p", 1, {ANNOTATION: cost})),
+    ):
+        with pytest.raises(ApiError) as error:
+            world.create(path, obj)
+        assert error.value.code == 422
+        assert f"annotations[{ANNOTATION}]: Invalid value" in error.value.message
+        assert "must be a 32bit integer" in error.value.message
+    assert world.list("pods") == []
+
+
+def test_a_deletion_cost_that_was_stored_before() -> None:
+    world = World(0)
+    made = world.create("pods", pod("p"))
+    # The status subresource lets annotations through, there as here.
+    made["metadata"]["annotations"] = {ANNOTATION: LONG}
+    world.api.update_status("pods", made)
+    assert world.api.get("pods", "default", "p") is not None
+    found = world.the("pods", "p")
+    assert found["metadata"]["annotations"][ANNOTATION] == LONG
+    found["metadata"]["labels"]["a"] = "b"
+    world.api.update("pods", found)
+    assert world.cluster.controller_manager.index.pods["default", "p"].cost == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("0", 0),
+        ("-7", -7),
+        ("+7", 7),
+        ("007", 7),
+        ("0" * 5000 + "7", 7),
+        (str(2**63 - 1), 2**63 - 1),
+        (str(-(2**63)), -(2**63)),
+        (str(2**63), None),
+        (LONG, None),
+        ("", None),
+        ("-", None),
+        ("1 ", None),
+        ("1_000", None),
+        ("٣", None),
+    ],
+)
+def test_numbers_as_go_reads_them(text: str, number: int | None) -> None:
+    assert int_or_none(text) == number
+    assert uint_or_none(text) == (number if text[:1].isdecimal() else None)
+
+
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [
+        ("0500-01-01T00:00:00+01:00", "0499-12-31T23:00:00Z"),
+        ("0001-01-01T00:00:01Z", "0001-01-01T00:00:01Z"),
+        ("2024-02-29T01:00:00.5+02:00", "2024-02-28T23:00:00Z"),
+    ],
+)
+def test_times_are_stored_with_four_digits_of_a_year(text: str, stored: str) -> None:
+    assert schema_times.canonical_time(text) == stored
+    assert schema_times.canonical_micro_time(stored.replace("Z", ".000001Z")) == stored.replace(
+        "Z", ".000001Z"
+    )
+    assert parse_time(stored) < START * 2
+
+
+@pytest.mark.parametrize("text", ["2023-02-29T00:00:00Z", "2023-04-31T00:00:00Z"])
+def test_days_that_are_none(text: str) -> None:
+    with pytest.raises(schema_times.InvalidTime):
+        schema_times.canonical_time(text)
+
+
+def test_the_age_of_what_was_stored_unpadded() -> None:
+    assert human_age("499-12-31T23:00:00Z", START) == "<invalid>"
+    assert human_age(None, START) == "<unknown>"
+
+
+def test_percentages() -> None:
+    assert int_or_percent_of("50%", 3, round_up=True) == 2
+    assert int_or_percent_of(f"{LONG}%", 3, round_up=True) == 0
+    assert int_or_percent_of("7", 3, round_up=True) == 7
+
+
+def test_the_table_of_a_scale() -> None:
+    world = World(1)
+    world.create(DEPLOYMENTS, deployment("web", 2))
+    world.run(5)
+    path = "/apis/apps/v1/namespaces/default/deployments/web/scale"
+    accept = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+    answer = world.cluster.handle(HttpRequest("GET", path, (), accept), world.now)
+    assert isinstance(answer, HttpResponse)
+    assert answer.status == 200
+    table: Tree = json.loads(answer.body)
+    assert [column["name"] for column in table["columnDefinitions"]] == [
+        "Name",
+        "Desired",
+        "Available",
+        "Age",
+    ]
+    assert table["rows"][0]["cells"] == ["web", 2, 2, "5s"]

@@ -1,0 +1,225 @@
+"""The demonstration: the whole of it as a newcomer runs it, and that it can fail."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from stowplan.cli.commands import demo
+from stowplan.cli.runs import demo as demo_show
+from stowplan.driver.client.one_shot_requests import ClusterListing
+from stowplan.examples import demo_cluster
+from stowplan.examples.demo import DemoDisplay, DemoResult, run_demo
+from stowplan.examples.demo_cluster import AcceleratedClock, AppPlacement, DemoCheck
+from stowplan.examples.demo_explanations import explain_placement
+from stowplan.examples.demo_manifests import BATCH, CONFIGURATION
+from stowplan.examples.demo_state import ObservedCluster, quantile
+from stowplan.examples.demo_steps import DEMO_STEPS, DemoStep
+from stowplan.messages.events import PodAdded, PodDeleted, PodUpdated
+from stowplan.objects.pod import DEFAULT_SCHEDULER, Pod
+from stowplan.testing import node, pod
+
+whole = pytest.mark.slow
+together = pytest.mark.xdist_group("embedded")
+
+
+class Silent:
+    """Somebody who keeps what is said."""
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+
+    def begin(self, number: int, n_steps: int, step: DemoStep) -> None:
+        self.begun.append(step.title)
+
+    def say(self, text: str) -> None:
+        """Not kept."""
+
+    def report_check(self, check: DemoCheck) -> None:
+        """The outcome has it."""
+
+    def refresh(self, view: ObservedCluster) -> None:
+        """Not looked at."""
+
+
+def started(folder: Path) -> subprocess.Popen[str]:
+    """The command, in an empty directory, with an empty one for temporary files."""
+    for name in ("here", "temporary"):
+        (folder / name).mkdir()
+    return subprocess.Popen(
+        [sys.executable, "-m", "stowplan", "demo", "--fast"],
+        cwd=folder / "here",
+        # A proxy that nobody is at: the way from here to here does not lead through it.
+        env=os.environ
+        | {"TMPDIR": str(folder / "temporary"), "PYTHONUNBUFFERED": "1"}
+        | {"HTTPS_PROXY": "http://127.0.0.1:9", "NO_PROXY": ""},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def left_behind(folder: Path) -> list[Path]:
+    return [path for name in ("here", "temporary") for path in (folder / name).iterdir()]
+
+
+@whole
+@together
+def test_all_acts_go_as_they_say_and_nothing_is_left(tmp_path: Path) -> None:
+    process = started(tmp_path)
+    text, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, text
+    for step in DEMO_STEPS:
+        assert f"{step.title}. {step.explanation}" in text
+    assert "checks held" in text
+    rows = [line.split() for line in text.splitlines()]
+    assert ["product", "3", "36", "22"] in [row[:4] for row in rows]
+    assert ["research", "1", "12", "12"] in [row[:4] for row in rows]
+    assert ["survey", "batch", "0", "of", "24"] in [row[:5] for row in rows]
+    assert ["web", "default-scheduler", "12", "of", "12"] in [row[:5] for row in rows]
+    why = {row[0]: " ".join(row) for row in rows if "default-scheduler" in row or "batch" in row}
+    assert "1 of 6 nodes fit (5 node(s) didn't match pod topology spread" in why["api"]
+    assert "3 evicted, PreemptionByScheduler: default-scheduler: preempting" in why["report"]
+    assert "NotEnoughResources: 24/24 tasks in gang unschedulable" in why["survey"]
+    assert "reclaim for default/serve" in why["sweep"]
+    assert "stowplan up" in text
+    assert "Traceback" not in text
+    assert left_behind(tmp_path) == []
+
+
+@whole
+@together
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_can_be_stopped_and_leaves_nothing(tmp_path: Path, number: signal.Signals) -> None:
+    process = started(tmp_path)
+    assert process.stdout is not None
+    seen = []
+    for line in process.stdout:
+        seen.append(line)
+        if "Deployment web" in line:
+            break
+    process.send_signal(number)
+    text, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, "".join(seen) + text
+    assert "Traceback" not in text
+    assert left_behind(tmp_path) == []
+
+
+@whole
+@together
+def test_an_act_fails_where_the_scheduler_does_not_do_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    without = CONFIGURATION.replace("reclaim, ", "")
+    assert without != CONFIGURATION
+    monkeypatch.setattr(demo_cluster, "CONFIGURATION", without)
+    gangs, reclaim = (step for step in DEMO_STEPS if step.title in ("Gangs", "A reclaim"))
+    outcome = run_demo(Silent(), fast=True, steps=(gangs, impatient(reclaim, monkeypatch)))
+    failed = [check for check in outcome.checks if not check.held]
+    assert [check.expected.partition(":")[0] for check in failed] == [
+        "sweep is cut down to 6 pods",
+        "serve has the room",
+    ]
+    assert "0 evicted" in failed[0].seen
+    assert not outcome.is_as_expected
+
+
+def impatient(step: DemoStep, monkeypatch: pytest.MonkeyPatch) -> DemoStep:
+    async def run(stage: demo_cluster.DemoCluster) -> None:
+        monkeypatch.setattr(demo_cluster, "EXPECT_TIMEOUT_S", 8.0)
+        await step.run(stage)
+
+    return step._replace(run=run)
+
+
+def outcome(held: bool) -> DemoResult:
+    check = DemoCheck("two on each", "three on n1", held)
+    return DemoResult([check], [], [], ClusterListing(), 1.0, ["bad luck"])
+
+
+@pytest.mark.parametrize(("held", "code"), [(True, 0), (False, 1)])
+def test_the_exit_code_says_whether_all_was_as_expected(
+    monkeypatch: pytest.MonkeyPatch, held: bool, code: int
+) -> None:
+    def played(
+        observer: DemoDisplay, *, fast: bool = False, steps: Sequence[DemoStep] = DEMO_STEPS
+    ) -> DemoResult:
+        return outcome(held)
+
+    monkeypatch.setattr(demo_show, "run_demo", played)
+    result = CliRunner().invoke(demo.command, ["--fast"])
+    assert result.exit_code == code, result.output
+    told = "  expected: two on each\n  seen:     three on n1\n  bad luck\n"
+    assert (told in result.output) == (not held)
+
+
+def placement(*pods: Pod, key: str, by: str = DEFAULT_SCHEDULER) -> AppPlacement:
+    nodes = [node("n1", cpu="4"), node("n2", cpu="4"), node("n3", cpu="2")]
+    return AppPlacement(
+        "app", by, 1, 1, {}, key, ClusterListing(nodes, list(pods), []), ["written"]
+    )
+
+
+def test_why_is_what_explain_says_of_the_cluster_as_it_was() -> None:
+    said = explain_placement(placement(pod("web", cpu="1", on="n2"), key="default/web"))
+    assert said.startswith("3 of 3 nodes fit, n1 has ")
+    assert " points as 1 more, n3 " in said
+    assert "NodeResourcesFit +" in said
+    assert said.endswith("; written")
+    said = explain_placement(
+        placement(pod("web", cpu="3", on="n2"), pod("big", cpu="4"), key="default/big")
+    )
+    assert said == "1 of 3 nodes fit (2 Insufficient cpu); written"
+    said = explain_placement(
+        placement(pod("web", cpu="1", scheduler=BATCH), key="default/web", by=BATCH)
+    )
+    assert said.startswith("queue default: 0 of 1 have a node")
+    assert explain_placement(placement(key="")) == "no pod is left"
+
+
+def test_a_view_keeps_when_pods_came_got_a_node_and_went() -> None:
+    view = ObservedCluster()
+    waiting = pod("web", cpu="500m", labels={"app": "web"})
+    placed = pod("web", cpu="500m", labels={"app": "web"}, on="n1")
+    view.tell([PodAdded(waiting)])
+    assert [one.app for one in view.waiting("web")] == ["web"]
+    assert view.waits_s(batch=False) == []
+    view.tell([PodUpdated(placed)])
+    assert view.per_node("web") == {"n1": 1}
+    assert view.cores_used("n1") == 0.5
+    (wait_s,) = view.waits_s(batch=False)
+    assert 0 <= wait_s < 60
+    view.tell([PodDeleted(placed)])
+    assert list(view.live()) == []
+    assert view.cores_used("n1") == 0.0
+    assert view.waits_s(batch=False) == [wait_s]
+    assert view.waits_s(batch=True) == []
+
+
+def test_a_hurried_clock_neither_jumps_nor_counts_what_was_slept_through() -> None:
+    wall = [1000.0]
+    clock = AcceleratedClock(lambda: wall[0])
+    wall[0] += 30
+    assert clock() == 1030
+    clock.run(20.0)
+    assert clock() == 1030
+    wall[0] += 0.5
+    assert clock() == 1040
+    wall[0] += 60
+    assert clock() == 1060
+    clock.run(1.0)
+    wall[0] += 3
+    assert clock() == 1063
+    wall[0] -= 10
+    assert clock() == 1063
+
+
+@pytest.mark.parametrize(("part", "wanted"), [(0.5, 51), (0.99, 100), (0.0, 1), (1.0, 100)])
+def test_quantiles_are_values_that_were_seen(part: float, wanted: float) -> None:
+    assert quantile([float(n) for n in range(1, 101)], part) == wanted
+    assert quantile([], part) == 0.0

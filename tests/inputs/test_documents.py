@@ -1,0 +1,165 @@
+"""YAML and JSON to documents: what is read, as what, and where it is wrong."""
+
+from typing import Any
+
+import pytest
+
+from stowplan.inputs.document_reader import documents
+from stowplan.inputs.input_error import InputError
+from stowplan.objects.encoding.yaml_documents import ALIASED_MAX, DEPTH_MAX
+
+
+def trees(text: str, form: str = "") -> list[Any]:
+    return [document.tree for document in documents(text.encode(), "f", form)]
+
+
+def complaint(text: str | bytes, form: str = "") -> str:
+    data = text.encode() if isinstance(text, str) else text
+    with pytest.raises(InputError) as caught:
+        list(documents(data, "f", form))
+    return str(caught.value)
+
+
+# What is read.
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("", []),
+        ("# only a remark\n", []),
+        ("a: 1", [{"a": 1}]),
+        ("a: 1\n---\nb: 2\n", [{"a": 1}, {"b": 2}]),
+        ("---\n---\n# nothing\n---\na: 1\n...\n", [{"a": 1}]),
+        ("{a: 1, b: [x]}", [{"a": 1, "b": ["x"]}]),
+        ('{"a": 1}', [{"a": 1}]),
+        ('{"a": 1}\n{"b": 2}', [{"a": 1}, {"b": 2}]),
+        ('{"a": 1}\n---\n{"b": 2}\n', [{"a": 1}, {"b": 2}]),
+        ("\ufeff{}", [{}]),
+        ("a: &x {b: 1}\nc: *x\n", [{"a": {"b": 1}, "c": {"b": 1}}]),
+        ("a: &x {b: 1}\nc: {<<: *x, d: 2}\n", [{"a": {"b": 1}, "c": {"b": 1, "d": 2}}]),
+        ("a: &x {b: 1}\nc: {<<: *x, b: 2}\n", [{"a": {"b": 1}, "c": {"b": 2}}]),
+        ("a: |\n  x\n  ---\n", [{"a": "x\n---\n"}]),
+        ("1: x\ntrue: y\n", [{"1": "x", "true": "y"}]),
+    ],
+)
+def test_documents(text: str, wanted: list[Any]) -> None:
+    assert trees(text, "yaml") == wanted
+
+
+def test_json_is_found_out_by_its_first_character() -> None:
+    assert trees('{"a": "\\u0041"}') == [{"a": "A"}]
+    assert trees('{"a": 1}{"a": 2}', "json") == [{"a": 1}, {"a": 2}]
+    assert trees(" ", "json") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("2026-01-31T12:00:00Z", "2026-01-31T12:00:00Z"),
+        ("2026-01-31", "2026-01-31"),
+        ("22:22", "22:22"),
+        ("'1'", "1"),
+        ("!!str 1", "1"),
+        ("500m", "500m"),
+        ("1e3", 1000.0),
+        ("1Gi", "1Gi"),
+        ("0x1f", 31),
+        ("010", 8),
+        ("1_000", 1000),
+        ("yes", True),
+        ("Off", False),
+        ("y", "y"),
+        ("~", None),
+        ("", None),
+        ("-.inf", float("-inf")),
+    ],
+)
+def test_scalars(text: str, wanted: Any) -> None:
+    ((value,),) = (tree.values() for tree in trees(f"a: {text}\n"))
+    assert value == wanted
+    assert type(value) is type(wanted)
+
+
+def test_documents_know_where_they_stand() -> None:
+    found = list(documents(b"# x\n---\n---\n\nkind: A\n---\nkind: B\n", "f", "yaml"))
+    assert [document.place for document in found] == ["document 2, line 5", "document 3, line 7"]
+    (found_json,) = documents(b'{"a": 1}', "f", "json")
+    assert found_json.place == "document 1"
+
+
+# What is wrong.
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "wanted"),
+    [
+        ("a: 1\nb: 2\na: 3\n", "yaml", "f: line 3, column 1: got the key 'a' again, wanted each"),
+        ("a:\n  b: [1, 2\n", "yaml", "f: line 3, column 1: got did not find expected ',' or ']'"),
+        ("a: b: c\n", "yaml", "f: line 1, column 5: got mapping values are not allowed"),
+        ("? [a]\n: b\n", "yaml", "f: line 1, column 3: got a key that is no scalar, wanted a name"),
+        ("a: *x\n", "yaml", "f: line 1, column 4: got *x, wanted an anchor that was defined"),
+        ("a: &x [*x]\n", "yaml", "f: line 1, column 8: got *x, wanted a value that does not"),
+        ("a: !!python/object:os.x {}\n", "yaml", "f: line 1, column 4: got the tag 'tag:yaml.org"),
+        ("a: !!binary aGk=\n", "yaml", "f: line 1, column 4: got the tag 'tag:yaml.org,2002:bin"),
+        ("<<: [1]\n", "yaml", "f: line 1, column 5: got another value for <<, wanted a mapping"),
+        ("a: \x01\n", "yaml", "f: "),
+        # Pythons differ in whether they point at the comma or behind it.
+        ('{"a": 1,}', "json", "f: line 1, column "),
+        ('{"a": 1}\n nope', "json", "f: line 2, column 2: got 'nope', wanted JSON"),
+        ('{"a": ', "json", "f: line 1, column 7: got the end of the text, wanted JSON"),
+        ("a: 1", "json", "f: line 1, column 1: got 'a: 1', wanted JSON"),
+        ('{"a": 1,}', "", "f: line 1, column "),
+    ],
+)
+def test_complaints(text: str, form: str, wanted: str) -> None:
+    text = complaint(text, form)
+    assert text.startswith(wanted), text
+    assert "wanted" in text
+    assert "\n" not in text
+
+
+def test_what_is_not_utf_8() -> None:
+    assert complaint(b"a: 1\nb: \xff\n") == "f: line 2: got the byte 0xff, wanted text in UTF-8"
+
+
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 10**80])
+def test_numbers_beyond_64_bits(number: int) -> None:
+    wanted = "got a longer number, wanted whole numbers within 64 bits"
+    assert complaint(f"a:\n  b: {number}\n", "yaml") == f"f: line 2, column 6: {wanted}"
+    assert complaint(f'{{"a": [{{"b": {number}}}]}}', "json") == f"f: document 1: {wanted}"
+
+
+@pytest.mark.parametrize("number", [2**63 - 1, -(2**63), "'9223372036854775808'"])
+def test_numbers_of_64_bits(number: int | str) -> None:
+    assert trees(f"a: {number}") == [
+        {"a": int(number) if isinstance(number, int) else number[1:-1]}
+    ]
+    text = str(number).replace("'", '"')
+    assert trees(f'{{"a": {text}}}', "json") == trees(f"a: {number}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        "a: " + "[" * 5000 + "]" * 5000,
+        "\n".join("  " * depth + f"a{depth}:" for depth in range(500)),
+    ],
+)
+def test_deep_nesting_in_yaml_ends_in_a_line(text: str) -> None:
+    wanted = f"got deeper nesting, wanted at most {DEPTH_MAX} levels"
+    assert complaint(text, "yaml").endswith(wanted)
+
+
+@pytest.mark.parametrize("tail", ["", "]" * 100_000 + "}"])
+def test_deep_nesting_in_json_ends_in_a_line(tail: str) -> None:
+    text = '{"a": ' + "[" * 100_000 + tail
+    assert "deeper nesting" in complaint(text, "json")
+
+
+def test_aliases_within_aliases_end_in_a_line() -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
+    text = complaint("\n".join(lines), "yaml")
+    assert text.endswith(f"got what comes to more, wanted at most {ALIASED_MAX} values by alias")

@@ -1,0 +1,221 @@
+"""explain_pod_group() and the CLI: whether a gang can run at all, and what evictions would do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from stowplan.batch import Compat
+from stowplan.forecast.explain_job import JobExplanation, explain_job, explain_pod_group
+from stowplan.inputs.cluster_reader import Cluster
+from stowplan.inputs.input_error import InputError
+from stowplan.simulation.simulate_jobs import simulate_jobs
+from tests.cli.run import run
+from tests.simulation.test_rounds import ALL, cluster, deciders, group, node, pod, queue
+
+Objects = list[dict[str, object]]
+
+
+def explained(world: Cluster, name: str, text: str = ALL) -> JobExplanation:
+    return explain_pod_group(f"default/{name}", world, config=deciders(text))
+
+
+def gang(name: str, size: int, cpu: str, queue: str = "default", node: str = "") -> Objects:
+    pods = [pod(f"{name}-{number}", name, cpu, node=node) for number in range(size)]
+    return [group(name, size, queue), *pods]
+
+
+def test_a_gang_that_needs_more_than_the_cluster_has(tmp_path: Path) -> None:
+    world = cluster(tmp_path, node("n1"), node("n2"), queue("default"), *gang("g", 5, "2"))
+    told = explained(world, "g")
+    assert told.never == ("needs 10 cpu, the cluster has 8",)
+    assert (told.state, told.is_placed, told.evictions) == ("pending", False, ())
+    # Of a pod of it that is said too.
+    assert explain_job("default/g-0", world, config=deciders()).never == told.never
+
+
+def test_what_runs_of_it_counts_to_what_it_needs(tmp_path: Path) -> None:
+    some = [group("g", 5), *(pod(f"r{i}", "g", "2", node="n1") for i in range(2))]
+    waiting = [pod(f"w{i}", "g", "2") for i in range(3)]
+    world = cluster(tmp_path, node("n1"), node("n2"), queue("default"), *some, *waiting)
+    assert explained(world, "g").never == ("needs 10 cpu, the cluster has 8",)
+
+
+def test_a_gang_above_the_capability_of_its_queue(tmp_path: Path) -> None:
+    limited = queue("q") | {"spec": {"weight": 1, "capability": {"cpu": 3, "pods": 2}}}
+    world = cluster(tmp_path, node("n1", "8"), limited, *gang("g", 4, "1", "q"))
+    assert explained(world, "g").never == (
+        "needs 4 cpu, the capability of queue 'q' is 3",
+        "needs 4 pods, the capability of queue 'q' is 2",
+    )
+
+
+def test_a_gang_of_which_a_pod_is_larger_than_any_node(tmp_path: Path) -> None:
+    pods = [pod("small", "g"), pod("large", "g", "5")]
+    nodes = (node("n1"), node("n2"))
+    world = cluster(tmp_path, *nodes, queue("default"), group("g", 2), *pods)
+    assert explained(world, "g").never == ("pod default/large needs 5 cpu, the largest node has 4",)
+    # Where it does not need them all it can run.
+    world = cluster(tmp_path, *nodes, queue("default"), group("g", 1), *pods)
+    assert explained(world, "g").never == ()
+
+
+def test_a_gang_that_empty_nodes_do_not_take_together(tmp_path: Path) -> None:
+    world = cluster(tmp_path, node("n1"), node("n2"), queue("default"), *gang("g", 3, "2500m"))
+    assert explained(world, "g").never == ("empty nodes have room for 2 of its pods, 3 are needed",)
+
+
+def test_a_gang_that_waits_for_others_to_end_is_not_said_to_run_never(tmp_path: Path) -> None:
+    running = gang("old", 4, "2", node="n1")[:3]
+    world = cluster(
+        tmp_path, node("n1"), node("n2"), queue("default"), *running, *gang("g", 4, "2")
+    )
+    told = explained(world, "g")
+    assert (told.never, told.is_placed) == ((), False)
+
+
+def spared() -> Objects:
+    """Of six nodes each has a pod of another queue; of that gang five may go."""
+    nodes = [node(f"n{number}") for number in range(6)]
+    old = [pod(f"old-{number}", "old", "4", node=f"n{number}") for number in range(6)]
+    queues = [queue("poor", 1), queue("rich", 30)]
+    return [*nodes, *queues, group("old", 1, "poor"), *old]
+
+
+def test_why_reclaim_does_not_help(tmp_path: Path) -> None:
+    # A gang of one pod may be broken up; one that needs two keeps one more than it would.
+    kept = [one if one["kind"] != "PodGroup" else group("old", 2, "poor") for one in spared()]
+    world = cluster(tmp_path, *kept, *gang("g", 6, "4", "rich"))
+    told = explained(world, "g")
+    assert told.evicted == {}
+    frees = told.evictions[0]
+    assert frees.startswith("reclaim does not help: it frees ")
+    assert frees.endswith(" of 6 slots")
+    assert 0 < int(frees.split()[6]) < 6
+    assert told.evictions[1] == (
+        "preempt does not help: no pod of lower priority in its queue may be evicted for it"
+    )
+
+
+def test_reclaim_that_is_not_configured_and_would_help(tmp_path: Path) -> None:
+    text = ALL.replace("reclaim, ", "").replace(", preempt", "")
+    world = cluster(tmp_path, *spared(), *gang("g", 2, "4", "rich"))
+    told = explained(world, "g", text)
+    assert told.evictions == ("reclaim would make room for it; it is not among the actions",)
+    assert len(explained(world, "g").evicted) == 2
+
+
+def test_a_queue_that_has_all_it_deserves_does_not_reclaim(tmp_path: Path) -> None:
+    world = cluster(
+        tmp_path,
+        *(node("n1"), queue("a"), queue("b")),
+        *(*gang("mine", 2, "1", "a", node="n1"), *gang("theirs", 2, "1", "b", node="n1")),
+        *(*gang("more", 2, "1", "a"), *gang("wanted", 2, "1", "b")),
+    )
+    told = explained(world, "more")
+    assert told.evictions[0] == "reclaim does not help: queue 'a' has all that it deserves"
+
+
+def test_only_evictions_for_it_are_listed(tmp_path: Path) -> None:
+    objects = [*spared(), *gang("one", 1, "4", "rich"), *gang("two", 2, "4", "rich")]
+    world = cluster(tmp_path, *objects)
+    one, two = explained(world, "one"), explained(world, "two")
+    assert (len(one.evicted), one.evicted_for_others) == (1, 2)
+    assert (len(two.evicted), two.evicted_for_others) == (2, 1)
+    assert not one.evicted.keys() & two.evicted.keys()
+    assert explain_job("default/two-0", world, config=deciders()).evicted == two.evicted
+
+
+def test_a_group_without_pods_and_one_that_is_not_there(tmp_path: Path) -> None:
+    world = cluster(tmp_path, node("n1"), queue("default"), group("g", 3))
+    told = explained(world, "g")
+    assert told.message == "no pod with schedulerName kube-batch or volcano names it, 3 are needed"
+    with pytest.raises(InputError, match=r'podgroups "h" not found in namespace "default".*1 Pod'):
+        explained(world, "h")
+
+
+def test_a_session_that_looks_changes_nothing(tmp_path: Path) -> None:
+    """What is tried for an answer is taken back: a later session decides as without it."""
+    world = cluster(tmp_path, *spared(), *gang("g", 6, "4", "rich"), *gang("h", 1, "1", "rich"))
+    before = simulate_jobs(world, config=deciders()).placements
+    explained(world, "g")
+    assert simulate_jobs(world, config=deciders()).placements == before
+
+
+# The command.
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    objects = [node("n1"), queue("default"), *gang("big", 3, "2"), *gang("fits", 2, "1")]
+    objects += [pod("fits", cpu="1")]
+    (tmp_path / "cluster.yaml").write_text(yaml.safe_dump_all(objects))
+    (tmp_path / "batch.yaml").write_text(ALL)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+WORLD = ("--cluster", "cluster.yaml")
+
+
+@pytest.mark.parametrize("name", ["podgroup/big", "pg/big", "big", "default/big"])
+def test_a_group_is_explained_by_its_name(name: str, files: Path) -> None:
+    ran = run("explain", name, *WORLD, "--config", "batch.yaml")
+    assert ran.code == 1
+    assert ran.out.startswith(
+        "podgroup default/big (kube-batch, by sessions): pending; "
+        "it can never run here: needs 6 cpu, the cluster has 4\n"
+    )
+    answer = json.loads(run("explain", name, *WORLD, "--config", "batch.yaml", "-o", "json").out)
+    assert (answer["podGroup"], answer["never"]) == (
+        "default/big",
+        ["needs 6 cpu, the cluster has 4"],
+    )
+
+
+def test_the_scheduler_that_pods_of_a_gang_ask_for_is_named(tmp_path: Path) -> None:
+    pods = [pod(f"g-{number}", "g", "5", schedulerName="volcano") for number in range(2)]
+    world = cluster(tmp_path, node("n1"), queue("default"), group("g", 2), *pods)
+    assert explained(world, "g").scheduler_name == "volcano"
+    assert explain_job("default/g-0", world, config=deciders()).scheduler_name == "volcano"
+
+
+def test_a_pod_goes_before_a_group_of_the_same_name(files: Path) -> None:
+    assert run("explain", "fits", *WORLD, "--config", "batch.yaml").out.startswith("default/fits (")
+    ran = run("explain", "pg/fits", *WORLD, "--config", "batch.yaml")
+    assert ran.code == 0
+    assert "(kube-batch, by sessions): ready; 2 pods have a node, 2 are needed\n" in ran.out
+    ran = run("explain", "pg/other", *WORLD, "--config", "batch.yaml", "-n", "x")
+    assert ran.code == 2
+    assert 'podgroups "other" not found in namespace "x"' in ran.err
+
+
+def test_without_sessions_it_is_said_that_they_were_not_loaded(files: Path) -> None:
+    hint = "sessions were not loaded (--config FILE with actions and tiers loads them)"
+    ran = run("explain", "pg/big", *WORLD)
+    assert "it can never run here" in ran.out
+    assert f"Note: {hint}" in ran.out
+    assert hint in run("explain", "big-0", *WORLD).err
+    text = (files / "cluster.yaml").read_text().replace("kube-batch", "default-scheduler")
+    (files / "cluster.yaml").write_text(text)
+    ran = run("explain", "big-0", *WORLD)
+    assert "1 of 1 nodes fit" in ran.out
+    assert f"Note: the pod is in PodGroup default/big and was judged alone: {hint}" in ran.out
+    assert (
+        f"Note: 5 pods are in PodGroups, and were tried alone: {hint}"
+        in run("simulate", *WORLD).out
+    )
+    ran = run("explain", "fits", *WORLD)
+    assert "Note" not in ran.out
+
+
+def test_with_the_reclaim_of_kube_batch_all_evictions_are_listed(tmp_path: Path) -> None:
+    world = cluster(tmp_path, *spared(), *gang("one", 1, "4", "rich"))
+    told = explain_pod_group(
+        "default/one", world, config=deciders(compat=Compat(reclaims_at_once=True))
+    )
+    assert told.evicted
+    assert told.evicted_for_others == 0

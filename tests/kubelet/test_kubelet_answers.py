@@ -1,0 +1,109 @@
+"""What a kubelet would answer: logs of hollow nodes are a line, the rest is refused in one."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import urlencode
+
+import pytest
+
+from stowplan.apis.machinery.http_messages import HttpResponse
+from stowplan.apiserver.subresources.pod_connect import POD_CONNECT_SUBRESOURCES
+from tests.apiserver.plain import asked
+from tests.apiserver.small_cluster import Tree, World, pod
+
+LINE = b"container c of a hollow node: it is simulated and writes no log\n"
+
+
+def ready() -> World:
+    """A pod that runs, one that waits for a node, one of two containers."""
+    world = World(1, schedules=False)
+    for name in ("runs", "two", "waits"):
+        made: Tree = pod(name)
+        made["spec"]["containers"][0]["name"] = "c"
+        if name == "two":
+            made["spec"]["containers"].append({"name": "d", "image": "i"})
+        if name != "waits":
+            made["spec"]["nodeName"] = "node-1"
+        world.create("pods", made)
+    return world
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    world = ready()
+    world.run(30)
+    return world
+
+
+def ask(world: World, path: str, method: str = "GET", **query: str) -> HttpResponse:
+    target = f"/api/v1/namespaces/default/pods/{path}?{urlencode(query)}"
+    answer = asked(world.server, method, target, now=world.now)
+    assert isinstance(answer, HttpResponse)
+    return answer
+
+
+def refusal(answer: HttpResponse) -> tuple[int, str]:
+    return answer.status, json.loads(answer.body)["message"]
+
+
+def test_a_log_is_a_line(world: World) -> None:
+    answer = ask(world, "runs/log")
+    assert (answer.status, answer.body) == (200, LINE)
+    assert ("Content-Type", "text/plain") in answer.headers
+    assert ask(world, "two/log", container="c", follow="true").body == LINE
+    assert ask(world, "runs/log", tailLines="0").body == b""
+    assert ask(world, "runs/log", limitBytes="9").body == LINE[:9]
+    assert (ask(world, "waits/log").status, ask(world, "waits/log").body) == (204, b"")
+
+
+def test_a_container_that_has_not_started_has_no_log() -> None:
+    world = ready()
+    world.run(0)
+    text = 'container "c" in pod "runs" is waiting to start: ContainerCreating'
+    assert refusal(ask(world, "runs/log")) == (400, text)
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "code", "text"),
+    [
+        ("nope/log", {}, 404, 'pods "nope" not found'),
+        (
+            "two/log",
+            {},
+            400,
+            "a container name must be specified for pod two, choose one of: [c d]",
+        ),
+        ("two/log", {"container": "x"}, 400, "container x is not valid for pod two"),
+        ("runs/log", {"tailLines": "-1"}, 400, "tailLines: got -1"),
+        ("runs/log", {"limitBytes": "0"}, 400, "limitBytes: got 0"),
+        ("runs/log", {"tailLines": "9" * 30}, 400, "value out of range"),
+        ("runs/log", {"previous": "true"}, 400, 'previous terminated container "c" in pod "runs"'),
+        ("nope/exec", {}, 404, 'pods "nope" not found'),
+        ("two/exec", {}, 400, "a container name must be specified"),
+        ("two/attach", {"container": "x"}, 400, "container x is not valid"),
+        ("waits/exec", {}, 400, "pod waits does not have a host assigned"),
+        ("waits/portforward", {}, 400, "pod waits does not have a host assigned"),
+        ("runs/exec", {}, 501, 'pods "runs": exec is not supported: containers of hollow nodes'),
+        ("runs/attach", {}, 501, 'pods "runs": attach is not supported'),
+        ("runs/portforward", {}, 501, 'pods "runs": port-forward is not supported'),
+    ],
+)
+def test_what_is_refused_is_said_in_a_line(
+    world: World, path: str, query: dict[str, str], code: int, text: str
+) -> None:
+    for method in ("GET", "POST"):
+        if method == "POST" and path.endswith("/log"):
+            continue
+        got, message = refusal(ask(world, path, method, **query))
+        assert got == code
+        assert text in message
+        assert "\n" not in message
+
+
+@pytest.mark.parametrize("name", sorted(POD_CONNECT_SUBRESOURCES))
+def test_other_methods_and_kinds_have_none_of_it(world: World, name: str) -> None:
+    assert ask(world, f"runs/{name}", "DELETE").status == 405
+    answer = asked(world.server, "GET", f"/api/v1/nodes/node-1/{name}", now=world.now)
+    assert isinstance(answer, HttpResponse)
+    assert answer.status == 404

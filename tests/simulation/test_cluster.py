@@ -1,0 +1,202 @@
+"""Files to a cluster, and the one line that bad input ends in: file, place, got, wanted."""
+
+from pathlib import Path
+
+import pytest
+
+from stowplan.inputs.cluster_reader import Cluster, read_cluster
+from stowplan.inputs.input_error import InputError
+from tests.simulation import trace
+
+NODE = """\
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+status: {allocatable: {cpu: 4, memory: 16Gi, pods: 110}}
+"""
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: p1}
+spec: {containers: [{name: main, resources: {requests: {cpu: 1}}}]}
+"""
+DEPLOYMENT = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec:
+  replicas: 2
+  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: main}]}}
+"""
+
+
+def write(folder: Path, **files: str) -> Path:
+    """Files of a folder: `a_yaml=...` becomes a.yaml."""
+    for name, text in files.items():
+        (folder / name.replace("_", ".")).write_text(text)
+    return folder
+
+
+def read(folder: Path, **files: str) -> Cluster:
+    return read_cluster(write(folder, **files))
+
+
+def complaint(folder: Path, **files: str) -> str:
+    with pytest.raises(InputError) as caught:
+        read(folder, **files)
+    text = str(caught.value)
+    assert "\n" not in text
+    return text.removeprefix(f"{folder}/")
+
+
+# What is read.
+
+
+def test_documents_of_several_files_are_one_cluster(tmp_path: Path) -> None:
+    cluster = read(tmp_path, a_yaml=f"{NODE}---\n{DEPLOYMENT}", b_yml=POD)
+    assert [node.name for node in cluster.nodes] == ["n1"]
+    assert [pod.key for pod in cluster.pending()] == ["shop/web-0", "shop/web-1", "default/p1"]
+
+
+def test_a_daemon_set_sees_the_nodes_of_a_trace(tmp_path: Path) -> None:
+    agent = DEPLOYMENT.replace("Deployment", "DaemonSet").replace("  replicas: 2\n", "")
+    cluster = read(tmp_path, a_yaml=agent, nodes_csv=trace.nodes(5))
+    assert len(cluster.pods) == 5
+
+
+def test_kinds_that_are_passed_over_are_reported(tmp_path: Path) -> None:
+    other = "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n"
+    assert read(tmp_path, a_yaml=f"{NODE}---\n{other}").ignored == {"Secret": 1}
+
+
+def test_pods_are_bound_waiting_leaving_or_finished(tmp_path: Path) -> None:
+    def pod(name: str, spec: str = "{}", status: str = "{}", meta: str = "") -> str:
+        head = f"apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}{meta}}}\n"
+        return f"{head}spec: {spec}\nstatus: {status}\n---\n"
+
+    text = (
+        pod("bound", "{nodeName: n1}")
+        + pod("away", "{nodeName: elsewhere}")
+        + pod("done", "{nodeName: n1}", "{phase: Succeeded}")
+        + pod("never-ran", status="{phase: Failed}")
+        + pod("leaving", meta=", deletionTimestamp: 2026-01-01T00:00:00Z")
+        + pod("late", meta=", creationTimestamp: 2026-01-01T00:00:02Z")
+        + pod("undated")
+        + pod("early", meta=", creationTimestamp: 2026-01-01T00:00:01Z")
+    )
+    cluster = read(tmp_path, a_yaml=text + NODE)
+    assert [p.name for p in cluster.bound()] == ["bound"]
+    assert [p.name for p in cluster.pending()] == ["early", "late", "away", "undated"]
+    assert [info.pod.name for info in cluster.table().pods[0]] == ["bound"]
+
+
+def test_the_form_is_found_out_where_the_name_says_nothing(tmp_path: Path) -> None:
+    for name, text in {"nodes": trace.nodes(3), "pods": POD, "more": '{"kind": "List"}'}.items():
+        (tmp_path / name).write_text(text)
+    cluster = read_cluster([tmp_path / "nodes", tmp_path / "pods", tmp_path / "more"])
+    assert (len(cluster.nodes), len(cluster.pods)) == (3, 1)
+
+
+def test_one_path_may_stand_alone(tmp_path: Path) -> None:
+    write(tmp_path, a_yaml=NODE)
+    assert len(read_cluster(str(tmp_path / "a.yaml")).nodes) == 1
+
+
+# What is wrong.
+
+
+def test_no_path() -> None:
+    with pytest.raises(InputError, match=r"^cluster: got no path, wanted at least one$"):
+        read_cluster([])
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        read_cluster([tmp_path / "a.yaml"])
+    wanted = "got no such file or directory, wanted a file that can be read"
+    assert str(caught.value) == f"{tmp_path}/a.yaml: {wanted}"
+
+
+@pytest.mark.parametrize(
+    ("files", "wanted"),
+    [
+        (
+            {"a_yaml": f"{NODE}---\n# b\n---\n{POD.replace('cpu: 1', 'cpu: 1x')}"},
+            "a.yaml: document 3, line 8: Pod default/p1: "
+            "spec.containers[0].resources.requests.cpu: got '1x', wanted a quantity: a decimal "
+            "number, with or without one of the suffixes n u m k M G T P E, Ki Mi Gi Ti Pi Ei, or "
+            "an exponent such as e3",
+        ),
+        (
+            {"a_yaml": NODE.replace("16Gi", "-1")},
+            "a.yaml: document 1, line 1: Node n1: status.allocatable.memory: "
+            "got -1, wanted a quantity from 0 up",
+        ),
+        (
+            {"a_yaml": POD.replace("[{name: main,", "[{name: 5,")},
+            "a.yaml: document 1, line 1: Pod default/p1: spec.containers[0].name: "
+            "got 5, wanted a text",
+        ),
+        (
+            {"a_json": '{"apiVersion": "v1", "kind": "Pod"}'},
+            "a.json: document 1: Pod: metadata.name: got nothing, wanted a name",
+        ),
+        (
+            {"a_yaml": NODE, "b_yaml": f"{POD}---\n{NODE}"},
+            "b.yaml: document 2, line 6: Node n1: got it again, wanted it once "
+            "(it is in {folder}/a.yaml: document 1, line 1 already)",
+        ),
+        (
+            {"a_yaml": f"{NODE}---\n{POD}---\n{POD}"},
+            "a.yaml: document 3, line 11: Pod default/p1: got it again, wanted it once "
+            "(it is in {folder}/a.yaml: document 2, line 6 already)",
+        ),
+        (
+            {"a_csv": trace.nodes(2), "b_csv": trace.nodes(1)},
+            "b.csv: line 2: Node node-000: got it again, wanted it once "
+            "(it is in {folder}/a.csv: line 2 already)",
+        ),
+        (
+            {"a_csv": trace.nodes(2), "p_csv": trace.pods(3) + trace.pods(1).split("\n")[1]},
+            "p.csv: line 5: Pod default/pod-0000: got it again, wanted it once "
+            "(it is in {folder}/p.csv: line 2 already)",
+        ),
+        (
+            {"a_csv": trace.nodes(2).replace("64000", "many")},
+            "a.csv: line 2, cpu_milli: got 'many', wanted a whole number from 0 to 1000000000000",
+        ),
+        (
+            {"a_yaml": NODE, "b_yaml": DEPLOYMENT.replace("replicas: 2", "replicas: -2")},
+            "b.yaml: document 1, line 1: Deployment shop/web: spec.replicas: "
+            "Invalid value: -2: must be greater than or equal to 0",
+        ),
+        (
+            {"a_yaml": NODE, "b_yaml": DEPLOYMENT.replace("replicas: 2", "replicas: 1000001")},
+            "b.yaml: document 1, line 1: Deployment shop/web: spec.replicas: "
+            "got 1000001, wanted a whole number from 0 to 1000000",
+        ),
+        (
+            {"a_yaml": NODE + "status: {}\n"},
+            "a.yaml: line 5, column 1: got the key 'status' again, wanted each key once",
+        ),
+    ],
+)
+def test_bad_input(tmp_path: Path, files: dict[str, str], wanted: str) -> None:
+    assert complaint(tmp_path, **files) == wanted.replace("{folder}", str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("text", "n_pods"), [(POD, 1), ("", 0), ("# nothing\n", 0), (DEPLOYMENT, 2)]
+)
+def test_a_cluster_without_nodes(tmp_path: Path, text: str, n_pods: int) -> None:
+    write(tmp_path, a_yaml=text)
+    with pytest.raises(InputError) as caught:
+        read_cluster(tmp_path)
+    wanted = f"got no nodes ({n_pods} pods), wanted a cluster with at least one node"
+    assert str(caught.value) == f"{tmp_path}: {wanted}"
+
+
+def test_nesting_that_no_object_has(tmp_path: Path) -> None:
+    deep = '{"a": ' * 200_000 + "null" + "}" * 200_000
+    text = f'{{"apiVersion": "v1", "kind": "Pod", "spec": null, "x": {deep}}}'
+    assert "got deeper nesting, wanted" in complaint(tmp_path, a_json=text)
