@@ -48,7 +48,7 @@ demo: .venv/.run ## half a minute of a small cluster: gangs, queues, preemption,
 	$(BIN)/stowplan demo
 
 docs: .venv/.docs  ## build the documentation into site/; nothing is fetched (read it: python -m http.server -d site)
-	$(BIN)/python -m mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 
 docs-images: .venv/.docs ## draw the diagrams and the README's picture again
 	$(BIN)/python docs/scripts/draw.py

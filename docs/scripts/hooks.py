@@ -20,6 +20,14 @@ GENERATED = {
 }
 
 
+def on_config(config: Any) -> Any:
+    """Put the decision records into the navigation, by number."""
+    records = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+    section = next(one["Decisions"] for one in config.nav[-1]["Contributor guide"] if "Decisions" in one)
+    section += [f"decisions/{path.name}" for path in records]
+    return config
+
+
 def on_files(files: Files, config: Any) -> Files:
     """Add the generated pages, and a page for each file of the repository that pages link to."""
     for path, write in GENERATED.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import types
 import typing
@@ -59,7 +60,7 @@ def _command(name: str, command: click.Command, context: click.Context) -> str:
     ]
     if rows:
         parts += ["| option | |", "|---|---|"]
-        parts += [f"| `{_cell(option)}` | {_cell(text)} |" for option, text in rows]
+        parts += [f"| `{_code(option)}` | {_cell(text)} |" for option, text in rows]
         parts.append("")
     if command.epilog:
         parts.append(_help(command.epilog))
@@ -68,7 +69,7 @@ def _command(name: str, command: click.Command, context: click.Context) -> str:
 
 def _help(text: str) -> str:
     r"""Help as Markdown; paragraphs marked \b and indented ones keep their lines."""
-    blocks = re.split(r"\n\s*\n", click.formatting.inspect.cleandoc(text).replace("\f", ""))
+    blocks = re.split(r"\n\s*\n", inspect.cleandoc(text).replace("\f", ""))
     made = []
     for block in blocks:
         lines = block.splitlines()
@@ -82,12 +83,17 @@ def _help(text: str) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text of one cell of a table; what stands in code stays as it is."""
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+    """Text of one cell of a table."""
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;").replace("[", "\\[")
+
+
+def _code(text: str) -> str:
+    """Text of one cell that stands in code."""
+    return " ".join(text.split()).replace("|", "\\|")
 
 
 def _escaped(text: str) -> str:
-    return text.replace("<", "&lt;").replace("*", "\\*").replace("_", "\\_")
+    return re.sub(r"([*_\[])", r"\\\1", text.replace("<", "&lt;"))
 
 
 # Configuration
