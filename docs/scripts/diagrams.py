@@ -137,7 +137,7 @@ def kernels() -> str:
         "terms",
         440,
         40,
-        "kernel terms per class\nResourceFit, ResourceScore,\nWeightedAffinity, ...",
+        "kernel terms per class\nResourceFit, ResourceScore,\nTopologyTerms, ...",
         200,
     )
     d.box("arrays", 690, 40, "arrays\nint64 per class and row", 180)
