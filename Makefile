@@ -30,8 +30,9 @@ test: ready whole  ## everything but the long loops
 soak: .venv/.kernels ## the long loops in full (STOWPLAN_SOAK=N: N times the examples, 20 by default)
 	STOWPLAN_SOAK="$${STOWPLAN_SOAK:-20}" $(PYTEST) -m 'soak or hypothesis'
 
-golden: .venv/.stamp ## write scenarios and parity-api.md anew: the diff is the review
-	STOWPLAN_GOLDEN=1 $(PYTEST) tests/scenarios tests/plugins/test_yoda_scenarios.py tests/contract/apiserver/test_parity.py
+golden: .venv/.stamp ## write scenarios, parity-api.md, tutorials and images again: the diff is the review
+	STOWPLAN_GOLDEN=1 $(PYTEST) tests/scenarios tests/plugins/test_yoda_scenarios.py tests/contract/apiserver/test_parity.py \
+	  tests/cli/test_tutorials.py tests/tidy/test_site.py
 
 bench: .venv/.run ## pods/s by shape; no figure is asserted (SHAPES='basic anti')
 	$(BIN)/stowplan bench --stages $(SHAPES) $(BENCH)
@@ -50,7 +51,7 @@ demo: .venv/.run ## half a minute of a small cluster: gangs, queues, preemption,
 docs: .venv/.docs  ## build the documentation into site/; nothing is fetched (read it: python -m http.server -d site)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 
-docs-images: .venv/.docs ## draw the diagrams and the README's picture again
+docs-images: .venv/.run ## draw the diagrams and the README's picture again
 	$(BIN)/python docs/scripts/draw.py
 
 dist: .venv/.stamp ## build wheel and sdist into dist/

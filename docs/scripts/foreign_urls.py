@@ -29,6 +29,8 @@ LOADED = {
 # The relations of <link> that only name another page.
 NAMING = {"alternate", "author", "canonical", "license", "next", "prev"}
 FOREIGN = re.compile(r"^\s*(?:[a-z][a-z0-9+.-]*:)?//", re.IGNORECASE)
+IMAGE = re.compile(r"!\[[^\]]*\]\(\s*<?([^)\s>]+)")
+FENCED = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 CSS_LOAD = re.compile(r"(?:url\(\s*|@import\s+)[\"']?((?:https?:)?//[^\"')\s]+)", re.IGNORECASE)
 # Namespaces are names; the other one stands in the text of a warning.
 ONLY_TEXT = ("http://www.w3.org/", "https://bit.ly/2s3ChXG")
@@ -43,6 +45,12 @@ def in_html(text: str) -> list[str]:
     reader = _Reader()
     reader.feed(text)
     return reader.found
+
+
+def in_markdown(text: str) -> list[str]:
+    """The foreign URLs that a page of Markdown loads: images, and what its HTML loads."""
+    prose = FENCED.sub("", text)
+    return [url for url in IMAGE.findall(prose) if FOREIGN.match(url)] + in_html(prose)
 
 
 def in_css(text: str) -> list[str]:

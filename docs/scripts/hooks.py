@@ -23,7 +23,9 @@ GENERATED = {
 def on_config(config: Any) -> Any:
     """Put the decision records into the navigation, by number."""
     records = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
-    section = next(one["Decisions"] for one in config.nav[-1]["Contributor guide"] if "Decisions" in one)
+    section = next(
+        one["Decisions"] for one in config.nav[-1]["Contributor guide"] if "Decisions" in one
+    )
     section += [f"decisions/{path.name}" for path in records]
     return config
 
