@@ -138,7 +138,11 @@ def configuration() -> str:
 
 
 def _section(struct: type) -> str:
-    return f"### {struct.__name__}\n\n{_doc(struct)}\n\n{_fields(struct)}"
+    return f"### {struct.__name__} {{ #{_anchor(struct)} }}\n\n{_doc(struct)}\n\n{_fields(struct)}"
+
+
+def _anchor(struct: type) -> str:
+    return f"type-{struct.__name__.lower()}"
 
 
 def _doc(struct: type) -> str:
@@ -194,7 +198,7 @@ def _type(hint: Any) -> str:
     if hint in simple:
         return simple[hint]
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-        return f"[{hint.__name__}](#{hint.__name__.lower()})"
+        return f"[{hint.__name__}](#{_anchor(hint)})"
     return "any value" if not isinstance(hint, type) else hint.__name__
 
 
