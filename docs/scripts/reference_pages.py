@@ -10,13 +10,15 @@ import typing
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import msgspec
 
 SOURCES = Path(__file__).parents[2] / "src" / "stowplan"
 FAMILY = re.compile(r"(Counter|Gauge|Histogram|Info|Summary)MetricFamily")
+SERIES_NAME = re.compile(r"(?:scheduler|volcano|stowplan|kube_batch)_[a-z0-9_]+")
+SERIES = re.compile(rf'^[A-Z_]+ = "{SERIES_NAME.pattern}"$', re.MULTILINE)
 
 
 # Commands
@@ -226,74 +228,97 @@ def _collect(hint: Any, found: dict[type, None]) -> None:
 # Metrics
 
 
+class Series(NamedTuple):
+    """A series of /metrics."""
+
+    kind: str
+    labels: tuple[str, ...]
+    help: str
+
+
 def metrics() -> str:
-    """Every series of the scheduler and of the embedded API server: name, kind, labels, help."""
+    """Every series that the scheduler and the embedded API server expose."""
+    families = _families()
+    recorded = {name: one for name, one in _recorded().items() if name not in families}
     parts = [
         "# Metrics\n",
-        "Made from the code that exposes them; the help texts are those of `/metrics`. Where "
-        "kube-scheduler or kube-batch has a series, its name and labels are the same.\n",
+        "Made from the code that exposes them; the help texts are those of `/metrics`. Series of "
+        "kube-scheduler (`scheduler_...`) and of Volcano (`volcano_...`) have the names and labels "
+        "of the original.\n",
+        "## State when `/metrics` is read\n",
+        "| series | kind | labels | help |",
+        "|---|---|---|---|",
     ]
-    for title, rows in _families().items():
-        parts += [f"## {title}\n", "| series | kind | labels | help |", "|---|---|---|---|"]
-        parts += [
-            f"| `{name}` | {kind} | {', '.join(f'`{one}`' for one in labels)} | {_cell(text)} |"
-            for name, (kind, labels, text) in sorted(rows.items())
-        ]
-        parts.append("")
-    return "\n".join(parts)
+    for name, series in sorted(families.items()):
+        labels = ", ".join(f"`{label}`" for label in series.labels)
+        parts.append(f"| `{name}` | {series.kind} | {labels} | {_cell(series.help)} |")
+    parts += ["\n## Counted and measured\n", "| series | kind | help |", "|---|---|---|"]
+    for name, series in sorted(recorded.items()):
+        parts.append(f"| `{name}` | {series.kind} | {_cell(series.help)} |")
+    return "\n".join(parts) + "\n"
 
 
-def _families() -> dict[str, dict[str, tuple[str, tuple[str, ...], str]]]:
-    """Title -> series -> (kind, labels, help), of every metric family that the code makes."""
-    found: dict[str, dict[str, tuple[str, tuple[str, ...], str]]] = {}
+def _sources() -> Iterator[ast.Module]:
     for path in sorted(SOURCES.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
-        if not FAMILY.search(text):
-            continue
-        rows = {
-            name: (kind, labels, help_text)
-            for call in ast.walk(ast.parse(text))
-            if isinstance(call, ast.Call)
-            for name, kind, labels, help_text in _family(call)
-        }
-        module = "stowplan." + ".".join(path.relative_to(SOURCES).with_suffix("").parts)
-        rows |= _counted(module)
-        if rows:
-            found[_title(text)] = rows
+        if FAMILY.search(text) or SERIES.search(text) or "_metric_family(" in text:
+            yield ast.parse(text)
+
+
+def _calls(module: ast.Module) -> Iterator[tuple[str, ast.Call]]:
+    """(name of what is called, call) of a module."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Call):
+            match node.func:
+                case ast.Name(id=name) | ast.Attribute(attr=name):
+                    yield name, node
+
+
+def _families() -> dict[str, Series]:
+    """The series whose metric family is made where they are looked up."""
+    found: dict[str, Series] = {}
+    for name, call in (one for module in _sources() for one in _calls(module)):
+        texts = [
+            arg.value
+            for arg in call.args
+            if isinstance(arg, ast.Constant) and isinstance(arg.value, str)
+        ]
+        match = FAMILY.fullmatch(name)
+        if match and len(texts) == 2:
+            given = next((one.value for one in call.keywords if one.arg == "labels"), None)
+            labels = tuple(ast.literal_eval(given)) if given is not None else ()
+            total = "_total" if match[1] == "Counter" else ""
+            found[texts[0] + total] = Series(match[1].lower(), labels, texts[1])
+        elif name == "_metric_family" and len(texts) == 3:
+            found[texts[0]] = Series(texts[1], ("component",), texts[2])
     return found
 
 
-def _title(text: str) -> str:
-    docstring = ast.get_docstring(ast.parse(text)) or ""
-    return docstring.splitlines()[0].rstrip(".")
+def _recorded() -> dict[str, Series]:
+    """The series that are recorded by name and exposed as they are."""
+    from stowplan.driver.live import exposition
 
-
-def _family(call: ast.Call) -> Iterator[tuple[str, str, tuple[str, ...], str]]:
-    callee = call.func.id if isinstance(call.func, ast.Name) else ""
-    match = FAMILY.fullmatch(callee)
-    texts = [one.value for one in call.args[:2] if isinstance(one, ast.Constant)]
-    if match and len(texts) == 2:
-        labels = next((one.value for one in call.keywords if one.arg == "labels"), None)
-        yield (
-            texts[0],
-            match[1].lower(),
-            tuple(ast.literal_eval(labels)) if labels else (),
-            texts[1],
-        )
-
-
-def _counted(module: str) -> dict[str, tuple[str, tuple[str, ...], str]]:
-    """The series of a module's table HELP (series -> help text), if it has one."""
-    from importlib import import_module
-
-    table = getattr(import_module(module), "HELP", {})
-    return {name: (_kind(name), (), text) for name, text in table.items()}
-
-
-def _kind(name: str) -> str:
-    if name.endswith("_total"):
-        return "counter"
-    return "histogram" if name.endswith(("_seconds", "_milliseconds", "_microseconds")) else "gauge"
+    texts = exposition.HELP
+    kinds = {"count": "counter", "set_gauge": "gauge", "observe": "histogram"}
+    found: dict[str, Series] = {}
+    for module in _sources():
+        constants = {
+            target.id: node.value.value
+            for node in module.body
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+            for target in node.targets
+            if isinstance(target, ast.Name) and SERIES_NAME.fullmatch(str(node.value.value))
+        }
+        used = {
+            constants[call.args[0].id]: kinds[name]
+            for name, call in _calls(module)
+            if name in kinds and call.args and isinstance(call.args[0], ast.Name)
+            if call.args[0].id in constants
+        }
+        for series in constants.values():
+            kind = used.get(series) or ("counter" if series.endswith("_total") else "histogram")
+            found.setdefault(series, Series(kind, (), texts.get(series, "Of sessions.")))
+    return found
 
 
 # Decisions
