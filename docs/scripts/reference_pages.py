@@ -9,6 +9,7 @@ import types
 import typing
 from collections.abc import Iterator
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -276,29 +277,47 @@ def _calls(module: ast.Module) -> Iterator[tuple[str, ast.Call]]:
 
 def _families() -> dict[str, Series]:
     """The series whose metric family is made where they are looked up."""
+    helps = _helps()
     found: dict[str, Series] = {}
     for name, call in (one for module in _sources() for one in _calls(module)):
-        texts = [
-            arg.value
-            for arg in call.args
-            if isinstance(arg, ast.Constant) and isinstance(arg.value, str)
-        ]
-        match = FAMILY.fullmatch(name)
-        if match and len(texts) == 2:
+        texts = [text for arg in call.args if (text := _text(arg))]
+        made = call.args[0].id if call.args and isinstance(call.args[0], ast.Name) else name
+        match = FAMILY.fullmatch(made)
+        if match and texts:
             given = next((one.value for one in call.keywords if one.arg == "labels"), None)
             labels = tuple(ast.literal_eval(given)) if given is not None else ()
-            total = "_total" if match[1] == "Counter" else ""
-            found[texts[0] + total] = Series(match[1].lower(), labels, texts[1])
+            kind = match[1].lower()
+            series = texts[0].removesuffix("_total") + "_total" * (kind == "counter")
+            found[series] = Series(kind, labels, helps.get(series) or texts[-1])
         elif name == "_metric_family" and len(texts) == 3:
             found[texts[0]] = Series(texts[1], ("component",), texts[2])
     return found
 
 
+def _text(argument: ast.expr) -> str:
+    """The text of a literal, or of a constant of the module of help texts; "" for neither."""
+    match argument:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.Attribute(value=ast.Name(id="metrics_help"), attr=name):
+            return str(getattr(import_module("stowplan.driver.live.metrics_help"), name))
+    return ""
+
+
+def _helps() -> dict[str, str]:
+    """Series -> help text, of those that are recorded by name."""
+    for name in ("metrics_help", "exposition"):
+        try:
+            module = import_module(f"stowplan.driver.live.{name}")
+        except ModuleNotFoundError:
+            continue
+        return dict(module.HELP)
+    raise LookupError("no table of help texts")
+
+
 def _recorded() -> dict[str, Series]:
     """The series that are recorded by name and exposed as they are."""
-    from stowplan.driver.live import exposition
-
-    texts = exposition.HELP
+    helps = _helps()
     kinds = {"count": "counter", "set_gauge": "gauge", "observe": "histogram"}
     found: dict[str, Series] = {}
     for module in _sources():
@@ -317,7 +336,7 @@ def _recorded() -> dict[str, Series]:
         }
         for series in constants.values():
             kind = used.get(series) or ("counter" if series.endswith("_total") else "histogram")
-            found.setdefault(series, Series(kind, (), texts.get(series, "Of sessions.")))
+            found.setdefault(series, Series(kind, (), helps.get(series, "Of sessions.")))
     return found
 
 
