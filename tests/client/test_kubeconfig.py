@@ -184,24 +184,24 @@ def test_what_a_program_gives_is_read() -> None:
 @pytest.mark.parametrize(
     ("output", "text"),
     [
-        (b"", "wanted an ExecCredential"),
-        (b"{}", "got no kind of no apiVersion"),
-        (given(), "without token or certificate"),
-        (given(clientCertificateData="C"), "a certificate or a key alone"),
-        (given(token="t", expirationTimestamp="2026-11-21T10:00:00"), "without a zone"),
+        (b"", "expected an ExecCredential"),
+        (b"{}", "no kind, no apiVersion: expected ExecCredential"),
+        (given(), "Required value: token or clientCertificateData"),
+        (given(clientCertificateData="C"), "must be set together"),
+        (given(token="t", expirationTimestamp="2026-11-21T10:00:00"), "expected a time zone"),
         (given(token="t").replace(b"/v1", b"/v1beta1"), V1BETA1),
     ],
 )
-def test_what_it_should_not_give_is_told(output: bytes, text: str) -> None:
-    with pytest.raises(ValueError, match="wanted") as problem:
+def test_an_invalid_exec_credential_is_refused(output: bytes, text: str) -> None:
+    with pytest.raises(ValueError, match="invalid") as problem:
         parse_exec_credential(ExecSpec("x"), output)
     assert text in str(problem.value)
 
 
-def test_a_program_is_told_the_cluster_if_it_wants_to_know() -> None:
-    told = json.loads(exec_info(ExecSpec("x", tells_cluster=True), "https://a", b"CA", "name"))
-    assert told["apiVersion"] == V1
-    assert told["spec"]["cluster"] == {
+def test_the_exec_plugin_gets_the_cluster_if_provide_cluster_info_is_set() -> None:
+    info = json.loads(exec_info(ExecSpec("x", tells_cluster=True), "https://a", b"CA", "name"))
+    assert info["apiVersion"] == V1
+    assert info["spec"]["cluster"] == {
         "server": "https://a",
         "tls-server-name": "name",
         "certificate-authority-data": base64.b64encode(b"CA").decode(),

@@ -1,4 +1,4 @@
-"""Times as the API spells them."""
+"""Timestamps in RFC 3339, as the API encodes them."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def rfc3339_micros(wall_ns: int) -> str:
 
 @lru_cache(maxsize=4)
 def _second(seconds: int) -> str:
-    """It is asked for many times within one second."""
+    """Cached, because many timestamps fall in the same second."""
     return (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
