@@ -1,4 +1,4 @@
-"""Limiter: so many requests a second on average, and some at once."""
+"""Client-side rate limiter."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ SECOND = 1_000_000_000
 
 
 class RateLimiter:
-    """A bucket of `burst` tokens that fills at `qps` a second; qps of 0 or below: no limit.
+    """Token bucket of `burst` tokens that fills at `qps` a second; qps of 0 or below: no limit.
 
-    Whoever comes first goes first.
+    First come, first served.
     """
 
     def __init__(self, qps: float = 0, burst: int = 1) -> None:
@@ -22,13 +22,13 @@ class RateLimiter:
         self._at = monotonic_ns()
 
     async def turn(self) -> None:
-        """Wait for one's turn."""
+        """Wait for a token."""
         if self._qps <= 0:
             return
         now = monotonic_ns()
         self._left = min(self._burst, self._left + (now - self._at) / SECOND * self._qps)
         self._at = now
-        # Below zero are those who wait already.
+        # A negative count is the number of requests that wait already.
         self._left -= 1
         if self._left < 0:
             await asyncio.sleep(-self._left / self._qps)

@@ -1,7 +1,7 @@
-"""Which requests a server on a loopback address answers: those of programs of this machine.
+"""Check of Host and Origin headers: a server on a loopback address answers local programs only.
 
-A page in a browser can reach such a server as well: by a form that it posts, and by a name of its
-own that it lets point to 127.0.0.1 (DNS rebinding). Its requests carry its name, as Origin or Host.
+A web page can reach such a server too: by a form, or by a name of its own that resolves to
+127.0.0.1 (DNS rebinding). Its requests carry its name in Origin or Host.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 
 def foreign_origin(headers: Mapping[str, str]) -> str:
-    """What names a place that is not this machine: `Host "evil.example"`; "" if nothing does."""
+    """The header that names another machine: `Host "evil.example"`; "" if none does."""
     host = headers.get("Host", "")
     if not is_local(host):
         return f'Host "{host[:200]}"'

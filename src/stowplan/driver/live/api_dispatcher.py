@@ -1,8 +1,8 @@
-"""Hands: effects carried out side by side, those about one pod in their order.
+"""API dispatcher: performs effects concurrently, those of one pod in order.
 
-A number of workers take effects as they come. What writes is not begun once its term is over; the
-client asks again before a request leaves. Events have workers of their own, so that they never keep
-a binding waiting, and are dropped where far too many wait.
+Workers take effects as they arrive. A write is not started when its leadership term has ended; the
+client checks again before the request is sent. Events have workers of their own, so that they never
+delay a binding, and are dropped if too many wait.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from stowplan.client.api_calls import ApiCalls, RetryPause
 from stowplan.client.responses import ApiResponse
 from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.client.rate_limiter import RateLimiter
+from stowplan.driver.logs import log_keys
 from stowplan.messages import effects as to_do
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
@@ -25,14 +26,16 @@ log = logging.getLogger("stowplan.writes")
 
 BIND_WORKERS, EVENT_WORKERS = 64, 32
 PENDING_EVENTS_MAX = 50_000
+THROTTLED_MESSAGE = "API server throttled the client (429); retrying"
 
 OutcomeHandler = Callable[[Event], None]
 WriteGuard = Callable[[Effect], bool]
 
 
 class ApiDispatcher:
-    """may_write: whether an effect's term still is. tell: takes outcomes. n_dropped: effects that
-    were not begun, as their term was over or too many events waited."""
+    """may_write: whether the term of an effect still lasts. tell: receives outcomes. n_dropped:
+    number of effects that were not started, because their term had ended or too many events waited.
+    """
 
     def __init__(
         self,
@@ -50,7 +53,7 @@ class ApiDispatcher:
         self._tell = tell
         self._may_write = may_write
         self._limiter = limiter or RateLimiter()
-        # Effects that wait for an earlier one about the same pod.
+        # Effects that wait for an earlier effect of the same pod.
         self._waiting_by_uid: dict[str, deque[Any]] = {}
         self._ready: deque[Any] = deque()
         self._records: deque[Any] = deque()
@@ -61,7 +64,7 @@ class ApiDispatcher:
         self._settled.set()
 
     def start(self) -> None:
-        """Begin to work."""
+        """Start the workers."""
         for _ in range(BIND_WORKERS):
             self._tasks.append(asyncio.create_task(self._work(self._ready, self._idle)))
         for _ in range(EVENT_WORKERS):
@@ -69,11 +72,11 @@ class ApiDispatcher:
 
     @property
     def n_waiting(self) -> int:
-        """How many effects wait to be begun, events aside."""
+        """Number of effects that have not been started, without events."""
         return len(self._ready) + self._n_waiting_by_uid
 
     def take(self, effect: Effect) -> None:
-        """An effect to be performed at the API server."""
+        """Queue an effect that is performed at the API server."""
         self._settled.clear()
         if isinstance(effect, to_do.RecordEvent):
             if len(self._records) >= PENDING_EVENTS_MAX:
@@ -93,7 +96,7 @@ class ApiDispatcher:
         _wake(self._idle)
 
     async def wait_until_settled(self, timeout_s: float) -> bool:
-        """True when all that was taken has been performed within that time."""
+        """True when all queued effects are performed within the timeout."""
         try:
             await asyncio.wait_for(self._settled.wait(), timeout_s)
         except TimeoutError:
@@ -101,14 +104,14 @@ class ApiDispatcher:
         return True
 
     async def stop(self) -> None:
-        """Work no more."""
+        """Stop the workers."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
 
     def failed(self) -> BaseException | None:
-        """The bug that has ended a worker, if one has."""
+        """The exception that has ended a worker, if any."""
         for task in self._tasks:
             if task.done() and not task.cancelled():
                 return task.exception()
@@ -159,13 +162,16 @@ class ApiDispatcher:
                 return
             answer = None
             if isinstance(step, RetryPause):
-                log.info("told to wait %.1f s", step.seconds)
+                duration = f"{step.seconds:.1f}s"
+                log_keys(log, logging.INFO, THROTTLED_MESSAGE, duration=duration)
                 await asyncio.sleep(step.seconds)
                 continue
             await self._limiter.turn()
             answer = await self._api.send(step)
             if not answer.is_done and log.isEnabledFor(logging.DEBUG):
-                log.debug("%s %s: %s", step.method, step.path, answer.status or answer.fault)
+                keys = {"method": step.method, "path": step.path}
+                err = answer.fault or str(answer.status)
+                log_keys(log, logging.DEBUG, "API request failed", **keys, err=err)
 
 
 def _wake(idle: deque[asyncio.Future[None]]) -> None:

@@ -1,4 +1,4 @@
-"""Following: informers run over HTTP, each in a task of its own."""
+"""Informers of all resources that scheduling reads, each in a task, over HTTP."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ from stowplan.objects.pod_templates import PodTemplates
 
 log = logging.getLogger("stowplan.informers")
 
+WATCH_FAILED_MESSAGE = "List or watch failed; retrying"
 FALLBACK_MESSAGE = "Streaming list refused; falling back to paged lists"
 
 EventsHandler = Callable[[list[Event]], None]
 
 
 class Informers:
-    """The informers of all resources that somebody wants to know of."""
+    """Runs one informer per resource."""
 
     def __init__(
         self,
@@ -43,8 +44,8 @@ class Informers:
         streams: bool = True,
         whole: RawObjectCache | None = None,
     ) -> None:
-        """tell: called with what has happened, in order for each resource. whole: keeps pods and
-        nodes as the server spells them."""
+        """tell: called with events, in order for each resource. whole: keeps pods and nodes in the
+        server's encoding."""
         templates = PodTemplates()
         self.informers = [
             Informer(
@@ -64,11 +65,11 @@ class Informers:
 
     @property
     def is_synced(self) -> bool:
-        """True when all there was at the beginning has been told."""
+        """True when all initial lists are complete."""
         return all(informer.is_synced for informer in self.informers)
 
     def unsynced(self) -> list[str]:
-        """What has not been told yet, and why."""
+        """Resources whose initial list is incomplete, and why."""
         return [
             informer.resource.title + (f" ({informer.fault})" if informer.fault else "")
             for informer in self.informers
@@ -76,30 +77,30 @@ class Informers:
         ]
 
     def version(self, namespace: str, name: str, uid: str) -> str:
-        """The resource version of a pod as it was shown last, "" for one that is not there."""
+        """Resource version of a pod in the cache, "" if it is unknown."""
         pod = self.pod(f"{namespace}/{name}")
         return pod.metadata.resource_version if pod is not None and pod.metadata.uid == uid else ""
 
     def pod(self, key: str) -> Pod | None:
-        """A pod as it was shown last, by namespace/name."""
+        """A pod in the cache, by namespace/name."""
         found = None if self._pods is None else self._pods.find(key)
         return found if isinstance(found, Pod) else None
 
     def start(self) -> None:
-        """Begin to follow."""
+        """Start all informers."""
         for informer in self.informers:
             name = f"informer {informer.resource.title}"
             self._tasks.append(asyncio.create_task(self._follow(informer), name=name))
 
     async def stop(self) -> None:
-        """Follow no more."""
+        """Stop all informers."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
 
     def failed(self) -> BaseException | None:
-        """The bug that has ended a task, if one has."""
+        """The exception that has ended a task, if any."""
         for task in self._tasks:
             if task.done() and not task.cancelled():
                 return task.exception()
@@ -147,7 +148,7 @@ class Informers:
                     if informer.is_closed:
                         return
         except TimeoutError:
-            broken = f"nothing came for {informer.idle_timeout_s:g} s"
+            broken = f"no data for {informer.idle_timeout_s:g}s"
         except (aiohttp.ClientError, OSError) as problem:
             broken = str(problem) or type(problem).__name__
         if opened:
@@ -161,15 +162,18 @@ class Informers:
         if events:
             self._tell(events)
         while informer.unreadable:
-            log.warning("passed over: %s", informer.unreadable.popleft())
+            err = informer.unreadable.popleft()
+            log_keys(log, logging.WARNING, "Skipped undecodable object", err=err)
         if not self.synced.is_set() and self.is_synced:
             self.synced.set()
 
     def _log(self, informer: Informer, fault: str) -> None:
         title = informer.resource.title
         if fault and informer.is_served:
-            log.warning("%s: %s", title, fault)
+            log_keys(
+                log, logging.WARNING, "List or watch failed; retrying", resource=title, err=fault
+            )
         elif fault:
-            log.info("%s: not served (%s)", title, fault)
+            log_keys(log, logging.INFO, "Resource is not served", resource=title, err=fault)
         else:
-            log.info("%s: followed again", title)
+            log_keys(log, logging.INFO, "Watch resumed", resource=title)

@@ -1,4 +1,4 @@
-"""Standing: how a live scheduler is doing, as trees for people and programs."""
+"""Status of a live scheduler, as trees for `stowplan status` and the status server."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
 Tree = dict[str, Any]
 
 HUNG_AFTER_S = 60.0
-"""A loop that has not gone round for so long is taken for stuck."""
+"""A loop without an iteration for this long counts as stuck."""
 
 
 def is_alive(live: SchedulerServer) -> bool:
-    """True while the loop goes round."""
+    """True while the scheduling loop iterates."""
     return monotonic_ns() - live.heartbeat_at < HUNG_AFTER_S * SECOND
 
 
 def unready_reasons(live: SchedulerServer) -> list[str]:
-    """What is missing before pods can be decided here, should it be this one's turn."""
-    missing = [] if is_alive(live) else ["the loop is stuck"]
+    """Why the scheduler is not ready to schedule (leadership aside)."""
+    missing = [] if is_alive(live) else ["scheduling loop is stuck"]
     informers = live.informers
     if informers is None:
-        return [*missing, "nothing is followed yet"]
-    return missing + [f"not listed yet: {what}" for what in informers.unsynced()]
+        return [*missing, "informers have not started"]
+    return missing + [f"informer not synced: {what}" for what in informers.unsynced()]
 
 
 def status_summary(live: SchedulerServer) -> Tree:
-    """What `stowplan status` shows."""
+    """The tree that `stowplan status` shows."""
     election_config = live.options.election_config
     api_dispatcher = live.api_dispatcher
     informers = live.informers
@@ -94,8 +94,7 @@ def _informer(informer: Any) -> Tree:
 
 
 def write_state_dump(live: SchedulerServer) -> Path:
-    """Write all that is known of pods and nodes into a file that only its owner may read; raises
-    OSError."""
+    """Write a dump of pods and nodes to a file that only its owner can read; raises OSError."""
     scheduler = live.scheduler
     tree = status_summary(live)
     tree["at"] = request_time().micros
