@@ -1,4 +1,4 @@
-"""Which of the volumes that are there serves a claim best: the smallest that is large enough.
+"""Matching of volumes to claims: the smallest volume that is large enough.
 
 Source: kube-controller-manager v1.36, component-helpers storage/volume (FindMatchingVolume).
 """
@@ -26,7 +26,8 @@ def is_reserved_for(volume: Tree, claim: Tree) -> bool:
 
 
 def find_best_match(volumes: Iterable[Tree], claim: Tree) -> Tree | None:
-    """A volume reserved for the claim, else the smallest free one that fits; None if none does."""
+    """A volume reserved for the claim, else the smallest free one that fits; None if there is
+    none."""
     best: Tree | None = None
     for volume in volumes:
         if is_reserved_for(volume, claim):

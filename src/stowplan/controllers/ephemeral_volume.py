@@ -1,4 +1,4 @@
-"""The claims that pods bring along: made beside the pod, and gone with it.
+"""Ephemeral volume controller: creates the claims of generic ephemeral volumes, owned by their pod.
 
 Source: kube-controller-manager v1.36, pkg/controller/volume/ephemeral.
 """
@@ -23,13 +23,13 @@ _MARK = b'"ephemeral":'
 
 
 class EphemeralVolumeController(Controller):
-    """Keys are those of pods with volumes that want a claim of their own."""
+    """Keys are those of pods with ephemeral volumes."""
 
     name = "ephemeral-volume"
     path = PODS
 
     def observe(self, change: StoreChange, before: PodFacts | None) -> None:
-        """A new pod, or one whose claim has gone."""
+        """Queue a new pod, or one whose claim was deleted."""
         path = change.resource.path
         if path == PODS and change.type == "ADDED" and _MARK in (change.value or b""):
             self.queue.add(split_key(change))
@@ -40,7 +40,7 @@ class EphemeralVolumeController(Controller):
                 self.queue.add((split_key(change)[0], owner["name"]))
 
     def sync(self, key: Key) -> None:
-        """Make the claims of a pod that are missing."""
+        """Create the missing claims of a pod."""
         pod = self.api.get(PODS, *key)
         if pod is None or is_deleting(pod):
             return

@@ -1,8 +1,9 @@
-"""Garbage collection: what is left when its last owner has gone, and deletions that wait.
+"""Garbage collector: deletes dependents of deleted owners, and finishes foreground and orphan
+deletion.
 
-Three ways to delete an owner. In the background: it goes at once, and what it owned goes after.
-In the foreground: it stays (finalizer `foregroundDeletion`) until everything that blocks its
-deletion has gone. Orphaning: it stays (finalizer `orphan`) until what it owned has been cut loose.
+Background deletion: the owner is deleted at once, its dependents afterwards. Foreground: the owner
+stays (finalizer `foregroundDeletion`) until all dependents that block its deletion are deleted.
+Orphan: it stays (finalizer `orphan`) until its dependents no longer refer to it.
 
 Source: kube-controller-manager v1.36, pkg/controller/garbagecollector.
 """
@@ -41,7 +42,7 @@ ORPHAN = "orphan"
 
 
 class GarbageCollector:
-    """Deletes what nobody owns any more, and lets owners go when their time has come."""
+    """Deletes objects without living owners, and removes the finalizers of deleted owners."""
 
     name = "garbage"
 
@@ -52,7 +53,8 @@ class GarbageCollector:
         self._waiting: dict[str, Item] = {}
 
     def observe(self, change: StoreChange, before: PodFacts | None) -> None:
-        """What has new owners; what waits for its dependents; the dependents of what has gone."""
+        """Queue objects with new owners, deletions that wait for dependents, and dependents of
+        deleted objects."""
         namespace, name = split_key(change)
         item = (change.resource.path, namespace, name)
         if self.index.owners_changed:
@@ -75,12 +77,12 @@ class GarbageCollector:
                     self.queue_all(self.index.dependents(meta.uid))
 
     def queue_all(self, items: list[Item]) -> None:
-        """Look at all of these."""
+        """Queue all of these."""
         for item in items:
             self.queue.add(item)
 
     def work_once(self) -> bool:
-        """Look at the next object that is due; False if there is none."""
+        """Sync the next due object; False if there is none."""
         item = self.queue.take(self.api.now)
         if item is None:
             return False
@@ -89,7 +91,7 @@ class GarbageCollector:
         except ApiError as error:
             if error.code != 404:
                 self.queue.retry(item, self.api.now)
-        # Whatever it is, it is of this one object: the others are looked at.
+        # Any exception concerns this object only: the others are synced.
         except Exception as error:  # noqa: BLE001
             self.queue.retry(item, self.api.now)
             self.api.faults.add(self.name, "/".join(part for part in item if part), error)
@@ -99,15 +101,16 @@ class GarbageCollector:
 
     @property
     def n_failing(self) -> int:
-        """Objects whose last look failed."""
+        """Number of objects whose last sync failed."""
         return self.queue.n_failing
 
     def next_at(self) -> float | None:
-        """When `work_once` has something to do again."""
+        """When `work_once` is due again."""
         return self.queue.next_at()
 
     def sync(self, item: Item) -> None:
-        """Decide about one object: keep it, cut dead owners off, delete it, or let it go."""
+        """Keep an object, remove references to deleted owners, delete it, or remove its
+        finalizer."""
         obj = self.api.get(*item)
         if obj is None:
             return
@@ -127,7 +130,7 @@ class GarbageCollector:
         for owner in owners:
             found = self._owner(owner, item[1])
             if found is None:
-                solid.append(owner)  # A kind that is not served: nothing is known, nothing done.
+                solid.append(owner)  # The kind is not served: do nothing.
             elif not found:
                 dangling.append(owner)
             elif is_deleting(found) and FOREGROUND in found["metadata"].get("finalizers", ()):
@@ -152,7 +155,7 @@ class GarbageCollector:
         self.api.delete(*item, asked)
 
     def _owner(self, owner: Tree, namespace: str) -> Tree | None:
-        """The owner; {} if it has gone (or another has its name); None if nobody can know."""
+        """The owner; {} if it is deleted (or has another uid); None if unknown."""
         place = self.api.path_of(owner.get("apiVersion", ""), owner.get("kind", ""))
         if place is None:
             return None
@@ -165,7 +168,7 @@ class GarbageCollector:
         return found
 
     def _unblocked(self, item: Item, obj: Tree) -> Tree:
-        """The object, made not to block its owners if it waits in a circle with a dependent."""
+        """The object, with blockOwnerDeletion cleared if it is in a cycle with a dependent."""
         circle = any(uid in self._waiting for uid in self._uids_below(obj["metadata"]["uid"]))
         if not circle:
             return obj
@@ -193,7 +196,7 @@ class GarbageCollector:
         self._without_finalizer(item, ORPHAN)
 
     def _try_to_let_go(self, item: Item, obj: Tree) -> None:
-        """Drop the foreground finalizer once nothing that blocks is left."""
+        """Remove the foreground finalizer when no blocking dependent is left."""
         uid = obj["metadata"]["uid"]
         blocked = False
         for dependent in self.index.dependents(uid):

@@ -1,4 +1,4 @@
-"""Namespace deletion: everything inside goes first, then the namespace lets itself go.
+"""Namespace deletion: deletes all content of a namespace, then finalizes it.
 
 Source: kube-controller-manager v1.36, pkg/controller/namespace.
 """
@@ -42,7 +42,7 @@ _NO_FAILURE_CONDITIONS = {
 
 
 class NamespaceController(Controller):
-    """Empties namespaces that are being deleted and takes the finalizer off."""
+    """Empties terminating namespaces and removes their finalizer."""
 
     name = "namespace"
     path = NAMESPACES
@@ -52,7 +52,7 @@ class NamespaceController(Controller):
         self._ending: dict[str, None] = {}
 
     def observe(self, change: StoreChange, before: PodFacts | None) -> None:
-        """A namespace that is on its way out, and anything that left one."""
+        """Queue a terminating namespace, and that of a deleted object."""
         key = split_key(change)
         if change.resource.path == NAMESPACES:
             if change.type == "DELETED":
@@ -64,7 +64,7 @@ class NamespaceController(Controller):
             self.queue.add(("", key[0]))
 
     def sync(self, key: Key) -> None:
-        """Delete what is inside; if nothing is left, finalize, else say what is."""
+        """Delete the content; finalize when nothing is left, else report what is."""
         namespace = self.api.get(NAMESPACES, "", key[1])
         if namespace is None or not is_deleting(namespace):
             self._ending.pop(key[1], None)
@@ -87,8 +87,8 @@ class NamespaceController(Controller):
             self.api.finalize(fresh)
 
     def _empty(self, namespace: str) -> tuple[dict[str, int], dict[str, int], bool]:
-        """Ask for everything to go; how much of which kind stays, for which finalizers, and
-        whether there was too much for one look."""
+        """Delete all objects; returns how many of which kind remain, for which finalizers, and
+        whether there were too many for one sync."""
         deleted = 0
         counts: dict[str, int] = {}
         finalizers: dict[str, int] = {}
@@ -115,7 +115,7 @@ class NamespaceController(Controller):
                 raise
 
     def _tell(self, namespace: Tree, counts: dict[str, int], finalizers: dict[str, int]) -> None:
-        """Write the conditions that say how far it is."""
+        """Write the conditions about the progress."""
         status = namespace.setdefault("status", {})
         conditions = status.setdefault("conditions", [])
         changed = False

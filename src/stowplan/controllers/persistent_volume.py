@@ -1,9 +1,10 @@
-"""Volume claims and volumes: matched, provisioned, bound, released and reclaimed.
+"""Persistent volume controller: claims and volumes are matched, provisioned, bound, released and
+reclaimed.
 
-The provisioner is made up: for any class whose provisioner is not `kubernetes.io/no-provisioner`
-a volume of the asked size appears at once, or after the class parameter
-`stowplan.dev/provision-seconds`. A class that waits for a consumer waits for the scheduler to name
-the node; the volume can then be used in that node's zone only, if the node has one.
+Provisioning is simulated: for each class whose provisioner is not `kubernetes.io/no-provisioner` a
+volume of the requested size is created at once, or after the class parameter
+`stowplan.dev/provision-seconds`. A class with WaitForFirstConsumer waits for the scheduler to
+select the node; the volume is then restricted to that node's zone, if the node has one.
 
 Source: kube-controller-manager v1.36, pkg/controller/volume/{persistentvolume,pvcprotection,
 pvprotection}.
@@ -56,7 +57,8 @@ class PersistentVolumeController(Controller):
         self._ending: dict[Key, None] = {}
 
     def observe(self, change: StoreChange, before: PodFacts | None) -> None:
-        """A claim, a volume, a class that claims may wait for, a pod that may free a claim."""
+        """Queue a claim, a volume, claims that wait for a class, and claims that a deleted pod
+        used."""
         key = split_key(change)
         path = change.resource.path
         if path == CLAIMS:
@@ -81,7 +83,7 @@ class PersistentVolumeController(Controller):
         return self.api.get(CLAIMS if key[0] else VOLUMES, *key)
 
     def sync(self, key: Key) -> None:
-        """Bring one claim or one volume forward."""
+        """Sync one claim or one volume."""
         if key[0]:
             claim = self.api.get(CLAIMS, *key)
             if claim is not None:
@@ -131,7 +133,7 @@ class PersistentVolumeController(Controller):
             self._lose(claim)
 
     def _find_volume(self, key: Key, claim: Tree) -> None:
-        """Take a volume that is there, or have one made, or say what is waited for."""
+        """Match or provision a volume, or record an event about the reason to wait."""
         class_name = claim["spec"].get("storageClassName") or ""
         found = self.api.get(STORAGE_CLASSES, "", class_name) if class_name else None
         node = (claim["metadata"].get("annotations") or {}).get(SELECTED_NODE)
@@ -184,7 +186,7 @@ class PersistentVolumeController(Controller):
             "persistentVolumeReclaimPolicy": class_.get("reclaimPolicy", "Delete"),
             "storageClassName": class_["metadata"]["name"],
             "volumeMode": asked.get("volumeMode", "Filesystem"),
-            # A driver is a domain name, a provisioner any name.
+            # A driver name must be a domain name; a provisioner may have any name.
             "csi": {
                 "driver": class_["provisioner"].replace("/", ".").lower(),
                 "volumeHandle": name,
@@ -204,7 +206,7 @@ class PersistentVolumeController(Controller):
         return str(((found or {}).get("metadata", {}).get("labels") or {}).get(ZONE, ""))
 
     def _bind(self, claim: Tree, volume: Tree, by_controller: bool) -> None:
-        """Make the four writes of a binding, those that are still missing, in their order."""
+        """Make the missing ones of the four writes of a binding, in order."""
         wanted = _reference(claim)
         held = volume["spec"].get("claimRef") or {}
         if held.get("uid") != wanted["uid"]:
@@ -259,7 +261,7 @@ class PersistentVolumeController(Controller):
             self._without(VOLUMES, fresh, VOLUME_PROTECTION)
 
     def _reclaim(self, volume: Tree) -> Tree:
-        """Its claim has gone: the volume is released, and deleted if it came from a class."""
+        """Release a volume whose claim is deleted, and delete it if it was provisioned."""
         volume = self._set_phase(volume, "Released")
         policy = volume["spec"].get("persistentVolumeReclaimPolicy")
         made = PROVISIONED_BY in (volume["metadata"].get("annotations") or {})
@@ -276,7 +278,7 @@ class PersistentVolumeController(Controller):
         return self.api.update_status(VOLUMES, volume)
 
     def _unprotect_claim(self, key: Key, claim: Tree) -> None:
-        """Let a deleted claim go once no pod that is still to run uses it."""
+        """Remove the protection finalizer of a deleted claim that no unfinished pod uses."""
         for facts in self.index.in_namespace(key[0]):
             pod = None if facts.is_finished else self.api.get(PODS, *facts.key)
             if pod is not None and key[1] in _claims_of(pod):

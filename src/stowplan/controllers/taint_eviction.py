@@ -1,4 +1,4 @@
-"""Eviction by taints: pods leave a node whose NoExecute taints they do not tolerate (any longer).
+"""Taint eviction controller: deletes pods that do not tolerate a NoExecute taint of their node.
 
 Source: kube-controller-manager v1.36, pkg/controller/tainteviction.
 """
@@ -23,7 +23,7 @@ COMPONENT = "taint-eviction-controller"
 
 
 class TaintEvictionController(Controller):
-    """Deletes pods from nodes with NoExecute taints, at once or when their toleration runs out."""
+    """Deletes pods from nodes with NoExecute taints, at once or when their toleration expires."""
 
     name = "taint-eviction"
     path = PODS
@@ -34,7 +34,7 @@ class TaintEvictionController(Controller):
         self._since: dict[Key, float] = {}
 
     def observe(self, change: StoreChange, before: PodFacts | None) -> None:
-        """The pods of a node whose NoExecute taints changed; a pod that came to such a node."""
+        """Queue the pods of a node whose NoExecute taints changed, and new pods of such a node."""
         key = split_key(change)
         if change.resource.path == NODES:
             gone = change.type == "DELETED"
@@ -53,7 +53,7 @@ class TaintEvictionController(Controller):
                 self.queue.add(key)
 
     def sync(self, key: Key) -> None:
-        """Delete a pod, or note when it will have to go."""
+        """Delete a pod, or schedule its deletion."""
         facts = self.index.pods.get(key)
         pod = self.api.get(PODS, *key) if facts is not None and not facts.deleting else None
         if facts is None or pod is None:
@@ -73,7 +73,7 @@ class TaintEvictionController(Controller):
         self._evict(pod, key)
 
     def _allowed(self, pod: Tree, taints: tuple[Taint, ...]) -> float | None:
-        """Seconds that a pod may stay; None: for ever."""
+        """Seconds that a pod may stay; None: without limit."""
         tolerations = [convert(one, Toleration) for one in pod["spec"].get("tolerations") or ()]
         shown = list(zip(tolerations, pod["spec"].get("tolerations") or (), strict=True))
         limits: list[float] = []

@@ -181,8 +181,8 @@ def _listening_sockets(settings: LocalClusterSettings) -> socket.socket:
             # Errors of name resolution have negative numbers.
             raise UpError(f"unable to listen on {settings.host} (--bind): {why}") from None
         raise UpError(
-            f"port {settings.port} of {settings.host}: {why}; name another with --port, or 0 for "
-            "any that is free"
+            f"unable to listen on port {settings.port} of {settings.host}: {why}; use another "
+            "--port, or 0 for any free one"
         ) from None
 
 
@@ -295,8 +295,7 @@ def _written(texts: Mapping[Path, str], held: contextlib.ExitStack) -> dict[Path
             continue
         if not is_kubeconfig_of_stowplan(path.read_text("utf-8", "replace")):
             raise UpError(
-                f"{path}: got a file of somebody else's, wanted a new one; name another "
-                "with --kubeconfig"
+                f"{path} exists and was not written by Stowplan; use another --kubeconfig"
             )
         if is_writer_alive(path):
             raise UpError(

@@ -72,9 +72,9 @@ def parse_levels(text: str) -> dict[str, int]:
     for piece in filter(None, text.split(",")):
         part, _, level = piece.rpartition("=")
         if level not in LEVELS:
-            raise LogError(_unsupported("level", level, LEVELS))
+            raise _unsupported("level", level, LEVELS)
         if part and part not in PARTS:
-            raise LogError(_unsupported("part", part, PARTS))
+            raise _unsupported("part", part, PARTS)
         found[part] = getattr(logging, level.upper())
     return found
 

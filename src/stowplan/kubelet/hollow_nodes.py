@@ -1,4 +1,4 @@
-"""Hollow nodes as objects: how they are made, and what their kubelets report of them."""
+"""Hollow nodes as objects: their creation, and the status that their kubelets report."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def make_hollow_nodes(
 
 
 def node_status(node: Tree, moment: str) -> Tree:
-    """The status that a healthy kubelet posts; what the node says already is kept."""
+    """Status of a healthy kubelet; existing fields are kept."""
     status: Tree = dict(node.get("status") or {})
     capacity = status.get("capacity") or status.get("allocatable") or dict(DEFAULT_CAPACITY)
     status["capacity"] = capacity
@@ -83,7 +83,7 @@ def _healthy_condition(type_: str, old: Tree | None, moment: str) -> Tree:
 
 
 def _node_info(told: Tree, node: Tree) -> Tree:
-    """`status.nodeInfo` with every field that the API wants."""
+    """`status.nodeInfo` with every field that the API requires."""
     meta = node["metadata"]
     texts = {
         "machineID": meta.get("uid", ""),

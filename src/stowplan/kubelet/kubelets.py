@@ -1,8 +1,8 @@
-"""The kubelets of all hollow nodes in one: pods in, their lives by the clock, pods out.
+"""Kubelets of all hollow nodes: admit pods, run their lifecycle by the clock, remove them.
 
-What a pod's next step is follows from its status and from when the last step was made; the
-latter is kept here to the microsecond, since the status has whole seconds only. After a restart
-the status alone has to do.
+A pod's next step follows from its status and from the time of the last step; the latter is kept
+here to the microsecond, since the status has whole seconds only. After a restart the status alone
+is used.
 
 Source: kubelet v1.36, pkg/kubelet (kubelet.go, kuberuntime back-off, pod_workers.go).
 """
@@ -38,12 +38,12 @@ Tree = dict[str, Any]
 BACKOFF_BASE_SECONDS = 10.0
 BACKOFF_MAX_SECONDS = 300.0
 _DOUBLINGS_MAX = 30
-"""A status may say that a pod was restarted two thousand million times."""
+"""Bounds the backoff exponent: a status may claim two billion restarts."""
 
 
 @dataclass(slots=True)
 class _PodWorker:
-    """When what happened to one pod, Unix seconds; 0.0: not yet (or not known any more).
+    """Times of one pod's steps, Unix seconds; 0.0: not yet (or unknown).
 
     left: the kubelet has removed it as far as it can.
     """
@@ -60,7 +60,7 @@ class _PodWorker:
 
 @dataclass(slots=True)
 class _HollowNode:
-    """One node as its kubelet knows it."""
+    """A node as its kubelet knows it."""
 
     node: Node
     host: str
@@ -69,7 +69,7 @@ class _HollowNode:
 
 
 class Kubelets(Controller):
-    """Runs what is bound to hollow nodes. Keys are pods."""
+    """Runs the pods of hollow nodes. Keys are pods."""
 
     name = "hollow-kubelets"
     path = PODS
@@ -88,7 +88,8 @@ class Kubelets(Controller):
         self._addresses = 0
 
     def observe(self, change: StoreChange, before: PodFacts | None) -> None:
-        """A pod that came, changed or went; a node that changed or spoke again."""
+        """Queue a pod that was added, changed or deleted; the pods of a node that changed or
+        resumed."""
         key = split_key(change)
         if change.resource.path == NODES:
             self._observe_node(change, key[1])
@@ -103,7 +104,7 @@ class Kubelets(Controller):
                     self.queue.add(key)
 
     def sync(self, key: Key) -> None:
-        """Make the next step of one pod's life, if it is due."""
+        """Do the next step of one pod's lifecycle, if it is due."""
         facts = self.index.pods.get(key)
         machine = self._machines.get(facts.node) if facts is not None else None
         if facts is None or machine is None or machine.silent:
@@ -133,15 +134,15 @@ class Kubelets(Controller):
         if old is None or (old.silent and not machine.silent):
             for pod in self.index.on_node(name):
                 if old is None:
-                    # A new kubelet knows nothing of pods but what their status tells.
+                    # A restarted kubelet knows pods by their status only.
                     self._lives.pop(pod.key, None)
                 self.queue.add(pod.key)
 
     def _recalled(self, pod: Tree, facts: PodFacts) -> _PodWorker:
-        """What the status tells of a pod's life so far."""
+        """The worker of a pod, restored from its status."""
         held = pod.get("status") or {}
         life = _PodWorker(facts.uid, facts.node, arrived=unix_seconds(held.get("startTime")))
-        # After a restart, addresses that are taken are not given again.
+        # After a restart, addresses in use are not assigned again.
         self._addresses = max(self._addresses, _pod_number(str(held.get("podIP") or "")))
         for entry in held.get("containerStatuses") or ():
             running = (entry.get("state") or {}).get("running") or {}
@@ -184,7 +185,7 @@ class Kubelets(Controller):
     def _arrive(
         self, pod: Tree, life: _PodWorker, plan: PodLifecycle, machine: _HollowNode, key: Key
     ) -> bool:
-        """Take the pod in, or fail it."""
+        """Admit the pod, or fail it."""
         typed = self._typed(pod)
         found = check_admit(typed, machine.node, machine.account)
         now = self.api.now
@@ -214,7 +215,7 @@ class Kubelets(Controller):
         self._write(pod)
 
     def _end(self, pod: Tree, life: _PodWorker, plan: PodLifecycle) -> None:
-        """The containers have run their time: end for good, or once more."""
+        """The containers have finished: terminate or restart them."""
         now = self.api.now
         code = plan.exit_code(life.crashes)
         policy = pod["spec"].get("restartPolicy", "Always")
@@ -237,7 +238,7 @@ class Kubelets(Controller):
         self._write(pod)
 
     def _stop(self, pod: Tree, life: _PodWorker, plan: PodLifecycle) -> None:
-        """End a deleted pod within its grace, then remove it."""
+        """Terminate a deleted pod within its grace period, then remove it."""
         if life.left:
             return
         meta = pod["metadata"]
@@ -251,16 +252,17 @@ class Kubelets(Controller):
             self.queue.add(key, life.stop_at)
             return
         if meta.get("finalizers") and not self.index.pods[key].is_finished:
-            # Somebody waits for the end: it must be seen before the pod goes.
+            # A controller tracks the end (finalizer): the status must show it before the pod is
+            # removed.
             pod_status_updates.set_terminated(pod, 137 if plan.stop_s > grace else 143, now)
             self._write(pod)
         self._release(key, life.node)
-        # Finalizers may keep it for long: it is not deleted again and again meanwhile.
+        # Finalizers may keep the pod for long: do not repeat the deletion meanwhile.
         life.left = True
         self.api.delete(PODS, *key, DeleteOptions(grace_s=0, uid=meta["uid"]))
 
     def _say_unread(self, pod: Tree, life: _PodWorker) -> None:
-        """Tell of annotations that nobody can make sense of."""
+        """Record an event about invalid annotations."""
         for text in annotation_problems(pod["metadata"].get("annotations") or {}):
             self.recorder.record(
                 pod, "kubelet", "UnreadAnnotation", text, type="Warning",
@@ -280,7 +282,7 @@ class Kubelets(Controller):
             )  # fmt: skip
 
     def _wake(self, key: Key, pod: Tree, life: _PodWorker, plan: PodLifecycle, due: float) -> None:
-        """Look again at the next moment at which something happens by itself."""
+        """Queue the pod for its next timed step."""
         moments = [due] if not life.began else [life.began + plan.ready_s, life.began + plan.run_s]
         if life.restart_at:
             moments = [life.restart_at]
@@ -310,12 +312,12 @@ class Kubelets(Controller):
 
 
 def _pod_address(number: int) -> str:
-    """The address of the pod that was started as this one of all (from 1)."""
+    """The address of the nth started pod (from 1)."""
     return f"10.{128 + (number >> 16) % 128}.{(number >> 8) % 256}.{number % 256}"
 
 
 def _pod_number(address: str) -> int:
-    """Which pod has got an address by `_pod_address`; 0 for another address."""
+    """The number of a pod with this address of `_pod_address`; 0 for another address."""
     parts = address.split(".")
     if len(parts) != 4 or not all(part.isdecimal() and len(part) <= 3 for part in parts):
         return 0

@@ -1,8 +1,8 @@
-"""Events that controllers and hollow nodes write about the objects they work on.
+"""Event recorder of controllers and kubelets.
 
-As client libraries do: an event that says the same again raises the count of the first; from the
-tenth on, events that differ in their text only are counted as one; and of what one component has
-to say about one object no more than 25 events are written at a time, then one in five minutes.
+As in client-go: an identical event increments the count of the first; from the tenth on, events
+that differ only in their text are combined; and one component writes at most 25 events about one
+object at a time, then one in five minutes.
 
 Source: client-go v1.36, tools/record (event.go, events_cache.go).
 """
@@ -30,7 +30,7 @@ Key = tuple[str, ...]
 
 @dataclass(slots=True)
 class _SimilarEvents:
-    """Texts of events that differ in nothing else. last: when one was said."""
+    """Messages of events that are otherwise equal. last: time of the latest one."""
 
     texts: set[str] = field(default_factory=set)
     last: float = 0.0
@@ -38,7 +38,7 @@ class _SimilarEvents:
 
 @dataclass(slots=True)
 class _EventTokenBucket:
-    """How many more events may be written about an object. at: when that was counted."""
+    """Tokens left for events about an object. at: when they were counted."""
 
     left: float = BURST
     at: float = 0.0
@@ -55,11 +55,11 @@ class EventRecorder:
         self._number = 0
 
     def record(self, about: Tree, component: str, reason: str, message: str, **more: str) -> None:
-        """Say that something happened to the object `about`.
+        """Record an event about the object `about`.
 
-        component: who says so. more: `type` ("Normal" if absent), `host`, `api_version` and
-        `object_kind` where the tree does not carry them. A refusal is swallowed on purpose: an
-        event must never stop what it tells of.
+        component: its source. more: `type` ("Normal" if absent), `host`, `api_version` and
+        `object_kind` if the tree lacks them. Errors are ignored on purpose: an event must never
+        stop the work that it reports.
         """
         involved = _reference(about, more)
         host, type_ = more.get("host", ""), more.get("type", "Normal")
@@ -90,7 +90,7 @@ class EventRecorder:
             self._written.pop(key, None)
 
     def _are_many(self, alike: Key, text: str) -> bool:
-        """True when so many events like this one were said lately that they are told as one."""
+        """True when so many similar events are recent that they are combined."""
         found = self._similar.get(alike)
         if found is None or self.api.now - found.last > SIMILAR_SECONDS:
             found = _SimilarEvents()
@@ -103,7 +103,7 @@ class EventRecorder:
         return True
 
     def _may_say(self, subject: Key) -> bool:
-        """Take one from what may still be said about this object."""
+        """Take a token for an event about this object."""
         budget = self._budgets.get(subject)
         if budget is None:
             budget = _EventTokenBucket(at=self.api.now)
@@ -129,8 +129,8 @@ class EventRecorder:
     def _write(self, namespace: str, key: Key, told: Tree) -> None:
         moment = format_time(self.api.now)
         self._number += 1
-        # The original names events by the time in nanoseconds; the number keeps two of one step
-        # apart.
+        # The original names events by the time in nanoseconds; the number keeps the names of one
+        # step unique.
         nanos = int(self.api.now * 1e6) * 1000 + self._number % 1000
         name = f"{told['involvedObject']['name']}.{nanos:x}"
         event: Tree = {
@@ -148,7 +148,7 @@ class EventRecorder:
 
 
 def _cache(table: dict[Key, Any], key: Key, value: object) -> None:
-    """Keep a value, and forget the oldest of too many."""
+    """Store a value, and evict the oldest if there are too many."""
     table.pop(key, None)
     if len(table) >= CACHED_EVENTS_MAX:
         del table[next(iter(table))]

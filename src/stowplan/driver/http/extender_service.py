@@ -65,8 +65,8 @@ class ExtenderService:
         *,
         binds: bool = False,
     ) -> None:
-        """connection: of the cluster to follow, None for none. binds: bind for all callers. Raises
-        ContractError and AddressError."""
+        """client_config: of the cluster to follow, None for none. binds: bind for all callers.
+        Raises ContractError and AddressError."""
         if not (address.is_loopback or address.client_ca):
             raise AddressError(
                 f"listen: {address.host} is not a loopback address: --client-ca-file is required"
@@ -101,8 +101,9 @@ class ExtenderService:
             site = web.TCPSite(self._runner, address.host, address.port, ssl_context=context)
             await site.start()
         except OSError as problem:
-            said = problem.strerror or problem
-            raise AddressError(f"listen: {address.host}:{address.port}: {said}") from None
+            what = problem.strerror or problem
+            place = f"{address.host}:{address.port}"
+            raise AddressError(f"unable to listen on {place}: {what}") from None
         self.port = int(self._runner.addresses[0][1])
         scheme = "https" if address.is_secure else "http"
         url = f"{scheme}://{address.host}:{self.port}"

@@ -145,7 +145,7 @@ class StatusServer:
             await site.start()
         except (OSError, ssl.SSLError) as problem:
             raise AddressError(
-                f"listen: {address.host}:{address.port}: {problem.strerror or problem}"
+                f"unable to listen on {address.host}:{address.port}: {problem.strerror or problem}"
             ) from None
         self.port = int(runner.addresses[0][1])
         scheme = "https" if address.is_secure else "http"

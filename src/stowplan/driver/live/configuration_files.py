@@ -67,13 +67,8 @@ def read_configuration_files(
 def log_warnings(batch: BatchConfiguration) -> None:
     """Log each setting of the session configuration that has no effect."""
     for warning in batch.warnings:
-        log_keys(
-            log,
-            logging.WARNING,
-            "Configuration has no effect",
-            file=batch.source,
-            field=str(warning),
-        )
+        keys = {"file": batch.source, "warning": str(warning)}
+        log_keys(log, logging.WARNING, "Setting has no effect", **keys)
 
 
 def default_deciders(name: str) -> Deciders:

@@ -170,9 +170,7 @@ class Informers:
     def _log(self, informer: Informer, fault: str) -> None:
         title = informer.resource.title
         if fault and informer.is_served:
-            log_keys(
-                log, logging.WARNING, "List or watch failed; retrying", resource=title, err=fault
-            )
+            log_keys(log, logging.WARNING, WATCH_FAILED_MESSAGE, resource=title, err=fault)
         elif fault:
             log_keys(log, logging.INFO, "Resource is not served", resource=title, err=fault)
         else:

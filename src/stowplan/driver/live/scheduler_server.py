@@ -238,10 +238,8 @@ class SchedulerServer:
         api_calls = ApiCalls(EventCorrelator(platform.node(), self.informers.version), request_time)
         limiter = RateLimiter(options.qps, options.burst)
         self.api_dispatcher = ApiDispatcher(api, api_calls, self.tell, self._may_perform, limiter)
-        keys = {"schedulerName": ", ".join(sorted(self.machine_names()))}
-        log_keys(
-            log, logging.INFO, "Starting scheduler", **keys, server=options.client_config.server
-        )
+        names, server = ", ".join(sorted(self.machine_names())), options.client_config.server
+        log_keys(log, logging.INFO, "Starting scheduler", schedulerName=names, server=server)
         self.api_dispatcher.start()
         # Permanent errors occur here, before anything is started.
         await asyncio.to_thread(self.leadership.start)

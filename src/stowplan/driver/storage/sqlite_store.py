@@ -153,9 +153,9 @@ class SqliteStore:
             path = self.directory / name
             if _mark_of(path) != mark:
                 raise StoreError(
-                    f"{path}: removed or exchanged while the cluster ran, after version "
-                    f"{self.version}; nothing can be saved any more. Put back a copy of the whole "
-                    "directory, or name another with --data"
+                    f"{path}: removed or replaced while the cluster ran, after version "
+                    f"{self.version}; nothing can be saved any more. Restore a copy of the whole "
+                    "directory, or use another --data"
                 )
 
     def close(self) -> None:
@@ -221,7 +221,7 @@ def _check_mode(directory: Path) -> None:
     if mode & stat.S_IWOTH:
         raise StoreError(
             f"{directory}: permissions {mode:04o} are too open: every user of this machine may "
-            "exchange the data and the tokens in it; `chmod 700` it"
+            "replace the data and the tokens in it; `chmod 700` it"
         )
     if mode & stat.S_IWGRP:
         log_keys(
@@ -347,7 +347,7 @@ def _checked_version(file: sqlite3.Connection, path: Path) -> int:
     application = file.execute("PRAGMA application_id").fetchone()[0]
     written = file.execute("PRAGMA user_version").fetchone()[0]
     if application != _APPLICATION:
-        raise StoreError(f"{path}: a SQLite file, but not one of Stowplan; name another directory")
+        raise StoreError(f"{path}: a SQLite file, but not one of Stowplan; use another directory")
     if written != _FORMAT:
         raise StoreError(f"{path}: unsupported format {written}: expected {_FORMAT}")
     found = [row[0] for row in file.execute("PRAGMA integrity_check(3)")]
@@ -366,8 +366,8 @@ def _checked_version(file: sqlite3.Connection, path: Path) -> int:
 
 def _damaged(path: Path, what: str) -> StoreError:
     return StoreError(
-        f"{path}: damaged: {what}. It is left as it is: put back a copy of the whole directory, "
-        "or name another with --data"
+        f"{path}: damaged: {what}. The file was not changed: restore a copy of the whole "
+        "directory, or use another --data"
     )
 
 
