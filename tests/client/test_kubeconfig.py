@@ -133,7 +133,7 @@ def test_a_program_is_found_beside_the_file_or_in_the_path() -> None:
         ),
         (
             {"users": [{"name": "u", "user": {"as-groups": ["g"]}}]},
-            "users[u].as: got nothing, wanted a user beside",
+            "users[u].as: got nothing, wanted a user for",
         ),
         (
             {"users": [{"name": "u", "user": {"exec": {"apiVersion": "v1alpha1"}}}]},

@@ -160,7 +160,7 @@ def test_whether_another_request_may_follow(text: bytes, keep_alive: bool) -> No
     ],
 )
 def test_malformed_responses_are_refused(text: bytes) -> None:
-    with pytest.raises(MalformedResponse, match="invalid|unsupported|longer"):
+    with pytest.raises(MalformedResponse, match=r"invalid|unsupported|longer"):
         ResponseParser().feed(text)
 
 

@@ -13,9 +13,10 @@ import pytest
 from stowplan.driver import logs
 from stowplan.driver.live import decision_log
 from stowplan.driver.live.configuration_files import default_deciders, read_configuration_files
-from stowplan.driver.live.decision_log import BURST, SECOND, DecisionLog
+from stowplan.driver.live.decision_log import BURST, DecisionLog
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
+from stowplan.messages.durations import SECOND
 from stowplan.messages.effects import Effect
 from stowplan.objects.podgroup import PodGroupCondition, PodGroupStatus
 from stowplan.testing import pod

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from stowplan.client.backoff import SECOND
 from stowplan.client.requests import ApiRequest, create_event, patch_event
+from stowplan.messages.durations import SECOND
 from stowplan.messages.effects import RecordEvent
 
 SERIES_FINISHED_S = 360

@@ -18,7 +18,7 @@ from enum import Enum
 
 import numpy as np
 
-from stowplan.client.backoff import SECOND, JitteredBackoff, seconds_after
+from stowplan.client.backoff import JitteredBackoff, seconds_after
 from stowplan.client.requests import ApiRequest, list_request, watch_request
 from stowplan.client.resources import ApiResource
 from stowplan.client.responses import (
@@ -40,11 +40,10 @@ from stowplan.client.watch_decoding import (
     WatchDecoder,
     WatchedChange,
 )
-from stowplan.messages import events as happened
+from stowplan.messages.durations import SECOND
 from stowplan.messages.events import Event
+from stowplan.messages.watch_events import added_event, deleted_event, updated_event
 from stowplan.objects.meta import NamespacedObject, Object
-from stowplan.objects.node import Node
-from stowplan.objects.pod import Pod
 from stowplan.objects.pod_templates import PodTemplates
 
 PAGE_LIMIT = 500
@@ -207,7 +206,7 @@ class Informer:
 
     def _handle_unserved(self, now: int) -> list[Event]:
         """Report all objects as deleted: the server does not serve the resource (any more)."""
-        gone = [_deleted(value) for value in self._known.values()]
+        gone = [deleted_event(value) for value in self._known.values()]
         for value in self._known.values():
             self._decoder.forget(value)
         self._known.clear()
@@ -278,7 +277,7 @@ class Informer:
         self._decoder.forget(value)
         self._decoder.keep_for(len(self._known))
         self._seen.discard(_key(value))
-        return [] if before is None else [_deleted(value)]
+        return [] if before is None else [deleted_event(value)]
 
     def _handle_bookmark(self, mark: Bookmark) -> list[Event]:
         if self._phase is InformerPhase.STREAM:
@@ -327,8 +326,8 @@ class Informer:
         self._known[key] = value
         if before is None:
             self._decoder.keep_for(len(self._known))
-            return [_added(value)]
-        return [] if _is_same(before, value) else [_updated(value)]
+            return [added_event(value)]
+        return [] if _is_same(before, value) else [updated_event(value)]
 
     def _drop_unseen(self) -> list[Event]:
         """Remove objects that the new list does not contain."""
@@ -336,7 +335,7 @@ class Informer:
         for value in gone:
             del self._known[_key(value)]
             self._decoder.forget(value)
-        return [_deleted(value) for value in gone]
+        return [deleted_event(value) for value in gone]
 
     # Starting over.
 
@@ -377,21 +376,3 @@ def _is_same(before: Object, now: Object) -> bool:
         before.metadata.resource_version == now.metadata.resource_version != ""
         and before.metadata.uid == now.metadata.uid
     )
-
-
-def _added(value: Object) -> Event:
-    if isinstance(value, Pod):
-        return happened.PodAdded(value)
-    return happened.NodeAdded(value) if isinstance(value, Node) else happened.ObjectAdded(value)
-
-
-def _updated(value: Object) -> Event:
-    if isinstance(value, Pod):
-        return happened.PodUpdated(value)
-    return happened.NodeUpdated(value) if isinstance(value, Node) else happened.ObjectUpdated(value)
-
-
-def _deleted(value: Object) -> Event:
-    if isinstance(value, Pod):
-        return happened.PodDeleted(value)
-    return happened.NodeDeleted(value) if isinstance(value, Node) else happened.ObjectDeleted(value)

@@ -304,7 +304,12 @@ def _exec(written: _ExecConfig, file: KubeconfigFile, place: str) -> ExecSpec:
 def _impersonation(who: _KubeconfigUser, source: str, place: str) -> tuple[tuple[str, str], ...]:
     if not who.as_user:
         if who.as_uid or who.as_groups or who.as_user_extra:
-            raise _error(source, f"{place}.as", "nothing", "a user, which as-uid, as-groups and as-user-extra need")
+            raise _error(
+                source,
+                f"{place}.as",
+                "nothing",
+                "a user for the other as-... fields",
+            )
         return ()
     headers = [("Impersonate-User", who.as_user)]
     if who.as_uid:

@@ -17,13 +17,12 @@ from stowplan.client.resources import PODS, ApiResource, path_segment, resource_
 from stowplan.messages.effects import Bind, Evict, PatchGroup, PatchStatus, ReadPod, Write
 from stowplan.objects.meta import NamespacedObject
 from stowplan.objects.podgroup import PodGroup
+from stowplan.objects.tree import Tree
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 PREEMPTION_REASON = "PreemptionByScheduler"
-
-Tree = dict[str, Any]
 
 
 class ApiRequest(msgspec.Struct, frozen=True):

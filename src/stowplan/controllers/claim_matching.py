@@ -6,12 +6,10 @@ Source: kube-controller-manager v1.36, component-helpers storage/volume (FindMat
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from stowplan.controllers.runtime.object_fields import is_deleting, selector_tree_matches
 from stowplan.objects.quantity import QuantityError, nanos
-
-Tree = dict[str, Any]
+from stowplan.objects.tree import Tree
 
 
 def is_reserved_for(volume: Tree, claim: Tree) -> bool:

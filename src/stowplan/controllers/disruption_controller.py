@@ -7,7 +7,6 @@ kubectl/component-helpers apps/poddisruptionbudget.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.apis.machinery.resource import StoreChange
@@ -31,8 +30,8 @@ from stowplan.controllers.runtime.object_fields import (
 from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts, split_key
 from stowplan.controllers.runtime.object_times import format_time, unix_seconds
 from stowplan.objects.selectors import LabelSelector
+from stowplan.objects.tree import Tree
 
-Tree = dict[str, Any]
 COMPONENT = "controllermanager"
 DISRUPTED_SECONDS = 120.0
 """How long an evicted pod that still exists counts as deleted."""

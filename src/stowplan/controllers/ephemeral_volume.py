@@ -5,8 +5,6 @@ Source: kube-controller-manager v1.36, pkg/controller/volume/ephemeral.
 
 from __future__ import annotations
 
-from typing import Any
-
 from stowplan.apis.machinery.resource import StoreChange
 from stowplan.controllers.runtime.controller import Controller
 from stowplan.controllers.runtime.controller_client import CLAIMS, PODS
@@ -16,8 +14,7 @@ from stowplan.controllers.runtime.object_fields import (
     is_deleting,
 )
 from stowplan.controllers.runtime.object_index import Key, PodFacts, split_key
-
-Tree = dict[str, Any]
+from stowplan.objects.tree import Tree
 
 _MARK = b'"ephemeral":'
 

@@ -10,8 +10,6 @@ Source: kube-controller-manager v1.36, pkg/controller/garbagecollector.
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from stowplan.apis.machinery.errors import ApiError
@@ -20,8 +18,8 @@ from stowplan.controllers.runtime.controller_client import ControllerClient
 from stowplan.controllers.runtime.object_fields import is_deleting
 from stowplan.controllers.runtime.object_index import ObjectIndex, PodFacts, split_key
 from stowplan.controllers.runtime.work_queue import WorkQueue
+from stowplan.objects.tree import Tree
 
-Tree = dict[str, Any]
 Item = tuple[str, str, str]
 """Path, namespace and name."""
 

@@ -5,8 +5,6 @@ Source: kube-controller-manager v1.36, pkg/controller/namespace.
 
 from __future__ import annotations
 
-from typing import Any
-
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.apis.machinery.resource import DeleteOptions, StoreChange
 from stowplan.controllers.runtime.controller import Controller
@@ -14,8 +12,8 @@ from stowplan.controllers.runtime.controller_client import NAMESPACES, Controlle
 from stowplan.controllers.runtime.event_recorder import EventRecorder
 from stowplan.controllers.runtime.object_fields import is_deleting, set_condition
 from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts, split_key
+from stowplan.objects.tree import Tree
 
-Tree = dict[str, Any]
 FINALIZER = "kubernetes"
 _RETRY_SECONDS = 5.0
 _DELETIONS_PER_SYNC_MAX = 200

@@ -11,8 +11,6 @@ Source: kube-controller-manager v1.36, pkg/controller/nodelifecycle.
 
 from __future__ import annotations
 
-from typing import Any
-
 from stowplan.apis.machinery.resource import StoreChange
 from stowplan.controllers.runtime.controller import Controller
 from stowplan.controllers.runtime.controller_client import LEASES, NODES, PODS, ControllerClient
@@ -20,8 +18,8 @@ from stowplan.controllers.runtime.event_recorder import EventRecorder
 from stowplan.controllers.runtime.object_fields import find_condition
 from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts, split_key
 from stowplan.controllers.runtime.object_times import format_time
+from stowplan.objects.tree import Tree
 
-Tree = dict[str, Any]
 COMPONENT = "node-controller"
 LEASE_NAMESPACE = "kube-node-lease"
 GRACE_SECONDS = 50.0

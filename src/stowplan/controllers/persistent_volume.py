@@ -12,8 +12,6 @@ pvprotection}.
 
 from __future__ import annotations
 
-from typing import Any
-
 from stowplan.apis.machinery.resource import DeleteOptions, StoreChange
 from stowplan.apis.machinery.strconv import uint_or_none
 from stowplan.controllers.claim_matching import find_best_match, is_reserved_for
@@ -30,8 +28,8 @@ from stowplan.controllers.runtime.event_recorder import EventRecorder
 from stowplan.controllers.runtime.object_fields import is_deleting
 from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts, split_key
 from stowplan.controllers.runtime.object_times import unix_seconds
+from stowplan.objects.tree import Tree
 
-Tree = dict[str, Any]
 COMPONENT = "persistentvolume-controller"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"

@@ -6,7 +6,6 @@ Source: kube-controller-manager v1.36, pkg/controller/podgc.
 from __future__ import annotations
 
 from heapq import nsmallest
-from typing import Any
 
 from stowplan.apis.machinery.resource import DeleteOptions, StoreChange
 from stowplan.controllers.runtime.controller import Controller
@@ -14,8 +13,8 @@ from stowplan.controllers.runtime.controller_client import NODES, PODS, Controll
 from stowplan.controllers.runtime.event_recorder import EventRecorder
 from stowplan.controllers.runtime.object_fields import set_condition
 from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts, split_key
+from stowplan.objects.tree import Tree
 
-Tree = dict[str, Any]
 QUARANTINE_SECONDS = 40.0
 """How long a node must be missing before its pods are deleted."""
 

@@ -5,8 +5,6 @@ Source: kube-controller-manager v1.36, pkg/controller/tainteviction.
 
 from __future__ import annotations
 
-from typing import Any
-
 from stowplan.apis.machinery.resource import StoreChange
 from stowplan.controllers.runtime.controller import Controller
 from stowplan.controllers.runtime.controller_client import NODES, PODS, ControllerClient
@@ -17,8 +15,8 @@ from stowplan.objects.encoding.json_codec import convert
 from stowplan.objects.node import Taint
 from stowplan.objects.pod import Toleration
 from stowplan.objects.taints import tolerates
+from stowplan.objects.tree import Tree
 
-Tree = dict[str, Any]
 COMPONENT = "taint-eviction-controller"
 
 

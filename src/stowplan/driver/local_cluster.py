@@ -13,7 +13,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from errno import EADDRNOTAVAIL
 from functools import partial
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,6 +38,7 @@ from stowplan.assembly.embedded_cluster import EmbeddedCluster
 from stowplan.driver.http.http_server import HttpServer, ServerLimits, ServerTls, listening_socket
 from stowplan.driver.http.server_loop import ServerLoop
 from stowplan.driver.logs import log_keys
+from stowplan.driver.loopback import is_loopback
 from stowplan.driver.storage.credentials_files import (
     ADMIN,
     SCHEDULER,
@@ -103,16 +103,6 @@ class LocalCluster(NamedTuple):
 
 
 ClusterService = Callable[[LocalCluster], contextlib.AbstractAsyncContextManager[object]]
-
-
-def is_loopback(host: str) -> bool:
-    """True if only this machine can connect to an address."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 @contextlib.asynccontextmanager

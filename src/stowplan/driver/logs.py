@@ -6,9 +6,10 @@ from __future__ import annotations
 import json
 import logging
 import sys
-import time
 from collections.abc import Iterable
 from typing import Any
+
+from stowplan.apis.machinery.timestamps import format_time
 
 ROOT = "stowplan"
 PARTS = ("scheduler", "decisions", "informers", "leader", "writes", "plugins", "http")
@@ -41,7 +42,7 @@ class TextFormatter(logging.Formatter):
     """Time, level, component, message, and keys as klog writes them: key="text", key=number."""
 
     def format(self, record: logging.LogRecord) -> str:
-        at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        at = format_time(record.created).removesuffix("Z")
         head = f"{at}.{round(record.msecs) % 1000:03}Z {record.levelname:<7}"
         text = f"{head} {_part(record.name)}: {record.getMessage()}"
         text += "".join(f" {key}={_value(value)}" for key, value in _keys(record).items())

@@ -7,8 +7,7 @@ from typing import Any
 
 from stowplan.kubelet.hollow_nodes import make_hollow_nodes
 from stowplan.objects.podgroup import GROUP_API_VERSIONS
-
-Tree = dict[str, Any]
+from stowplan.objects.tree import Tree
 
 NAMESPACE = "default"
 BATCH = "batch"

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from stowplan.controllers.runtime.object_fields import find_condition
-
-Tree = dict[str, Any]
+from stowplan.objects.tree import Tree
 
 DEFAULT_CAPACITY = {"cpu": "8", "memory": "32Gi", "ephemeral-storage": "100Gi", "pods": "110"}
 VERSION = "v1.36.2-hollow"

@@ -10,7 +10,6 @@ Source: kubelet v1.36, pkg/kubelet (kubelet.go, kuberuntime back-off, pod_worker
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
@@ -27,18 +26,16 @@ from stowplan.controllers.runtime.controller_client import NODES, PODS, Controll
 from stowplan.controllers.runtime.event_recorder import EventRecorder
 from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts, split_key
 from stowplan.controllers.runtime.object_times import unix_seconds
+from stowplan.controllers.runtime.work_queue import backoff_seconds
 from stowplan.kubelet import pod_status_updates
 from stowplan.kubelet.pod_admit_handler import AdmittedPods, check_admit
 from stowplan.objects.encoding.json_codec import decode
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
-
-Tree = dict[str, Any]
+from stowplan.objects.tree import Tree
 
 BACKOFF_BASE_SECONDS = 10.0
 BACKOFF_MAX_SECONDS = 300.0
-_DOUBLINGS_MAX = 30
-"""Bounds the backoff exponent: a status may claim two billion restarts."""
 
 
 @dataclass(slots=True)
@@ -225,8 +222,7 @@ class Kubelets(Controller):
             return
         pause = 0.0
         if life.crashes:
-            doublings = min(life.crashes - 1, _DOUBLINGS_MAX)
-            pause = min(BACKOFF_BASE_SECONDS * 2.0**doublings, BACKOFF_MAX_SECONDS)
+            pause = backoff_seconds(life.crashes - 1, BACKOFF_BASE_SECONDS, BACKOFF_MAX_SECONDS)
         life.crashes += 1
         if pause:
             life.began, life.restart_at = 0.0, now + pause

@@ -5,12 +5,9 @@ Source: kubelet v1.36, pkg/kubelet/kubelet_pods.go and pkg/kubelet/status/genera
 
 from __future__ import annotations
 
-from typing import Any
-
 from stowplan.apis.machinery.timestamps import format_time
 from stowplan.controllers.runtime.object_fields import find_condition
-
-Tree = dict[str, Any]
+from stowplan.objects.tree import Tree
 
 
 def set_creating(pod: Tree, host: str, now: float) -> None:

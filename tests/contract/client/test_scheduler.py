@@ -23,13 +23,13 @@ from stowplan.assembly.build import configuration_of, scheduler_for
 from stowplan.assembly.deciders import deciders_of
 from stowplan.assembly.watched_kinds import kinds_read
 from stowplan.client.api_calls import ApiCalls, RequestTime
-from stowplan.client.backoff import SECOND
 from stowplan.client.event_correlator import EventCorrelator
 from stowplan.client.informer import Informer
 from stowplan.client.requests import ApiRequest
 from stowplan.client.resources import RESOURCES, ApiResource, resources_of
 from stowplan.client.responses import ApiResponse
 from stowplan.messages import effects as to_do
+from stowplan.messages.durations import SECOND
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event, Tick
 from stowplan.objects.node import Node

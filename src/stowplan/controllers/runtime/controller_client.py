@@ -7,12 +7,11 @@ A path is the prefix of storage keys: `pods`, `apps/deployments` (`Resource.path
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from stowplan.apis.machinery.component_errors import ComponentErrors
 from stowplan.apis.machinery.resource import DeleteOptions
-
-Tree = dict[str, Any]
+from stowplan.objects.tree import Tree
 
 PODS = "pods"
 NODES = "nodes"

@@ -5,8 +5,6 @@ Source: kube-controller-manager v1.36, pkg/controller/controller_ref_manager.go.
 
 from __future__ import annotations
 
-from typing import Any
-
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.controllers.runtime.controller_client import PODS, REPLICA_SETS, ControllerClient
 from stowplan.controllers.runtime.object_fields import (
@@ -16,8 +14,7 @@ from stowplan.controllers.runtime.object_fields import (
     selector_matches,
 )
 from stowplan.controllers.runtime.object_index import ObjectIndex, PodFacts
-
-Tree = dict[str, Any]
+from stowplan.objects.tree import Tree
 
 
 def claim_pods(

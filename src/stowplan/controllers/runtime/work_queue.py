@@ -10,6 +10,8 @@ K = TypeVar("K", bound=Hashable)
 
 RETRY_BASE_SECONDS = 0.005
 RETRY_MAX_SECONDS = 1000.0
+_DOUBLINGS_MAX = 30
+"""Bounds the exponent: a pod status may claim two billion restarts."""
 
 
 class WorkQueue(Generic[K]):
@@ -45,8 +47,7 @@ class WorkQueue(Generic[K]):
         """Queue `key` after a failure, with a delay that grows with consecutive failures."""
         times = self._failures.get(key, 0)
         self._failures[key] = times + 1
-        wait = min(RETRY_BASE_SECONDS * 2.0 ** min(times, 30), RETRY_MAX_SECONDS)
-        self.add(key, now + wait)
+        self.add(key, now + backoff_seconds(times, RETRY_BASE_SECONDS, RETRY_MAX_SECONDS))
 
     def forget(self, key: K) -> None:
         """Reset the failure count of `key`, after a success."""
@@ -69,3 +70,8 @@ class WorkQueue(Generic[K]):
                 return at
             heapq.heappop(self._heap)
         return None
+
+
+def backoff_seconds(n_before: int, base: float, most: float) -> float:
+    """Exponential backoff: `base`, doubled for each failure before this one, at most `most`."""
+    return min(base * 2.0 ** min(n_before, _DOUBLINGS_MAX), most)

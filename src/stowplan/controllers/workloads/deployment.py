@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import Any
 
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.apis.machinery.resource import StoreChange
@@ -34,8 +33,8 @@ from stowplan.controllers.workloads.deployment_status import (
     scaling_status,
     set_progressing,
 )
+from stowplan.objects.tree import Tree
 
-Tree = dict[str, Any]
 COMPONENT = "deployment-controller"
 _NO_LIMIT = 2**31 - 1
 

@@ -8,13 +8,11 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from stowplan.apis.machinery.strconv import uint_or_none
 from stowplan.controllers.runtime.object_times import unix_seconds
 from stowplan.controllers.workloads.rolling_update import ReplicaSetSize, RollingUpdateLimits
-
-Tree = dict[str, Any]
+from stowplan.objects.tree import Tree
 
 HASH_LABEL = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from stowplan.controllers.runtime.object_fields import find_condition
 from stowplan.controllers.runtime.object_times import format_time, unix_seconds
 from stowplan.controllers.workloads.rolling_update import RollingUpdateLimits
+from stowplan.objects.tree import Tree
 
-Tree = dict[str, Any]
 _NO_DEADLINE = 2**31 - 1
 
 

@@ -13,7 +13,6 @@ Source: kube-controller-manager v1.36, pkg/controller/job and pkg/controller/ttl
 from __future__ import annotations
 
 import copy
-from typing import Any
 
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.apis.machinery.resource import DeleteOptions, StoreChange
@@ -41,8 +40,8 @@ from stowplan.controllers.workloads.job_sync_state import (
     job_condition,
 )
 from stowplan.controllers.workloads.pod_control import deletion_order, pod_from_template
+from stowplan.objects.tree import Tree
 
-Tree = dict[str, Any]
 COMPONENT = "job-controller"
 BATCH_SECONDS = 1.0
 """How long pod changes are batched before their Job is synced."""

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from stowplan.apis.machinery.strconv import uint_or_none
 from stowplan.controllers.runtime.object_fields import find_condition
 from stowplan.controllers.runtime.object_index import PodFacts
 from stowplan.controllers.runtime.object_times import format_time, unix_seconds
+from stowplan.controllers.runtime.work_queue import backoff_seconds
 from stowplan.controllers.workloads import completion_indexes
-
-Tree = dict[str, Any]
+from stowplan.objects.tree import Tree
 
 JOB_TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
 COMPLETION_INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
@@ -34,8 +33,8 @@ class JobBackoff:
         """When the next pod may be created; 0.0: at once."""
         if not self.failures:
             return 0.0
-        wait = BACKOFF_BASE_SECONDS * 2.0 ** min(self.failures - 1, 20)
-        return self.last + min(wait, BACKOFF_MAX_SECONDS)
+        wait = backoff_seconds(self.failures - 1, BACKOFF_BASE_SECONDS, BACKOFF_MAX_SECONDS)
+        return self.last + wait
 
     def after(self, succeeded: Sequence[float], failed: Sequence[float]) -> JobBackoff:
         """The backoff after pods finished at these times: a success resets the count."""

@@ -8,11 +8,9 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from stowplan.controllers.runtime.object_index import PodFacts
-
-Tree = dict[str, Any]
+from stowplan.objects.tree import Tree
 
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 

@@ -5,8 +5,6 @@ Source: kube-controller-manager v1.36, pkg/controller/replicaset.
 
 from __future__ import annotations
 
-from typing import Any
-
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.apis.machinery.resource import StoreChange
 from stowplan.controllers.runtime.controller import Controller
@@ -25,8 +23,8 @@ from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts
 from stowplan.controllers.runtime.object_times import format_time
 from stowplan.controllers.workloads.pod_control import deletion_order, pod_from_template
 from stowplan.objects.selectors import LabelSelector
+from stowplan.objects.tree import Tree
 
-Tree = dict[str, Any]
 COMPONENT = "replicaset-controller"
 _PODS_PER_SYNC_MAX = 100
 """Pods created or deleted in one sync; the original uses 500, concurrently."""

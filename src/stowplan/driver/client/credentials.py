@@ -32,12 +32,13 @@ from stowplan.client.exec_credentials import (
 )
 from stowplan.client.kubeconfig import ClientConfig, DataOrFile
 from stowplan.driver.clocks import monotonic_ns
+from stowplan.driver.loopback import is_loopback
+from stowplan.messages.durations import SECOND
 
 FILE_REREAD_S = 60
 EXEC_TIMEOUT_S = 60.0
 RENEW_BEFORE_EXPIRY_S = 10
 """A credential that expires this soon counts as expired."""
-SECOND = 1_000_000_000
 
 
 class CredentialError(ValueError):
@@ -286,7 +287,7 @@ def proxy_of(client_config: ClientConfig) -> str | None:
         return client_config.proxy
     parts = urlsplit(client_config.server)
     host = parts.hostname or ""
-    if _is_loopback_host(host):
+    if is_loopback(host):
         # As in Go: no proxy for loopback addresses.
         return None
     if proxy_bypass(f"{host}:{parts.port}" if parts.port else host) or proxy_bypass(host):
@@ -310,12 +311,5 @@ def _matches_no_proxy_entry(entry: str, host: str) -> bool:
         return False
     try:
         return ip_address(host) in ip_network(entry, strict=False)
-    except ValueError:
-        return False
-
-
-def _is_loopback_host(host: str) -> bool:
-    try:
-        return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
         return False

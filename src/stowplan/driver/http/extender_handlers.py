@@ -25,8 +25,7 @@ from stowplan.framework.status import Code
 from stowplan.objects.encoding.json_codec import DecodeError, convert
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
-
-Tree = dict[str, Any]
+from stowplan.objects.tree import Tree
 
 PRIORITY_MAX = 10
 """Highest extender score."""

@@ -6,9 +6,10 @@ A web page can reach such a server too: by a form, or by a name of its own that 
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from urllib.parse import urlsplit
+
+from stowplan.driver.loopback import is_loopback
 
 
 def foreign_origin(headers: Mapping[str, str]) -> str:
@@ -28,12 +29,7 @@ def is_local(authority: str) -> bool:
         name = urlsplit(f"//{authority}").hostname or ""
     except ValueError:
         return False
-    if name.rstrip(".") == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
+    return name.rstrip(".") == "localhost" or is_loopback(name)
 
 
 def _authority(origin: str) -> str:

@@ -15,7 +15,6 @@ Source: kube-scheduler v1.36, cmd/kube-scheduler/app/server.go.
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import platform
 import ssl
@@ -41,6 +40,8 @@ from stowplan.driver.http.origins import foreign_origin
 from stowplan.driver.live import status as standing
 from stowplan.driver.live.exposition import CONTENT_TYPE, SchedulerCollector, exposition_text
 from stowplan.driver.logs import log_keys
+from stowplan.driver.loopback import is_loopback
+from stowplan.messages.durations import SECOND
 
 if TYPE_CHECKING:
     from stowplan.driver.live.scheduler_server import SchedulerServer
@@ -51,7 +52,6 @@ DEFAULT_LISTEN_ADDRESS = "127.0.0.1:10259"
 UNAUTHENTICATED_PATHS = ("/healthz", "/livez", "/readyz")
 REVIEW_CACHE_TTL_S = 10
 """How long the API server's review of a token is cached."""
-SECOND = 1_000_000_000
 REVIEW_CACHE_SIZE = 1000
 NO_LIMIT = -1.0
 
@@ -78,12 +78,7 @@ class ListenAddress(msgspec.Struct, frozen=True):
     @property
     def is_loopback(self) -> bool:
         """True for a loopback address."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
 
 def parse_listen_address(text: str, certificate: str = "", key: str = "") -> ListenAddress | None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from stowplan.client.api_calls import ApiCalls, RetryPause
 from stowplan.client.responses import ApiResponse
+from stowplan.driver.background_tasks import BackgroundTasks
 from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.client.rate_limiter import RateLimiter
 from stowplan.driver.logs import log_keys
@@ -59,16 +60,16 @@ class ApiDispatcher:
         self._records: deque[Any] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._idle_recorders: deque[asyncio.Future[None]] = deque()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = BackgroundTasks()
         self._settled = asyncio.Event()
         self._settled.set()
 
     def start(self) -> None:
         """Start the workers."""
         for _ in range(BIND_WORKERS):
-            self._tasks.append(asyncio.create_task(self._work(self._ready, self._idle)))
+            self._tasks.start(self._work(self._ready, self._idle))
         for _ in range(EVENT_WORKERS):
-            self._tasks.append(asyncio.create_task(self._work(self._records, self._idle_recorders)))
+            self._tasks.start(self._work(self._records, self._idle_recorders))
 
     @property
     def n_waiting(self) -> int:
@@ -105,17 +106,11 @@ class ApiDispatcher:
 
     async def stop(self) -> None:
         """Stop the workers."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks.clear()
+        await self._tasks.stop()
 
     def failed(self) -> BaseException | None:
         """The exception that has ended a worker, if any."""
-        for task in self._tasks:
-            if task.done() and not task.cancelled():
-                return task.exception()
-        return None
+        return self._tasks.failed()
 
     async def _work(self, ready: deque[Any], idle: deque[asyncio.Future[None]]) -> None:
         loop = asyncio.get_running_loop()

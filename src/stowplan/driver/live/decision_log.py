@@ -21,8 +21,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from stowplan.driver.logs import log_keys
+from stowplan.driver.token_bucket import TokenBucket
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
+from stowplan.messages.durations import SECOND
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.messages.extender_api import ExtenderVerb
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("stowplan.decisions")
 
-SECOND = 1_000_000_000
 LINES_PER_S, BURST = 100, 1000
 """Rate limit of each message."""
 
@@ -54,36 +55,29 @@ _PLUGIN_NAME = re.compile(r"(?:plugin|priority|rule|policy|action) '([^']+)'")
 _PREEMPTED = re.compile(r"Preempted by pod (\S+) on node (\S+)")
 
 
-class LogTokenBucket:
-    """Token bucket for one message."""
+class LogRateLimiter:
+    """Rate limit of one message; counts the lines that it drops."""
 
     def __init__(self) -> None:
         self._n_dropped = 0
-        self._tokens = float(BURST)
-        self._at = 0
+        self._tokens = TokenBucket(LINES_PER_S, BURST)
 
     def try_take(self, now: int) -> bool:
         """True when a line may be logged; otherwise it is counted as dropped. now: nanoseconds of a
         monotonic clock."""
-        if not self._has_token(now):
+        if self._tokens.refill(now) < 1:
             self._n_dropped += 1
             return False
-        self._tokens -= 1
+        self._tokens.take(now)
         return True
 
     def dropped(self, now: int) -> int:
         """Number of dropped lines, once a line may report it; resets the count."""
-        if not self._n_dropped or not self._has_token(now):
+        if not self._n_dropped or self._tokens.refill(now) < 1:
             return 0
-        self._tokens -= 1
+        self._tokens.take(now)
         n_dropped, self._n_dropped = self._n_dropped, 0
         return n_dropped
-
-    def _has_token(self, now: int) -> bool:
-        if now > self._at:
-            more = (now - self._at) * LINES_PER_S / SECOND
-            self._tokens, self._at = min(float(BURST), self._tokens + more), now
-        return self._tokens >= 1
 
 
 class LoggedPod(msgspec.Struct, frozen=True, gc=False):
@@ -107,7 +101,7 @@ class DecisionLog:
     def __init__(self, scheduler: Scheduler, node_of: Callable[[str], str]) -> None:
         self._scheduler = scheduler
         self._node_of = node_of
-        self._buckets: dict[str, LogTokenBucket] = {}
+        self._buckets: dict[str, LogRateLimiter] = {}
         # By uid; `_scores` of bindings in progress.
         self._scores: dict[str, int] = {}
         self._logged_pods: dict[str, LoggedPod] = {}
@@ -249,7 +243,7 @@ class DecisionLog:
             return
         bucket = self._buckets.get(message)
         if bucket is None:
-            bucket = self._buckets[message] = LogTokenBucket()
+            bucket = self._buckets[message] = LogRateLimiter()
         if bucket.try_take(now):
             shown = {key: value for key, value in keys.items() if value not in (None, "")}
             log_keys(log, level, message, **shown)

@@ -9,15 +9,16 @@ from collections.abc import Callable, Iterable
 import aiohttp
 import numpy as np
 
-from stowplan.client.backoff import SECOND
 from stowplan.client.informer import Informer
 from stowplan.client.requests import ApiRequest
 from stowplan.client.resources import ApiResource
 from stowplan.client.responses import ApiResponse
 from stowplan.client.watch_decoding import RawObjectCache
+from stowplan.driver.background_tasks import BackgroundTasks
 from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.clocks import monotonic_ns
 from stowplan.driver.logs import log_keys
+from stowplan.messages.durations import SECOND
 from stowplan.messages.events import Event
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -61,7 +62,7 @@ class Informers:
         self.synced = asyncio.Event()
         self._api = api
         self._tell = tell
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = BackgroundTasks()
 
     @property
     def is_synced(self) -> bool:
@@ -90,21 +91,15 @@ class Informers:
         """Start all informers."""
         for informer in self.informers:
             name = f"informer {informer.resource.title}"
-            self._tasks.append(asyncio.create_task(self._follow(informer), name=name))
+            self._tasks.start(self._follow(informer), name)
 
     async def stop(self) -> None:
         """Stop all informers."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks.clear()
+        await self._tasks.stop()
 
     def failed(self) -> BaseException | None:
         """The exception that has ended a task, if any."""
-        for task in self._tasks:
-            if task.done() and not task.cancelled():
-                return task.exception()
-        return None
+        return self._tasks.failed()
 
     async def _follow(self, informer: Informer) -> None:
         fault = refusal = ""

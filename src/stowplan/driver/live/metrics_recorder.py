@@ -23,6 +23,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from stowplan.framework.metrics import Histogram, Labels, Metrics
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
+from stowplan.messages.durations import SECOND
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.messages.extender_api import ExtenderVerb
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from stowplan.driver.client.api_client import ApiClient
     from stowplan.scheduler import Scheduler
 
-SECOND = 1e9
 ATTEMPTS_LABEL_MAX = 15
 ERROR = "SchedulerError"
 SAMPLED_S, SAMPLES = 1.0, 60

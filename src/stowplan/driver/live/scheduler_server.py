@@ -24,7 +24,6 @@ import numpy as np
 from stowplan.assembly.deciders import Deciders
 from stowplan.assembly.watched_kinds import kinds_read
 from stowplan.client.api_calls import ApiCalls
-from stowplan.client.backoff import SECOND
 from stowplan.client.event_correlator import EventCorrelator
 from stowplan.client.kubeconfig import ClientConfig
 from stowplan.client.leader_election import LeaderElectionConfig
@@ -45,6 +44,7 @@ from stowplan.driver.live.plugin_io import PluginIORunner
 from stowplan.driver.logs import log_keys
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
+from stowplan.messages.durations import SECOND
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.messages.extender_api import object_tree

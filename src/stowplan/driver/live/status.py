@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stowplan._version import __version__
-from stowplan.client.backoff import SECOND
 from stowplan.driver.clocks import monotonic_ns, request_time
 from stowplan.driver.live.exposition import pending_pods
+from stowplan.messages.durations import SECOND
+from stowplan.objects.tree import Tree
 
 if TYPE_CHECKING:
     from stowplan.driver.live.scheduler_server import SchedulerServer
 
-Tree = dict[str, Any]
 
 HUNG_AFTER_S = 60.0
 """A loop without an iteration for this long counts as stuck."""
