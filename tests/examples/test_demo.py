@@ -118,11 +118,11 @@ def test_an_act_fails_where_the_scheduler_does_not_do_it(monkeypatch: pytest.Mon
     without = CONFIGURATION.replace("reclaim, ", "")
     assert without != CONFIGURATION
     monkeypatch.setattr(demo_cluster, "CONFIGURATION", without)
-    gangs, reclaim = (step for step in DEMO_STEPS if step.title in ("Gangs", "A reclaim"))
+    gangs, reclaim = (step for step in DEMO_STEPS if step.title in ("Gangs", "Reclaim"))
     outcome = run_demo(Silent(), fast=True, steps=(gangs, impatient(reclaim, monkeypatch)))
     failed = [check for check in outcome.checks if not check.held]
     assert [check.expected.partition(":")[0] for check in failed] == [
-        "sweep is cut down to 6 pods",
+        "sweep is reduced to 6 pods",
         "serve has the room",
     ]
     assert "0 evicted" in failed[0].seen
@@ -130,9 +130,9 @@ def test_an_act_fails_where_the_scheduler_does_not_do_it(monkeypatch: pytest.Mon
 
 
 def impatient(step: DemoStep, monkeypatch: pytest.MonkeyPatch) -> DemoStep:
-    async def run(stage: demo_cluster.DemoCluster) -> None:
+    async def run(demo: demo_cluster.DemoCluster) -> None:
         monkeypatch.setattr(demo_cluster, "EXPECT_TIMEOUT_S", 8.0)
-        await step.run(stage)
+        await step.run(demo)
 
     return step._replace(run=run)
 

@@ -1,5 +1,5 @@
-"""Why pods of the demonstration are where they are, in the scheduler's own words: what `stowplan
-explain` says of the cluster as it was then, and what the scheduler has written about them."""
+"""Explanation of the demo's placements: the output of `stowplan explain` for the recorded snapshot,
+and the scheduler's own messages."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ PLUGINS_SHOWN = 2
 
 
 def explain_placement(placement: AppPlacement) -> str:
-    """Of the pod of an app that was placed last, or of one that waits."""
+    """Explanation for the pod of an app that was scheduled last, or is pending."""
     if not placement.pod:
         return "no pod is left"
     found = placement.snapshot
     cluster = Cluster(found.nodes, found.pods, found.objects)
     by = _job if placement.decided_by == BATCH else _pod
-    said = by(placement.pod, cluster, demo_deciders())
-    return "; ".join([said, *placement.written])
+    text = by(placement.pod, cluster, demo_deciders())
+    return "; ".join([text, *placement.written])
 
 
 def _pod(key: str, cluster: Cluster, rules: Deciders) -> str:
@@ -46,7 +46,7 @@ def _pod(key: str, cluster: Cluster, rules: Deciders) -> str:
 
 
 def _score_explanation(explanation: Explanation) -> str:
-    """By how much the best node is the best."""
+    """By how much the best node leads."""
     best = explanation.scores[0]
     for other, after in pairwise((*explanation.scores, best)):
         if other.total == best.total != after.total:
@@ -70,6 +70,6 @@ def _difference(best: NodeScore, other: NodeScore) -> str:
 def _job(key: str, cluster: Cluster, rules: Deciders) -> str:
     job = explain_job(key, cluster, config=rules).job
     if job is None:
-        return "no session sees it"
+        return "not part of a session"
     said = f"queue {job.queue}: {job.ready} of {job.pods} have a node, {job.min_member} needed"
     return f"{said}; {job.reason}: {job.message}" if job.reason else said
