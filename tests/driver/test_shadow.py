@@ -33,9 +33,9 @@ from tests.driver.test_live import GANGS, scheduler
 NODES = (node("small", cpu="1"), node("large", cpu="4"))
 
 
-def comparer(*events: Event, judge: ReferenceScheduler | None = None) -> DecisionComparer:
+def comparer(*events: Event, reference: ReferenceScheduler | None = None) -> DecisionComparer:
     made = DecisionComparer(
-        lambda event: None, judge or ReferenceScheduler(default_deciders("default-scheduler"))
+        lambda event: None, reference or ReferenceScheduler(default_deciders("default-scheduler"))
     )
     made.seen([*map(NodeAdded, NODES), *events], 0)
     made.compare_all(0)
@@ -94,7 +94,7 @@ def test_the_judge_does_not_see_what_was_decided_here() -> None:
     made.seen([*told, bound(two, "large")], 1)
     made.compare_all(1)
     assert made.counts == {SAME: 1}
-    assert [opinion.key for opinion in made.ours_only()] == ["default/one"]
+    assert [expected.key for expected in made.ours_only()] == ["default/one"]
 
 
 def test_nodes_of_equal_worth_are_as_good() -> None:
@@ -170,7 +170,7 @@ def test_pods_of_sessions_are_compared_with_what_was_decided_when_they_came(
 ) -> None:
     config = tmp_path / "gangs.yaml"
     config.write_text(GANGS)
-    found = comparer(judge=ReferenceScheduler(read_configuration_files([str(config)])[0]))
+    found = comparer(reference=ReferenceScheduler(read_configuration_files([str(config)])[0]))
     one, two = (pod(name, scheduler="kube-batch") for name in ("one", "two"))
     found.seen([PodAdded(one), PodAdded(two)], 1)
     found.take(Bind(1, 1, one.uid, "default", "one", "large"))

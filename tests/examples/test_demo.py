@@ -186,15 +186,15 @@ def test_a_view_keeps_when_pods_came_got_a_node_and_went() -> None:
     view = ObservedCluster()
     waiting = pod("web", cpu="500m", labels={"app": "web"})
     placed = pod("web", cpu="500m", labels={"app": "web"}, on="n1")
-    view.tell([PodAdded(waiting)])
+    view.handle([PodAdded(waiting)])
     assert [one.app for one in view.waiting("web")] == ["web"]
     assert view.waits_s(batch=False) == []
-    view.tell([PodUpdated(placed)])
+    view.handle([PodUpdated(placed)])
     assert view.per_node("web") == {"n1": 1}
     assert view.cores_used("n1") == 0.5
     (wait_s,) = view.waits_s(batch=False)
     assert 0 <= wait_s < 60
-    view.tell([PodDeleted(placed)])
+    view.handle([PodDeleted(placed)])
     assert list(view.live()) == []
     assert view.cores_used("n1") == 0.0
     assert view.waits_s(batch=False) == [wait_s]

@@ -219,14 +219,14 @@ def _named(
 def _client_config(
     name: str, chosen: _KubeconfigContext, cluster: _NamedEntry, user: _NamedEntry
 ) -> ClientConfig:
-    server, who = cluster.value, user.value
+    server, user_config = cluster.value, user.value
     where = f"clusters[{chosen.cluster}]"
     _check_address(server.server, cluster.file.source, f"{where}.server", ("http", "https"))
     if server.proxy_url:
         schemes = ("http", "https")
         _check_address(server.proxy_url, cluster.file.source, f"{where}.proxy-url", schemes)
     users = f"users[{chosen.user}]"
-    provider = who.auth_provider
+    provider = user_config.auth_provider
     return ClientConfig(
         server=server.server.rstrip("/"),
         source=cluster.file.source,
@@ -238,13 +238,15 @@ def _client_config(
         ca=_data_or_file(cluster, f"{where}.certificate-authority", "certificate_authority"),
         certificate=_data_or_file(user, f"{users}.client-certificate", "client_certificate"),
         key=_data_or_file(user, f"{users}.client-key", "client_key"),
-        token=who.token,
-        token_file=_path_relative_to(user.file, who.token_file),
-        username=who.username,
-        password=who.password,
-        run=None if who.exec is None else _exec(who.exec, user.file, f"{users}.exec"),
+        token=user_config.token,
+        token_file=_path_relative_to(user.file, user_config.token_file),
+        username=user_config.username,
+        password=user_config.password,
+        run=None
+        if user_config.exec is None
+        else _exec(user_config.exec, user.file, f"{users}.exec"),
         provider="" if provider is None else provider.name,
-        headers=_impersonation(who, user.file.source, users),
+        headers=_impersonation(user_config, user.file.source, users),
     )
 
 
@@ -301,9 +303,11 @@ def _exec(written: _ExecConfig, file: KubeconfigFile, place: str) -> ExecSpec:
     )
 
 
-def _impersonation(who: _KubeconfigUser, source: str, place: str) -> tuple[tuple[str, str], ...]:
-    if not who.as_user:
-        if who.as_uid or who.as_groups or who.as_user_extra:
+def _impersonation(
+    user_config: _KubeconfigUser, source: str, place: str
+) -> tuple[tuple[str, str], ...]:
+    if not user_config.as_user:
+        if user_config.as_uid or user_config.as_groups or user_config.as_user_extra:
             raise _error(
                 source,
                 f"{place}.as",
@@ -311,11 +315,11 @@ def _impersonation(who: _KubeconfigUser, source: str, place: str) -> tuple[tuple
                 "a user for the other as-... fields",
             )
         return ()
-    headers = [("Impersonate-User", who.as_user)]
-    if who.as_uid:
-        headers.append(("Impersonate-Uid", who.as_uid))
-    headers += [("Impersonate-Group", group) for group in who.as_groups]
-    for key, values in who.as_user_extra.items():
+    headers = [("Impersonate-User", user_config.as_user)]
+    if user_config.as_uid:
+        headers.append(("Impersonate-Uid", user_config.as_uid))
+    headers += [("Impersonate-Group", group) for group in user_config.as_groups]
+    for key, values in user_config.as_user_extra.items():
         # Keys contain slashes, which header names may not.
         name = quote(key, safe="!#$&'*+-.^_`|~")
         headers += [(f"Impersonate-Extra-{name}", value) for value in values]

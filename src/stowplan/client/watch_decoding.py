@@ -102,16 +102,16 @@ class RawObjectCache:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def keep(self, value: Object, spelling: bytes) -> None:
+    def keep(self, value: Object, encoded: bytes) -> None:
         """Store the newest version of an object."""
         meta = value.metadata
-        self._kept[_cache_key(value)] = meta.uid, meta.resource_version, spelling
+        self._kept[_cache_key(value)] = meta.uid, meta.resource_version, encoded
 
     def drop(self, value: Object) -> None:
         """Remove a deleted object."""
         self._kept.pop(_cache_key(value), None)
 
-    def spelt(self, value: Object) -> dict[str, Any]:
+    def full_tree(self, value: Object) -> dict[str, Any]:
         """An object with all its fields; with the known fields if that version is not cached."""
         kept, meta = self._kept.get(_cache_key(value)), value.metadata
         if kept is None or kept[:2] != (meta.uid, meta.resource_version):
@@ -165,12 +165,12 @@ class WatchDecoder:
             return WatchedChange(found.type, value)
         return self._decode_leniently(data)
 
-    def _keep(self, change: str, value: Object, spelling: bytes) -> None:
+    def _keep(self, change: str, value: Object, encoded: bytes) -> None:
         assert self._whole is not None
         if change == "DELETED":
             self._whole.drop(value)
         else:
-            self._whole.keep(value, spelling)
+            self._whole.keep(value, encoded)
 
     def forget(self, value: Object) -> None:
         """Remove a deleted object."""

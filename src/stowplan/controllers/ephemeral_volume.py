@@ -58,5 +58,5 @@ class EphemeralVolumeController(Controller):
         elif (controller_of(found) or {}).get("uid") != pod["metadata"]["uid"]:
             whose = f"was not created for pod {namespace}/{pod['metadata']['name']}"
             text = f"PVC {namespace}/{name} {whose} (pod is not owner)"
-            told = f"ephemeral volume {volume}: {text}"
-            self.recorder.record(pod, "ephemeral_volume", "FailedBinding", told, type="Warning")
+            message = f"ephemeral volume {volume}: {text}"
+            self.recorder.record(pod, "ephemeral_volume", "FailedBinding", message, type="Warning")

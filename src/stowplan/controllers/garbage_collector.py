@@ -117,13 +117,13 @@ class GarbageCollector:
             if ORPHAN in finalizers:
                 self._orphan_dependents(item, obj)
             elif FOREGROUND in finalizers:
-                self._try_to_let_go(item, obj)
+                self._try_remove_finalizer(item, obj)
             return
         owners = obj["metadata"].get("ownerReferences") or []
         if owners:
-            self._judge(item, obj, owners)
+            self._decide(item, obj, owners)
 
-    def _judge(self, item: Item, obj: Tree, owners: list[Tree]) -> None:
+    def _decide(self, item: Item, obj: Tree, owners: list[Tree]) -> None:
         solid, dangling, waiting = [], [], []
         for owner in owners:
             found = self._owner(owner, item[1])
@@ -193,7 +193,7 @@ class GarbageCollector:
                 self._cut(dependent, child, {uid})
         self._without_finalizer(item, ORPHAN)
 
-    def _try_to_let_go(self, item: Item, obj: Tree) -> None:
+    def _try_remove_finalizer(self, item: Item, obj: Tree) -> None:
         """Remove the foreground finalizer when no blocking dependent is left."""
         uid = obj["metadata"]["uid"]
         blocked = False

@@ -74,10 +74,10 @@ class NamespaceController(Controller):
             self.queue.add(key, self.api.now)
             return
         if counts:
-            self._tell(namespace, counts, finalizers)
+            self._write_conditions(namespace, counts, finalizers)
             self.queue.add(key, self.api.now + _RETRY_SECONDS)
             return
-        self._tell(namespace, {}, {})
+        self._write_conditions(namespace, {}, {})
         fresh = self.api.get(NAMESPACES, "", key[1])
         if fresh is not None:
             spec = fresh.setdefault("spec", {})
@@ -112,7 +112,9 @@ class NamespaceController(Controller):
             if error.code not in (404, 409):
                 raise
 
-    def _tell(self, namespace: Tree, counts: dict[str, int], finalizers: dict[str, int]) -> None:
+    def _write_conditions(
+        self, namespace: Tree, counts: dict[str, int], finalizers: dict[str, int]
+    ) -> None:
         """Write the conditions about the progress."""
         status = namespace.setdefault("status", {})
         conditions = status.setdefault("conditions", [])

@@ -62,10 +62,10 @@ class NodeLifecycleController(Controller):
                 self._seen.pop(name, None)
                 self._posted.pop(name, None)
                 return
-            beat = _heartbeat(self.decoded(change.value) or {})
-            if name not in self._seen or self._posted.get(name) != beat:
+            heartbeat = _heartbeat(self.decoded(change.value) or {})
+            if name not in self._seen or self._posted.get(name) != heartbeat:
                 self._seen[name] = self.api.now
-                self._posted[name] = beat
+                self._posted[name] = heartbeat
             self.queue.add(("", name))
 
     def sync(self, key: Key) -> None:
@@ -80,13 +80,13 @@ class NodeLifecycleController(Controller):
         if due > self.api.now:
             self.queue.add(key, due)
         else:
-            node = self._mark_silent(node)
+            node = self._mark_unreachable(node)
         self._taint(node)
         ready = find_condition((node.get("status") or {}).get("conditions") or (), "Ready")
         if ready is not None and ready.get("status") != "True":
             self._mark_pods(node)
 
-    def _mark_silent(self, node: Tree) -> Tree:
+    def _mark_unreachable(self, node: Tree) -> Tree:
         """Set the kubelet's conditions to Unknown."""
         conditions = node.setdefault("status", {}).setdefault("conditions", [])
         changed = False

@@ -141,15 +141,15 @@ class PersistentVolumeController(Controller):
             self._bind(claim, volume, by_controller=True)
         elif waits and not node:
             text = "waiting for first consumer to be created before binding"
-            self._say(claim, "WaitForFirstConsumer", text)
+            self._record(claim, "WaitForFirstConsumer", text)
         elif found is not None and found.get("provisioner") != NO_PROVISIONER:
             self._provision(key, claim, found, node or "")
         elif not class_name:
             text = "no persistent volumes available for this claim and no storage class is set"
-            self._say(claim, "FailedBinding", text)
+            self._record(claim, "FailedBinding", text)
         elif found is None:
             text = f'storageclass.storage.k8s.io "{class_name}" not found'
-            self._say(claim, "ProvisioningFailed", text, "Warning")
+            self._record(claim, "ProvisioningFailed", text, "Warning")
 
     def _provision(self, key: Key, claim: Tree, class_: Tree, node: str) -> None:
         provisioner = class_["provisioner"]
@@ -162,7 +162,7 @@ class PersistentVolumeController(Controller):
                 f"'{provisioner}' or manually by the system administrator. If volume creation is "
                 "delayed, please verify that the provisioner is running and correctly registered."
             )
-            self._say(claim, "ExternalProvisioning", text)
+            self._record(claim, "ExternalProvisioning", text)
         wait = (class_.get("parameters") or {}).get(PROVISION_SECONDS, "0")
         created = unix_seconds(claim["metadata"].get("creationTimestamp"))
         due = created + (uint_or_none(wait, 32) or 0)
@@ -171,7 +171,7 @@ class PersistentVolumeController(Controller):
             return
         volume = self.api.create(VOLUMES, self._new_volume(claim, class_, node))
         name = volume["metadata"]["name"]
-        self._say(claim, "ProvisioningSucceeded", f"Successfully provisioned volume {name}")
+        self._record(claim, "ProvisioningSucceeded", f"Successfully provisioned volume {name}")
         self._bind(claim, volume, by_controller=True)
 
     def _new_volume(self, claim: Tree, class_: Tree, node: str) -> Tree:
@@ -240,7 +240,7 @@ class PersistentVolumeController(Controller):
         claim["status"] = {"phase": "Lost"}
         stored = self.api.update_status(CLAIMS, claim)
         text = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
-        self._say(stored, "ClaimLost", text, "Warning")
+        self._record(stored, "ClaimLost", text, "Warning")
 
     def _sync_volume(self, volume: Tree) -> None:
         held = volume["spec"].get("claimRef")
@@ -289,7 +289,7 @@ class PersistentVolumeController(Controller):
             obj["metadata"]["finalizers"] = [each for each in held if each != finalizer]
             self.api.update(path, obj)
 
-    def _say(self, about: Tree, reason: str, message: str, type_: str = "Normal") -> None:
+    def _record(self, about: Tree, reason: str, message: str, type_: str = "Normal") -> None:
         self.recorder.record(
             about, COMPONENT, reason, message, type=type_,
             object_kind="PersistentVolumeClaim", api_version="v1",

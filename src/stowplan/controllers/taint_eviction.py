@@ -60,7 +60,7 @@ class TaintEvictionController(Controller):
         allowed = self._allowed(pod, self._taints.get(facts.node, ()))
         if allowed is None:
             if self._since.pop(key, None) is not None:
-                self._say(pod, f"Cancelling deletion of Pod {key[0]}/{key[1]}")
+                self._record(pod, f"Cancelling deletion of Pod {key[0]}/{key[1]}")
             return
         since = self._since.get(key, self.api.now)
         if since + allowed > self.api.now:
@@ -84,7 +84,7 @@ class TaintEvictionController(Controller):
         return min(limits, default=None)
 
     def _evict(self, pod: Tree, key: Key) -> None:
-        self._say(pod, f"Marking for deletion Pod {key[0]}/{key[1]}")
+        self._record(pod, f"Marking for deletion Pod {key[0]}/{key[1]}")
         entry = {
             "type": "DisruptionTarget",
             "status": "True",
@@ -96,7 +96,7 @@ class TaintEvictionController(Controller):
             self.api.update_status(PODS, pod)
         self.api.delete(PODS, *key)
 
-    def _say(self, pod: Tree, message: str) -> None:
+    def _record(self, pod: Tree, message: str) -> None:
         self.recorder.record(
             pod, COMPONENT, "TaintManagerEviction", message, object_kind="Pod", api_version="v1"
         )

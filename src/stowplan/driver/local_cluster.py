@@ -315,13 +315,13 @@ async def _run_until_stopped(
     started: Callable[[LocalCluster], None],
     service: ClusterService,
 ) -> None:
-    told = asyncio.Event()
+    stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, told.set)
+        loop.add_signal_handler(number, stop.set)
     async with running_local_cluster(settings, documents) as cluster, service(cluster):
         started(cluster)
-        waiting = asyncio.ensure_future(told.wait())
+        waiting = asyncio.ensure_future(stop.wait())
         await asyncio.wait((waiting, cluster.failed), return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
         if cluster.failed.done():

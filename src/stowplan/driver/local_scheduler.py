@@ -122,8 +122,8 @@ async def _run_scheduler(
     ports: list[int] = []
 
     @contextlib.asynccontextmanager
-    async def served(live: SchedulerServer) -> AsyncIterator[None]:
-        async with StatusServer(live, ListenAddress(LOOPBACK, 0)) as serving:
+    async def served(server: SchedulerServer) -> AsyncIterator[None]:
+        async with StatusServer(server, ListenAddress(LOOPBACK, 0)) as serving:
             ports.append(serving.port)
             yield
 
@@ -132,7 +132,7 @@ async def _run_scheduler(
     )
 
     def lost(why: str) -> None:
-        background_scheduler.live.stop(f"leader election lost: {why}")
+        background_scheduler.server.stop(f"leader election lost: {why}")
 
     others = [
         LeaderElectionThread(client_config, election_config, np.random.default_rng(), _ignore, lost)
@@ -150,7 +150,7 @@ async def _run_scheduler(
         published = False
         while background_scheduler.is_running:
             if first is not None:
-                _log_foreign_leases(first, background_scheduler.live.leadership, logged)
+                _log_foreign_leases(first, background_scheduler.server.leadership, logged)
             if ports and not published:
                 published = True
                 await publish_status_address(client_config, f"{LOOPBACK}:{ports[0]}")
@@ -161,7 +161,7 @@ async def _run_scheduler(
         for other in others:
             await asyncio.to_thread(other.stop)
     if background_scheduler.fault is None:
-        reason = background_scheduler.live.stop_reason
+        reason = background_scheduler.server.stop_reason
         log_keys(log, logging.WARNING, "Restarting scheduler", err=reason)
     return background_scheduler.fault
 

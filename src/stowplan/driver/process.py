@@ -75,22 +75,22 @@ async def _run(deciders: Deciders, options: SchedulerServerOptions, orders: Proc
     if not await _wait_for_startup(deciders, options, orders):
         return 0
     address = orders.address
-    serve = None if address is None else lambda live: StatusServer(live, address)
-    live = SchedulerServer(deciders, options, serve)
-    live.on_lease_lost = partial(exit_after, LEASE_LOST_EXIT_S, 1)
-    if live.comparer is not None:
-        live.comparer.on_difference = _log_difference
+    serve = None if address is None else lambda server: StatusServer(server, address)
+    server = SchedulerServer(deciders, options, serve)
+    server.on_lease_lost = partial(exit_after, LEASE_LOST_EXIT_S, 1)
+    if server.comparer is not None:
+        server.comparer.on_difference = _log_difference
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, partial(_on_stop_signal, live, number))
-    loop.add_signal_handler(signal.SIGUSR2, partial(_on_dump_signal, live, set()))
-    rereading = asyncio.create_task(_reload_configuration(live))
+        loop.add_signal_handler(number, partial(_on_stop_signal, server, number))
+    loop.add_signal_handler(signal.SIGUSR2, partial(_on_dump_signal, server, set()))
+    rereading = asyncio.create_task(_reload_configuration(server))
     try:
-        code = await live.run()
+        code = await server.run()
     finally:
         rereading.cancel()
-    if live.comparer is not None:
-        _log_dry_run_summary(live)
+    if server.comparer is not None:
+        _log_dry_run_summary(server)
     return code
 
 
@@ -120,10 +120,10 @@ async def check_startup(
         await refuse_competing_scheduler(deciders, options)
 
 
-async def _reload_configuration(live: SchedulerServer) -> None:
+async def _reload_configuration(server: SchedulerServer) -> None:
     """Send the session configuration to the scheduler when its file changes; the scheduler reports
     errors."""
-    batch = live.deciders.batch
+    batch = server.deciders.batch
     path = Path(batch.source) if batch is not None else None
     if path is None or not path.is_file():
         return
@@ -135,8 +135,8 @@ async def _reload_configuration(live: SchedulerServer) -> None:
             if changed != known:
                 known = changed
                 text = path.read_text()
-                live.tell(ConfigurationChanged(text, str(path)))
-                _apply_configuration(live, text, str(path))
+                server.add_event(ConfigurationChanged(text, str(path)))
+                _apply_configuration(server, text, str(path))
         except (OSError, UnicodeDecodeError) as problem:
             log_keys(
                 log,
@@ -147,31 +147,31 @@ async def _reload_configuration(live: SchedulerServer) -> None:
             )
 
 
-def _apply_configuration(live: SchedulerServer, text: str, source: str) -> None:
+def _apply_configuration(server: SchedulerServer, text: str, source: str) -> None:
     """Update the reported configuration; the scheduler reports errors."""
     with contextlib.suppress(ConfigError, ContractError):
-        had, batch = live.deciders.batch, live.deciders.reread(text, source).batch
+        had, batch = server.deciders.batch, server.deciders.reread(text, source).batch
         if had is None or batch is None or had.scheduler_names != batch.scheduler_names:
             return
         log_warnings(batch)
-        changed = msgspec.structs.replace(live.deciders.configuration, batch=batch)
-        live.deciders = msgspec.structs.replace(live.deciders, configuration=changed)
+        changed = msgspec.structs.replace(server.deciders.configuration, batch=batch)
+        server.deciders = msgspec.structs.replace(server.deciders, configuration=changed)
 
 
-def _on_stop_signal(live: SchedulerServer, number: int) -> None:
+def _on_stop_signal(server: SchedulerServer, number: int) -> None:
     log_keys(log, logging.INFO, "Stopping on signal", signal=signal.Signals(number).name)
-    live.stop()
+    server.stop()
 
 
-def _on_dump_signal(live: SchedulerServer, under_way: set[asyncio.Task[None]]) -> None:
-    task = asyncio.create_task(_dump(live))
+def _on_dump_signal(server: SchedulerServer, under_way: set[asyncio.Task[None]]) -> None:
+    task = asyncio.create_task(_dump(server))
     under_way.add(task)
     task.add_done_callback(under_way.discard)
 
 
-async def _dump(live: SchedulerServer) -> None:
+async def _dump(server: SchedulerServer) -> None:
     try:
-        file = await live.call_between_handles(lambda: write_state_dump(live))
+        file = await server.call_between_handles(lambda: write_state_dump(server))
         log_keys(log, logging.INFO, "Wrote state dump", file=str(file))
     except TimeoutError:
         log_keys(log, logging.WARNING, "Unable to write state dump", err="session takes too long")
@@ -249,8 +249,8 @@ async def _lease(api: ApiClient, namespace: str, name: str) -> Lease | None:
 # Dry runs.
 
 
-def _log_dry_run_summary(live: SchedulerServer) -> None:
-    comparer = live.comparer
+def _log_dry_run_summary(server: SchedulerServer) -> None:
+    comparer = server.comparer
     assert comparer is not None
     comparer.compare_all(monotonic_ns())
     counts = comparer.counts

@@ -198,7 +198,9 @@ class DemoCluster:
     async def gone(self, *apps: str) -> bool:
         """Wait until no pod of these apps is left."""
         pods = self.view.pods
-        return await self.until(lambda: all(p.gone_at or p.app not in apps for p in pods.values()))
+        return await self.until(
+            lambda: all(pod.deleted_at or pod.app not in apps for pod in pods.values())
+        )
 
     def note(self, app: str, n_pods: int) -> None:
         """Record the placement of an app's pods for the summary. n_pods: wanted number."""
@@ -270,7 +272,7 @@ async def running_demo_cluster(
                 _scheduler(client_config) as scheduler,
             ):
                 made = DemoCluster(api, view, clock, observer, scheduler, pause_s)
-                if not await made.until(lambda: scheduler.live.is_synced, SYNC_S):
+                if not await made.until(lambda: scheduler.server.is_synced, SYNC_S):
                     raise DemoError(f"the scheduler did not start within {SYNC_S:g} s")
                 yield made
 
@@ -279,7 +281,7 @@ async def running_demo_cluster(
 async def _followed(api: ApiClient, view: ObservedCluster) -> AsyncIterator[None]:
     """A view of the cluster, kept up to date."""
     groups = [one for one in resources_of([PodGroup, Queue]) if one.api_version == GROUP_API]
-    following = Informers(api, (NODES, PODS, *groups), view.tell, np.random.default_rng())
+    following = Informers(api, (NODES, PODS, *groups), view.handle, np.random.default_rng())
     following.start()
     try:
         async with asyncio.timeout(SYNC_S):

@@ -37,11 +37,11 @@ def _pod(key: str, cluster: Cluster, rules: Deciders) -> str:
         if node.first is not None
         for reason in node.first.reasons
     )
-    said = f"{fitting} of {len(explanation.nodes)} nodes fit"
+    text = f"{fitting} of {len(explanation.nodes)} nodes fit"
     if reasons:
-        said += f" ({', '.join(f'{n} {reason}' for reason, n in reasons.most_common())})"
+        text += f" ({', '.join(f'{n} {reason}' for reason, n in reasons.most_common())})"
     return (
-        f"{said}, {_score_explanation(explanation)}" if fitting > 1 and explanation.scores else said
+        f"{text}, {_score_explanation(explanation)}" if fitting > 1 and explanation.scores else text
     )
 
 
@@ -51,9 +51,9 @@ def _score_explanation(explanation: Explanation) -> str:
     for other, after in pairwise((*explanation.scores, best)):
         if other.total == best.total != after.total:
             equals = explanation.scores.index(other)
-            said = f"{best.name} has {best.total} points"
-            said += f" as {equals} more" if equals else ""
-            return f"{said}, {after.name} {after.total} ({_difference(best, after)})"
+            text = f"{best.name} has {best.total} points"
+            text += f" as {equals} more" if equals else ""
+            return f"{text}, {after.name} {after.total} ({_difference(best, after)})"
     return f"all the best have {best.total} points"
 
 
@@ -71,5 +71,5 @@ def _job(key: str, cluster: Cluster, rules: Deciders) -> str:
     job = explain_job(key, cluster, config=rules).job
     if job is None:
         return "not part of a session"
-    said = f"queue {job.queue}: {job.ready} of {job.pods} have a node, {job.min_member} needed"
-    return f"{said}; {job.reason}: {job.message}" if job.reason else said
+    text = f"queue {job.queue}: {job.ready} of {job.pods} have a node, {job.min_member} needed"
+    return f"{text}; {job.reason}: {job.message}" if job.reason else text

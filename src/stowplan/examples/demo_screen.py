@@ -89,8 +89,8 @@ def cluster_bars(view: ObservedCluster) -> Group:
         if name in view.nodes:
             lines.append(_bar(view, name, zone, colors))
     waiting = Counter(one.app for one in view.waiting())
-    told = ", ".join(f"{app} {n}" for app, n in waiting.items()) or "nobody"
-    lines.append(Text(f"waiting: {told}", style="dim"))
+    pending = ", ".join(f"{app} {n}" for app, n in waiting.items()) or "none"
+    lines.append(Text(f"pending: {pending}", style="dim"))
     return Group(*lines)
 
 
@@ -98,7 +98,7 @@ def _bar(view: ObservedCluster, name: str, zone: str, colors: dict[str, str]) ->
     line = Text(f"{name} {zone} ", style="default" if view.is_up(name) else "red")
     counts: Counter[str] = Counter()
     cells = 0
-    on_node = [p for p in view.pods.values() if not p.gone_at and p.pod.node_name == name]
+    on_node = [p for p in view.pods.values() if not p.deleted_at and p.pod.node_name == name]
     for one in sorted(on_node, key=lambda one: list(colors).index(one.app)):
         width = round(cores_of(one.pod) * CELLS_PER_CORE)
         line.append("█" * width, style=colors[one.app] if one.is_live else "bright_black")

@@ -32,8 +32,8 @@ class ObservedPod(msgspec.Struct):
     pod: Pod
     created_at: int
     placed_at: int = 0
-    gone_at: int = 0
-    target: str = ""
+    deleted_at: int = 0
+    reason: str = ""
     message: str = ""
 
     @property
@@ -44,7 +44,7 @@ class ObservedPod(msgspec.Struct):
     @property
     def is_live(self) -> bool:
         """True until it is deleted, terminating or evicted."""
-        return not self.gone_at and self.pod.metadata.deletion_timestamp is None
+        return not self.deleted_at and self.pod.metadata.deletion_timestamp is None
 
     @property
     def wait_s(self) -> float:
@@ -61,7 +61,7 @@ class ObservedCluster:
         self.queues: dict[str, Queue] = {}
         self.pods: dict[str, ObservedPod] = {}
 
-    def tell(self, events: Iterable[Event]) -> None:
+    def handle(self, events: Iterable[Event]) -> None:
         """Apply events."""
         now = monotonic_ns()
         for event in events:
@@ -69,7 +69,7 @@ class ObservedCluster:
                 case happened.PodAdded(pod) | happened.PodUpdated(pod):
                     self._seen(pod, now)
                 case happened.PodDeleted(pod):
-                    self._seen(pod, now).gone_at = now
+                    self._seen(pod, now).deleted_at = now
                 case happened.NodeAdded(node) | happened.NodeUpdated(node):
                     self.nodes[node.name] = node
                 case happened.ObjectAdded(value) | happened.ObjectUpdated(value):
@@ -89,12 +89,12 @@ class ObservedCluster:
             one.placed_at = now
         for condition in pod.status.conditions:
             if condition.type == DISRUPTION_TARGET and condition.status == "True":
-                one.target, one.message = condition.reason, condition.message
+                one.reason, one.message = condition.reason, condition.message
         return one
 
     def snapshot(self) -> ClusterListing:
         """All current objects."""
-        pods = [one.pod for one in self.pods.values() if not one.gone_at]
+        pods = [one.pod for one in self.pods.values() if not one.deleted_at]
         objects = [*self.groups.values(), *self.queues.values()]
         return ClusterListing(list(self.nodes.values()), pods, objects)
 
@@ -120,7 +120,7 @@ class ObservedCluster:
 
     def evicted(self, *apps: str) -> list[ObservedPod]:
         """Pods that were evicted to make room."""
-        return [one for one in self.pods.values() if one.target and (not apps or one.app in apps)]
+        return [one for one in self.pods.values() if one.reason and (not apps or one.app in apps)]
 
     def per_node(self, *apps: str) -> Counter[str]:
         """Node -> number of pods of these apps."""
@@ -139,7 +139,7 @@ class ObservedCluster:
         return sum(
             cores_of(one.pod)
             for one in self.pods.values()
-            if not one.gone_at and one.pod.node_name == node
+            if not one.deleted_at and one.pod.node_name == node
         )
 
     def is_up(self, node: str) -> bool:
@@ -156,7 +156,7 @@ class ObservedCluster:
 
     def written(self, app: str) -> list[str]:
         """Messages that the scheduler wrote about evicted pods of an app."""
-        counts = Counter(f"{one.target}: {one.message}" for one in self.evicted(app))
+        counts = Counter(f"{one.reason}: {one.message}" for one in self.evicted(app))
         return [f"{n} evicted, {text}" for text, n in counts.items()]
 
     def waits_s(self, batch: bool) -> list[float]:

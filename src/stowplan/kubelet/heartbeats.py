@@ -64,7 +64,7 @@ class NodeHeartbeats:
                 continue
             heapq.heappush(self._due, (self._next(number), number, name))
             try:
-                self._beat(name)
+                self._send(name)
             # Any exception concerns this node only: the others continue.
             except Exception as error:  # noqa: BLE001
                 self.api.faults.add(self.name, name, error)
@@ -89,10 +89,10 @@ class NodeHeartbeats:
         # The first heartbeat may fall shortly before the node's slot: one more does no harm.
         return moment if moment > self.api.now else moment + RENEW_SECONDS
 
-    def _beat(self, name: str) -> None:
+    def _send(self, name: str) -> None:
         try:
             long_ago = self.api.now - STATUS_SECONDS
-            if self._posted.get(name, -math.inf) <= long_ago or self._is_doubted(name):
+            if self._posted.get(name, -math.inf) <= long_ago or self._is_unreachable(name):
                 self._post_status(name)
             self._renew(name)
         except ApiError as error:
@@ -100,7 +100,7 @@ class NodeHeartbeats:
             if error.code not in (404, 409):
                 raise
 
-    def _is_doubted(self, name: str) -> bool:
+    def _is_unreachable(self, name: str) -> bool:
         """True while the node is marked unreachable."""
         node = self.api.get(NODES, "", name)
         ready = find_condition(((node or {}).get("status") or {}).get("conditions") or (), "Ready")

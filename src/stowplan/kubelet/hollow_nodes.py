@@ -80,7 +80,7 @@ def _healthy_condition(type_: str, old: Tree | None, moment: str) -> Tree:
     }
 
 
-def _node_info(told: Tree, node: Tree) -> Tree:
+def _node_info(reported: Tree, node: Tree) -> Tree:
     """`status.nodeInfo` with every field that the API requires."""
     meta = node["metadata"]
     texts = {
@@ -95,4 +95,4 @@ def _node_info(told: Tree, node: Tree) -> Tree:
         "operatingSystem": "linux",
         "architecture": "amd64",
     }
-    return {**told, **{name: told.get(name) or text for name, text in texts.items()}}
+    return {**reported, **{name: reported.get(name) or text for name, text in texts.items()}}

@@ -61,7 +61,7 @@ class _HollowNode:
 
     node: Node
     host: str
-    silent: bool
+    is_off: bool
     account: AdmittedPods = field(default_factory=AdmittedPods)
 
 
@@ -76,12 +76,12 @@ class Kubelets(Controller):
         api: ControllerClient,
         index: ObjectIndex,
         recorder: EventRecorder,
-        habits: PodLifecycleDefaults,
+        defaults: PodLifecycleDefaults,
     ) -> None:
         super().__init__(api, index, recorder)
-        self.habits = habits
+        self.defaults = defaults
         self._machines: dict[str, _HollowNode] = {}
-        self._lives: dict[Key, _PodWorker] = {}
+        self._workers: dict[Key, _PodWorker] = {}
         self._addresses = 0
 
     def observe(self, change: StoreChange, before: PodFacts | None) -> None:
@@ -103,20 +103,20 @@ class Kubelets(Controller):
     def sync(self, key: Key) -> None:
         """Do the next step of one pod's lifecycle, if it is due."""
         facts = self.index.pods.get(key)
-        machine = self._machines.get(facts.node) if facts is not None else None
-        if facts is None or machine is None or machine.silent:
+        node_info = self._machines.get(facts.node) if facts is not None else None
+        if facts is None or node_info is None or node_info.is_off:
             return
         pod = self.api.get(PODS, *key)
         if pod is None:
             return
-        life = self._lives.get(key)
-        if life is None or life.uid != facts.uid:
-            life = self._lives[key] = self._recalled(pod, facts)
-        plan = pod_lifecycle(pod, self.habits)
+        worker = self._workers.get(key)
+        if worker is None or worker.uid != facts.uid:
+            worker = self._workers[key] = self._restored(pod, facts)
+        plan = pod_lifecycle(pod, self.defaults)
         if facts.deleting:
-            self._stop(pod, life, plan)
+            self._stop(pod, worker, plan)
         elif not facts.is_finished:
-            self._advance(pod, life, plan, machine)
+            self._advance(pod, worker, plan, node_info)
 
     def _observe_node(self, change: StoreChange, name: str) -> None:
         old = self._machines.get(name)
@@ -124,148 +124,154 @@ class Kubelets(Controller):
             self._machines.pop(name, None)
             return
         tree: Tree = msgspec.json.decode(change.value)
-        machine = _HollowNode(decode(change.value, Node), _address(tree), is_kubelet_off(tree))
+        node_info = _HollowNode(decode(change.value, Node), _address(tree), is_kubelet_off(tree))
         if old is not None:
-            machine.account = old.account
-        self._machines[name] = machine
-        if old is None or (old.silent and not machine.silent):
+            node_info.account = old.account
+        self._machines[name] = node_info
+        if old is None or (old.is_off and not node_info.is_off):
             for pod in self.index.on_node(name):
                 if old is None:
                     # A restarted kubelet knows pods by their status only.
-                    self._lives.pop(pod.key, None)
+                    self._workers.pop(pod.key, None)
                 self.queue.add(pod.key)
 
-    def _recalled(self, pod: Tree, facts: PodFacts) -> _PodWorker:
+    def _restored(self, pod: Tree, facts: PodFacts) -> _PodWorker:
         """The worker of a pod, restored from its status."""
         held = pod.get("status") or {}
-        life = _PodWorker(facts.uid, facts.node, arrived=unix_seconds(held.get("startTime")))
+        worker = _PodWorker(facts.uid, facts.node, arrived=unix_seconds(held.get("startTime")))
         # After a restart, addresses in use are not assigned again.
         self._addresses = max(self._addresses, _pod_number(str(held.get("podIP") or "")))
         for entry in held.get("containerStatuses") or ():
             running = (entry.get("state") or {}).get("running") or {}
-            life.began = max(life.began, unix_seconds(running.get("startedAt")))
-            life.crashes = max(life.crashes, entry.get("restartCount", 0))
-        machine = self._machines[facts.node]
-        if life.arrived and not facts.is_finished:
-            machine.account.admit(facts.key, self._typed(pod))
-        return life
+            worker.began = max(worker.began, unix_seconds(running.get("startedAt")))
+            worker.crashes = max(worker.crashes, entry.get("restartCount", 0))
+        node_info = self._machines[facts.node]
+        if worker.arrived and not facts.is_finished:
+            node_info.account.admit(facts.key, self._typed(pod))
+        return worker
 
     def _advance(
-        self, pod: Tree, life: _PodWorker, plan: PodLifecycle, machine: _HollowNode
+        self, pod: Tree, worker: _PodWorker, plan: PodLifecycle, node_info: _HollowNode
     ) -> None:
         now = self.api.now
         key = (pod["metadata"]["namespace"], pod["metadata"]["name"])
-        if not life.arrived and not self._arrive(pod, life, plan, machine, key):
+        if not worker.arrived and not self._admit(pod, worker, plan, node_info, key):
             return
-        if _is_past_deadline(pod, life, now):
+        if _is_past_deadline(pod, worker, now):
             pod_status_updates.set_deadline_exceeded(pod, now)
             self._write(pod)
             return
-        due = life.arrived + plan.start_s + plan.init_s * len(pod["spec"].get("initContainers", ()))
-        if not life.began and not life.restart_at:
+        due = (
+            worker.arrived + plan.start_s + plan.init_s * len(pod["spec"].get("initContainers", ()))
+        )
+        if not worker.began and not worker.restart_at:
             if now >= due:
-                self._begin(pod, life, plan, machine)
-            self._wake(key, pod, life, plan, due)
+                self._begin(pod, worker, plan, node_info)
+            self._schedule_next(key, pod, worker, plan, due)
             return
-        if life.restart_at:
-            if now >= life.restart_at:
-                life.began, life.restart_at = now, 0.0
+        if worker.restart_at:
+            if now >= worker.restart_at:
+                worker.began, worker.restart_at = now, 0.0
                 pod_status_updates.set_restarted(pod, None, now, plan.ready_s <= 0)
                 self._write(pod)
-        elif now >= life.began + plan.run_s:
-            self._end(pod, life, plan)
-        elif now >= life.began + plan.ready_s and not self.index.pods[key].ready:
+        elif now >= worker.began + plan.run_s:
+            self._end(pod, worker, plan)
+        elif now >= worker.began + plan.ready_s and not self.index.pods[key].ready:
             pod_status_updates.set_ready(pod, now)
             self._write(pod)
-        self._wake(key, pod, life, plan, due)
+        self._schedule_next(key, pod, worker, plan, due)
 
-    def _arrive(
-        self, pod: Tree, life: _PodWorker, plan: PodLifecycle, machine: _HollowNode, key: Key
+    def _admit(
+        self, pod: Tree, worker: _PodWorker, plan: PodLifecycle, node_info: _HollowNode, key: Key
     ) -> bool:
         """Admit the pod, or fail it."""
         typed = self._typed(pod)
-        found = check_admit(typed, machine.node, machine.account)
+        found = check_admit(typed, node_info.node, node_info.account)
         now = self.api.now
         if found is not None:
-            pod_status_updates.set_rejected(pod, machine.host, found.reason, found.message, now)
+            pod_status_updates.set_rejected(pod, node_info.host, found.reason, found.message, now)
             self._write(pod)
             self.recorder.record(
                 pod, "kubelet", found.reason, found.message, type="Warning",
-                host=life.node, object_kind="Pod", api_version="v1",
+                host=worker.node, object_kind="Pod", api_version="v1",
             )  # fmt: skip
             return False
-        machine.account.admit(key, typed)
-        life.arrived = now
-        self._say_unread(pod, life)
+        node_info.account.admit(key, typed)
+        worker.arrived = now
+        self._record_invalid_annotations(pod, worker)
         if plan.start_s + plan.init_s * len(pod["spec"].get("initContainers", ())) > 0:
-            pod_status_updates.set_creating(pod, machine.host, now)
+            pod_status_updates.set_creating(pod, node_info.host, now)
             self._write(pod)
         return True
 
-    def _begin(self, pod: Tree, life: _PodWorker, plan: PodLifecycle, machine: _HollowNode) -> None:
+    def _begin(
+        self, pod: Tree, worker: _PodWorker, plan: PodLifecycle, node_info: _HollowNode
+    ) -> None:
         self._addresses += 1
         address = _pod_address(self._addresses)
         if pod["spec"].get("hostNetwork"):
-            address = machine.host
-        life.began = self.api.now
-        pod_status_updates.set_running(pod, machine.host, address, self.api.now, plan.ready_s <= 0)
+            address = node_info.host
+        worker.began = self.api.now
+        pod_status_updates.set_running(
+            pod, node_info.host, address, self.api.now, plan.ready_s <= 0
+        )
         self._write(pod)
 
-    def _end(self, pod: Tree, life: _PodWorker, plan: PodLifecycle) -> None:
+    def _end(self, pod: Tree, worker: _PodWorker, plan: PodLifecycle) -> None:
         """The containers have finished: terminate or restart them."""
         now = self.api.now
-        code = plan.exit_code(life.crashes)
+        code = plan.exit_code(worker.crashes)
         policy = pod["spec"].get("restartPolicy", "Always")
         if policy == "Never" or (policy == "OnFailure" and code == 0):
             pod_status_updates.set_terminated(pod, code, now)
             self._write(pod)
             return
         pause = 0.0
-        if life.crashes:
-            pause = backoff_seconds(life.crashes - 1, BACKOFF_BASE_SECONDS, BACKOFF_MAX_SECONDS)
-        life.crashes += 1
+        if worker.crashes:
+            pause = backoff_seconds(worker.crashes - 1, BACKOFF_BASE_SECONDS, BACKOFF_MAX_SECONDS)
+        worker.crashes += 1
         if pause:
-            life.began, life.restart_at = 0.0, now + pause
+            worker.began, worker.restart_at = 0.0, now + pause
             pod_status_updates.set_crash_loop_back_off(pod, code, now)
-            self._say_back_off(pod, life)
+            self._record_back_off(pod, worker)
         else:
-            life.began = now
+            worker.began = now
             pod_status_updates.set_restarted(pod, code, now, plan.ready_s <= 0)
         self._write(pod)
 
-    def _stop(self, pod: Tree, life: _PodWorker, plan: PodLifecycle) -> None:
+    def _stop(self, pod: Tree, worker: _PodWorker, plan: PodLifecycle) -> None:
         """Terminate a deleted pod within its grace period, then remove it."""
-        if life.left:
+        if worker.left:
             return
         meta = pod["metadata"]
         key = (meta["namespace"], meta["name"])
         now = self.api.now
         grace = float(meta.get("deletionGracePeriodSeconds") or 0)
-        running = bool(life.began) and not self.index.pods[key].is_finished
+        running = bool(worker.began) and not self.index.pods[key].is_finished
         stop_at = now + (min(plan.stop_s, grace) if running else 0.0)
-        life.stop_at = min(life.stop_at, stop_at) if life.stop_at else stop_at
-        if now < life.stop_at:
-            self.queue.add(key, life.stop_at)
+        worker.stop_at = min(worker.stop_at, stop_at) if worker.stop_at else stop_at
+        if now < worker.stop_at:
+            self.queue.add(key, worker.stop_at)
             return
         if meta.get("finalizers") and not self.index.pods[key].is_finished:
             # A controller tracks the end (finalizer): the status must show it before the pod is
             # removed.
             pod_status_updates.set_terminated(pod, 137 if plan.stop_s > grace else 143, now)
             self._write(pod)
-        self._release(key, life.node)
+        self._release(key, worker.node)
         # Finalizers may keep the pod for long: do not repeat the deletion meanwhile.
-        life.left = True
+        worker.left = True
         self.api.delete(PODS, *key, DeleteOptions(grace_s=0, uid=meta["uid"]))
 
-    def _say_unread(self, pod: Tree, life: _PodWorker) -> None:
+    def _record_invalid_annotations(self, pod: Tree, worker: _PodWorker) -> None:
         """Record an event about invalid annotations."""
         for text in annotation_problems(pod["metadata"].get("annotations") or {}):
             self.recorder.record(
                 pod, "kubelet", "UnreadAnnotation", text, type="Warning",
-                host=life.node, object_kind="Pod", api_version="v1",
+                host=worker.node, object_kind="Pod", api_version="v1",
             )  # fmt: skip
 
-    def _say_back_off(self, pod: Tree, life: _PodWorker) -> None:
+    def _record_back_off(self, pod: Tree, worker: _PodWorker) -> None:
         meta = pod["metadata"]
         for container in pod["spec"]["containers"]:
             text = (
@@ -274,17 +280,21 @@ class Kubelets(Controller):
             )
             self.recorder.record(
                 pod, "kubelet", "BackOff", text, type="Warning",
-                host=life.node, object_kind="Pod", api_version="v1",
+                host=worker.node, object_kind="Pod", api_version="v1",
             )  # fmt: skip
 
-    def _wake(self, key: Key, pod: Tree, life: _PodWorker, plan: PodLifecycle, due: float) -> None:
+    def _schedule_next(
+        self, key: Key, pod: Tree, worker: _PodWorker, plan: PodLifecycle, due: float
+    ) -> None:
         """Queue the pod for its next timed step."""
-        moments = [due] if not life.began else [life.began + plan.ready_s, life.began + plan.run_s]
-        if life.restart_at:
-            moments = [life.restart_at]
+        moments = (
+            [due] if not worker.began else [worker.began + plan.ready_s, worker.began + plan.run_s]
+        )
+        if worker.restart_at:
+            moments = [worker.restart_at]
         deadline = pod["spec"].get("activeDeadlineSeconds")
         if deadline is not None:
-            moments.append(life.arrived + float(deadline))
+            moments.append(worker.arrived + float(deadline))
         later = [moment for moment in moments if self.api.now < moment < float("inf")]
         if later:
             self.queue.add(key, min(later))
@@ -294,12 +304,12 @@ class Kubelets(Controller):
         pod["metadata"] = stored["metadata"]
 
     def _release(self, key: Key, node: str) -> None:
-        machine = self._machines.get(node)
-        if machine is not None and machine.account.release(key) and len(machine.account) == 0:
-            machine.account = AdmittedPods()
+        node_info = self._machines.get(node)
+        if node_info is not None and node_info.account.release(key) and len(node_info.account) == 0:
+            node_info.account = AdmittedPods()
 
     def _forget(self, key: Key, node: str) -> None:
-        self._lives.pop(key, None)
+        self._workers.pop(key, None)
         self._release(key, node)
 
     @staticmethod
@@ -322,9 +332,9 @@ def _pod_number(address: str) -> int:
     return number if number > 0 and _pod_address(number) == address else 0
 
 
-def _is_past_deadline(pod: Tree, life: _PodWorker, now: float) -> bool:
+def _is_past_deadline(pod: Tree, worker: _PodWorker, now: float) -> bool:
     limit = pod["spec"].get("activeDeadlineSeconds")
-    return limit is not None and now >= life.arrived + float(limit)
+    return limit is not None and now >= worker.arrived + float(limit)
 
 
 def _address(node: Tree) -> str:

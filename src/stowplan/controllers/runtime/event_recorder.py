@@ -65,14 +65,14 @@ class EventRecorder:
         subject: Key = (component, host, involved.get("uid", ""), involved["name"])
         text = message[:_MESSAGE_MAX]
         alike: Key = (*subject, type_, reason)
-        combined = self._are_many(alike, text)
+        combined = self._is_combined(alike, text)
         key = alike if combined else (*alike, text)
         if combined:
             text = f"(combined from similar events): {text}"
-        if not self._may_say(subject):
+        if not self._take_token(subject):
             return
         source = {"component": component, **({"host": host} if host else {})}
-        told: Tree = {
+        fields: Tree = {
             "involvedObject": involved,
             "reason": reason,
             "message": text,
@@ -84,11 +84,11 @@ class EventRecorder:
         namespace = about["metadata"].get("namespace") or "default"
         try:
             if not self._count_again(namespace, key, text):
-                self._write(namespace, key, told)
+                self._write(namespace, key, fields)
         except ApiError:
             self._written.pop(key, None)
 
-    def _are_many(self, alike: Key, text: str) -> bool:
+    def _is_combined(self, alike: Key, text: str) -> bool:
         """True when so many similar events are recent that they are combined."""
         found = self._similar.get(alike)
         if found is None or self.api.now - found.last > SIMILAR_SECONDS:
@@ -101,7 +101,7 @@ class EventRecorder:
         found.texts.discard(text)
         return True
 
-    def _may_say(self, subject: Key) -> bool:
+    def _take_token(self, subject: Key) -> bool:
         """Take a token for an event about this object."""
         budget = self._budgets.get(subject)
         if budget is None:
@@ -125,18 +125,18 @@ class EventRecorder:
         self.api.update(EVENTS, event)
         return True
 
-    def _write(self, namespace: str, key: Key, told: Tree) -> None:
+    def _write(self, namespace: str, key: Key, fields: Tree) -> None:
         moment = format_time(self.api.now)
         self._number += 1
         # The original names events by the time in nanoseconds; the number keeps the names of one
         # step unique.
         nanos = int(self.api.now * 1e6) * 1000 + self._number % 1000
-        name = f"{told['involvedObject']['name']}.{nanos:x}"
+        name = f"{fields['involvedObject']['name']}.{nanos:x}"
         event: Tree = {
             "kind": "Event",
             "apiVersion": "v1",
             "metadata": {"name": name, "namespace": namespace},
-            **told,
+            **fields,
             "firstTimestamp": moment,
             "lastTimestamp": moment,
             "count": 1,

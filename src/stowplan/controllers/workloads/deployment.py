@@ -124,13 +124,13 @@ class _DeploymentSync:
         """True when an active ReplicaSet was sized for another number of replicas."""
         self.find_newest(create=False)
         for each in self.sets:
-            told = uint_or_none(
+            desired = uint_or_none(
                 (each["metadata"].get("annotations") or {}).get(
                     deployment_revision.DESIRED_REPLICAS, ""
                 )
             )
             active = bool(each["spec"].get("replicas"))
-            if active and told is not None and told != self.limits.replicas:
+            if active and desired is not None and desired != self.limits.replicas:
                 return True
         return False
 
@@ -282,7 +282,7 @@ class _DeploymentSync:
             self._creation_failed(name, error)
             raise
         if size > 0:
-            self._say("ScalingReplicaSet", f"Scaled up replica set {name} from 0 to {size}")
+            self._record("ScalingReplicaSet", f"Scaled up replica set {name} from 0 to {size}")
         self._set_revision(str(number))
         if has_progress_deadline(self.found):
             text = f'Created new replica set "{name}"'
@@ -306,37 +306,37 @@ class _DeploymentSync:
         if has_progress_deadline(self.found):
             set_progressing(self.found, "False", "ReplicaSetCreateError", text, self.api.now)
             self.write_back()
-        self._say("ReplicaSetCreateError", text, "Warning")
+        self._record("ReplicaSetCreateError", text, "Warning")
 
     def _resize(self, each: Tree, size: int, anyway: bool = False) -> None:
         """Set the size of a ReplicaSet; anyway: also when only its size annotations change."""
         before = each["spec"].get("replicas", 0)
-        told = deployment_revision.size_annotations(self.limits)
+        size_texts = deployment_revision.size_annotations(self.limits)
         annotations = each["metadata"].get("annotations") or {}
-        if before == size and (not anyway or told.items() <= annotations.items()):
+        if before == size and (not anyway or size_texts.items() <= annotations.items()):
             return
         changed = copy.deepcopy(each)
         changed["spec"]["replicas"] = size
-        changed["metadata"].setdefault("annotations", {}).update(told)
+        changed["metadata"].setdefault("annotations", {}).update(size_texts)
         stored = self.api.update(REPLICA_SETS, changed)
         each.clear()
         each.update(stored)
         if before != size:
             way = "up" if before < size else "down"
             name = each["metadata"]["name"]
-            self._say(
+            self._record(
                 "ScalingReplicaSet", f"Scaled {way} replica set {name} from {before} to {size}"
             )
 
     def _is_saturated(self) -> bool:
         if self.newest is None:
             return False
-        told = (self.newest["metadata"].get("annotations") or {}).get(
+        desired = (self.newest["metadata"].get("annotations") or {}).get(
             deployment_revision.DESIRED_REPLICAS
         )
         wanted = self.limits.replicas
         size = deployment_revision.replica_set_size(self.newest)
-        return told == str(wanted) and size.wanted == wanted and size.available == wanted
+        return desired == str(wanted) and size.wanted == wanted and size.available == wanted
 
     def _is_complete(self) -> bool:
         return DeploymentCounts.of_status(self.found).is_complete(self.found)
@@ -380,5 +380,5 @@ class _DeploymentSync:
                 return failure
         return None
 
-    def _say(self, reason: str, message: str, type_: str = "Normal") -> None:
+    def _record(self, reason: str, message: str, type_: str = "Normal") -> None:
         self.controller.recorder.record(self.found, COMPONENT, reason, message, type=type_)

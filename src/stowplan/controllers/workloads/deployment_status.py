@@ -34,14 +34,16 @@ class DeploymentCounts:
         """Counts of all ReplicaSets. newest: the one whose pods count as updated."""
         status = [each.get("status") or {} for each in sets]
         seen = [one for one in status if one.get("observedGeneration")]
-        silent = any("terminatingReplicas" not in one for one in seen)
+        unreported = any("terminatingReplicas" not in one for one in seen)
         return cls(
             wanted=sum(each["spec"].get("replicas", 0) for each in sets),
             replicas=sum(one.get("replicas", 0) for one in status),
             updated=((newest or {}).get("status") or {}).get("replicas", 0),
             ready=sum(one.get("readyReplicas", 0) for one in status),
             available=sum(one.get("availableReplicas", 0) for one in status),
-            terminating=None if silent else sum(one.get("terminatingReplicas", 0) for one in seen),
+            terminating=None
+            if unreported
+            else sum(one.get("terminatingReplicas", 0) for one in seen),
         )
 
     @classmethod
@@ -82,7 +84,7 @@ class RolloutContext:
     newest: Tree | None
     failure: Tree | None
 
-    def says(self, what: str) -> str:
+    def describe(self, what: str) -> str:
         """`ReplicaSet "web-abc" WHAT`, or of the Deployment while it has none."""
         if self.newest is None:
             return f'Deployment "{self.deployment["metadata"]["name"]}" {what}'
@@ -187,19 +189,19 @@ def _progress(
     current = find_condition(conditions, "Progressing")
     observed = deployment["metadata"].get("generation", 0)
     if _observed(counts, observed).is_complete(deployment):
-        text = note.says("has successfully progressed.")
+        text = note.describe("has successfully progressed.")
         return _with_condition(
             conditions, "Progressing", "True", "NewReplicaSetAvailable", text, now
         )
     if counts.is_beyond(DeploymentCounts.of_status(deployment)):
-        text = note.says("is progressing.")
+        text = note.describe("is progressing.")
         since = format_time(now)
         if current is not None and current.get("status") == "True":
             since = current.get("lastTransitionTime", since)
         entry = _deployment_condition("Progressing", "True", "ReplicaSetUpdated", text, now, since)
         return [*_without_condition(conditions, "Progressing"), entry]
     if _timed_out(deployment, current, now):
-        text = note.says("has timed out progressing.")
+        text = note.describe("has timed out progressing.")
         return _with_condition(
             conditions, "Progressing", "False", "ProgressDeadlineExceeded", text, now
         )

@@ -174,11 +174,13 @@ class JobController(Controller):
             try:
                 made = self.api.create(PODS, _pod(state.job, owner_ref, index))
             except ApiError as error:
-                self._say(state.job, "FailedCreate", f"Error creating: {error.message}", "Warning")
+                self._record(
+                    state.job, "FailedCreate", f"Error creating: {error.message}", "Warning"
+                )
                 return active, error
             active += 1
             name = made["metadata"]["name"]
-            self._say(state.job, "SuccessfulCreate", f"Created pod: {name}")
+            self._record(state.job, "SuccessfulCreate", f"Created pod: {name}")
         return active, None
 
     def _delete(self, state: JobSyncState, pods: list[PodFacts]) -> None:
@@ -191,7 +193,7 @@ class JobController(Controller):
             state.active = [each for each in state.active if each.uid != pod.uid]
             state.terminating += 1
             state.ready -= pod.ready
-            self._say(state.job, "SuccessfulDelete", f"Deleted pod: {pod.key[1]}")
+            self._record(state.job, "SuccessfulDelete", f"Deleted pod: {pod.key[1]}")
 
     def _note_suspension(self, state: JobSyncState) -> None:
         status, now = state.job["status"], self.api.now
@@ -200,12 +202,12 @@ class JobController(Controller):
             if ensure_condition(
                 conditions, job_condition("Suspended", "True", "JobSuspended", "Job suspended", now)
             ):
-                self._say(state.job, "Suspended", "Job suspended")
+                self._record(state.job, "Suspended", "Job suspended")
                 status.pop("startTime", None)
         elif ensure_condition(
             conditions, job_condition("Suspended", "False", "JobResumed", "Job resumed", now)
         ):
-            self._say(state.job, "Resumed", "Job resumed")
+            self._record(state.job, "Resumed", "Job resumed")
             status["startTime"] = format_time(now)
         if not conditions:
             del status["conditions"]
@@ -232,9 +234,9 @@ class JobController(Controller):
             assert state.end is not None
             good = state.end["type"] == "SuccessCriteriaMet"
             if good:
-                self._say(job, "Completed", "Job completed")
+                self._record(job, "Completed", "Job completed")
             else:
-                self._say(job, state.end["reason"], state.end["message"], "Warning")
+                self._record(job, state.end["reason"], state.end["message"], "Warning")
 
     def _write_down(self, state: JobSyncState, uncounted: Tree) -> list[PodFacts]:
         """Record the uids of finished pods; returns the pods whose finalizer can be removed."""
@@ -357,7 +359,7 @@ class JobController(Controller):
             uid = job["metadata"]["uid"]
             self.api.delete(JOBS, *key, DeleteOptions(propagation="Foreground", uid=uid))
 
-    def _say(self, about: Tree, reason: str, message: str, type_: str = "Normal") -> None:
+    def _record(self, about: Tree, reason: str, message: str, type_: str = "Normal") -> None:
         self.recorder.record(about, COMPONENT, reason, message, type=type_)
 
 

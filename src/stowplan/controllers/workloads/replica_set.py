@@ -102,9 +102,9 @@ class ReplicaSetController(Controller):
             except ApiError as error:
                 if _is_namespace_terminating(error):
                     return None
-                self._say(owner, "FailedCreate", f"Error creating: {error.message}", "Warning")
+                self._record(owner, "FailedCreate", f"Error creating: {error.message}", "Warning")
                 return error
-            self._say(owner, "SuccessfulCreate", f"Created pod: {made['metadata']['name']}")
+            self._record(owner, "SuccessfulCreate", f"Created pod: {made['metadata']['name']}")
         return None
 
     def _delete(self, owner: Tree, chosen: list[PodFacts]) -> ApiError | None:
@@ -114,9 +114,9 @@ class ReplicaSetController(Controller):
             except ApiError as error:
                 if error.code == 404:
                     continue
-                self._say(owner, "FailedDelete", f"Error deleting: {error.message}", "Warning")
+                self._record(owner, "FailedDelete", f"Error deleting: {error.message}", "Warning")
                 return error
-            self._say(owner, "SuccessfulDelete", f"Deleted pod: {pod.key[1]}")
+            self._record(owner, "SuccessfulDelete", f"Deleted pod: {pod.key[1]}")
         return None
 
     def _related(self, owner: Tree) -> list[PodFacts]:
@@ -143,7 +143,7 @@ class ReplicaSetController(Controller):
         found["status"] = new
         self.api.update_status(REPLICA_SETS, found)
 
-    def _say(self, about: Tree, reason: str, message: str, type_: str = "Normal") -> None:
+    def _record(self, about: Tree, reason: str, message: str, type_: str = "Normal") -> None:
         self.recorder.record(about, COMPONENT, reason, message, type=type_)
 
 

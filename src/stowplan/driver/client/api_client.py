@@ -181,7 +181,7 @@ class ApiClient:
             return
         async with self._opening:
             with contextlib.suppress(CredentialError):
-                if (await self.credentials.given()).certificate == self._certificate:
+                if (await self.credentials.credential()).certificate == self._certificate:
                     return
                 old, lines = self._session, self._pool
                 await self._open()

@@ -52,7 +52,7 @@ class Credentials:
         self.client_config = client_config
         self._token = client_config.token
         self._read_at: int | None = None
-        self._given: ExecCredential | None = None
+        self._credential: ExecCredential | None = None
         self._from_provider = ""
         self._lock = asyncio.Lock()
 
@@ -65,7 +65,7 @@ class Credentials:
     @property
     def certificate(self) -> str:
         """The latest certificate of the exec plugin, "" for none."""
-        return "" if self._given is None else self._given.certificate
+        return "" if self._credential is None else self._credential.certificate
 
     async def headers(self) -> list[tuple[str, str]]:
         """Authentication headers; raises CredentialError."""
@@ -81,14 +81,14 @@ class Credentials:
     def forget(self) -> None:
         """Drop cached credentials that the server has rejected."""
         self._read_at = None
-        self._given = None
+        self._credential = None
 
     async def _current_token(self) -> str:
         client_config = self.client_config
         if client_config.token_file:
             return self._token_in_file(client_config.token_file)
         if client_config.run is not None:
-            return (await self.given()).token
+            return (await self.credential()).token
         if client_config.provider and not self._token:
             return await self._provided()
         return self._token
@@ -120,14 +120,14 @@ class Credentials:
                 self._token, self._read_at = token, now
         return self._token
 
-    async def given(self) -> ExecCredential:
+    async def credential(self) -> ExecCredential:
         """Credential of the exec plugin, run again when it expires; raises CredentialError."""
         async with self._lock:
-            if self._given is None or _is_expired(self._given):
+            if self._credential is None or _is_expired(self._credential):
                 spec = self.client_config.run
                 assert spec is not None
-                self._given = await self._run(spec)
-            return self._given
+                self._credential = await self._run(spec)
+            return self._credential
 
     async def _run(self, spec: ExecSpec) -> ExecCredential:
         client_config = self.client_config
@@ -156,9 +156,9 @@ class Credentials:
         certificate = _read_data_or_file(client_config.certificate, source, "client-certificate")
         key = _read_data_or_file(client_config.key, source, "client-key")
         if client_config.run is not None:
-            given = await self.given()
-            if given.certificate:
-                certificate, key = given.certificate.encode(), given.key.encode()
+            credential = await self.credential()
+            if credential.certificate:
+                certificate, key = credential.certificate.encode(), credential.key.encode()
         ca = _read_data_or_file(client_config.ca, source, "certificate-authority")
         return client_tls_context(
             ca, certificate, key, source, is_insecure=client_config.is_insecure
@@ -275,10 +275,10 @@ def _unreadable(source: str, what: str, path: str, problem: OSError) -> Credenti
     return CredentialError(f"{source}: {what}: unable to read {path}: {text}")
 
 
-def _is_expired(given: ExecCredential) -> bool:
-    if given.until is None:
+def _is_expired(credential: ExecCredential) -> bool:
+    if credential.until is None:
         return False
-    return (given.until - datetime.now(UTC)).total_seconds() < RENEW_BEFORE_EXPIRY_S
+    return (credential.until - datetime.now(UTC)).total_seconds() < RENEW_BEFORE_EXPIRY_S
 
 
 def proxy_of(client_config: ClientConfig) -> str | None:

@@ -55,7 +55,7 @@ class ExtenderClient:
         question = effect.question
         url = question.extender.url(question.verb)
         failed = f'Post "{redact_password(url)}": '
-        head_came = False
+        has_head = False
         try:
             async with asyncio.timeout(effect.timeout_s):
                 session = self._session(question.extender.place)
@@ -66,13 +66,13 @@ class ExtenderClient:
                     headers=_basic_auth_header(address),
                     server_hostname=self._server_name(question.extender.place),
                 ) as response:
-                    head_came = True
+                    has_head = True
                     body = await response.read()
                     return happened.ExtenderReplied(
                         effect.effect, effect.uid, response.status, body
                     )
         except TimeoutError:
-            reason = _TIMEOUT_READING_BODY if head_came else failed + _TIMEOUT_AWAITING_HEADERS
+            reason = _TIMEOUT_READING_BODY if has_head else failed + _TIMEOUT_AWAITING_HEADERS
         except (aiohttp.ClientError, OSError, ValueError) as problem:
             reason = failed + _go_error_text(problem, url)
         return happened.ExtenderFailed(effect.effect, effect.uid, reason)

@@ -71,8 +71,8 @@ class ExtenderHandlers:
             kept = set(passed)
             items = [tree for tree in whole if _name(tree) in kept]
             answer["Nodes"] = {"metadata": {}, "items": items}
-        told = {"FailedNodes": failed, "FailedAndUnresolvableNodes": unresolvable, "Error": ""}
-        return answer | told
+        failures = {"FailedNodes": failed, "FailedAndUnresolvableNodes": unresolvable, "Error": ""}
+        return answer | failures
 
     def prioritize(self, question: Any, snapshot: Snapshot | None) -> list[Tree]:
         """A score of 0 to 10 for each node: the weighted sum of the profile's plugins, scaled."""

@@ -123,12 +123,12 @@ class ExtenderService:
         kinds: tuple[type[Object], ...] = (Node, Pod, *kinds_read(self._deciders))
         self._api = ApiClient(client_config)
         rng = np.random.default_rng()
-        self._informers = Informers(self._api, resources_of(kinds), self._tell, rng)
+        self._informers = Informers(self._api, resources_of(kinds), self._add_events, rng)
         self._informers.start()
         await self._informers.synced.wait()
         log_keys(log, logging.INFO, "Following cluster", server=client_config.server)
 
-    def _tell(self, events: list[Event]) -> None:
+    def _add_events(self, events: list[Event]) -> None:
         self._scheduler.handle(events, monotonic_ns(), 0)
 
     def _snapshot(self) -> Snapshot | None:

@@ -99,14 +99,14 @@ class StatusServer:
     """Runs in the leader election thread while its context is entered, which raises AddressError
     when it cannot listen. port: where it listens."""
 
-    def __init__(self, live: SchedulerServer, address: ListenAddress) -> None:
+    def __init__(self, server: SchedulerServer, address: ListenAddress) -> None:
         self.port = address.port
-        self._live = live
+        self._server = server
         self._address = address
         self._api: ApiClient | None = None
         self._runner: web.AppRunner | None = None
         self._known: dict[tuple[str, str], tuple[int, bool]] = {}
-        live.metrics_recorder.registry.register(SchedulerCollector(live))
+        server.metrics_recorder.registry.register(SchedulerCollector(server))
 
     async def __aenter__(self) -> StatusServer:
         try:
@@ -186,7 +186,7 @@ class StatusServer:
         """Whether a token's user may read a path; None for a token that the API server does not
         know."""
         if self._api is None:
-            self._api = ApiClient(self._live.options.client_config)
+            self._api = ApiClient(self._server.options.client_config)
         user = user_of_token_review(await self._api.send(token_review(token)))
         if user is None:
             return None
@@ -196,30 +196,30 @@ class StatusServer:
 
     async def _health(self, request: web.Request) -> web.Response:
         if request.path == "/readyz":
-            missing = standing.unready_reasons(self._live)
+            missing = standing.unready_reasons(self._server)
             if missing:
                 return web.Response(status=503, text="\n".join(missing) + "\n")
-        elif not standing.is_alive(self._live):
+        elif not standing.is_alive(self._server):
             return web.Response(status=500, text="scheduling loop is stuck\n")
         return web.Response(text="ok")
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        live = self._live
-        body = await live.call_between_handles(lambda: exposition_text(live))
+        server = self._server
+        body = await server.call_between_handles(lambda: exposition_text(server))
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     async def _configz(self, request: web.Request) -> web.Response:
-        return _json({"kubescheduler.config.k8s.io": effective_configuration(self._live)})
+        return _json({"kubescheduler.config.k8s.io": effective_configuration(self._server)})
 
     async def _statusz(self, request: web.Request) -> web.Response:
-        live = self._live
-        return _json(await live.call_between_handles(lambda: standing.status_summary(live)))
+        server = self._server
+        return _json(await server.call_between_handles(lambda: standing.status_summary(server)))
 
 
-def effective_configuration(live: SchedulerServer) -> dict[str, Any]:
+def effective_configuration(server: SchedulerServer) -> dict[str, Any]:
     """The configuration with command line options and Stowplan's defaults applied. No request limit
     is a qps below 0, as in configuration files."""
-    configuration, options = live.deciders.configuration, live.options
+    configuration, options = server.deciders.configuration, server.options
     election_config = options.election_config
     election = msgspec.structs.replace(configuration.leader_election, leader_elect=False)
     if election_config is not None and not options.dry_run:

@@ -42,7 +42,7 @@ class ApiDispatcher:
         self,
         api: ApiClient,
         api_calls: ApiCalls,
-        tell: OutcomeHandler,
+        on_outcome: OutcomeHandler,
         may_write: WriteGuard,
         limiter: RateLimiter | None = None,
     ) -> None:
@@ -51,7 +51,7 @@ class ApiDispatcher:
         self._n_waiting_by_uid = 0
         self._api = api
         self._api_calls = api_calls
-        self._tell = tell
+        self._on_outcome = on_outcome
         self._may_write = may_write
         self._limiter = limiter or RateLimiter()
         # Effects that wait for an earlier effect of the same pod.
@@ -153,7 +153,7 @@ class ApiDispatcher:
                 step = steps.send(answer)
             except StopIteration as end:
                 if end.value is not None:
-                    self._tell(end.value)
+                    self._on_outcome(end.value)
                 return
             answer = None
             if isinstance(step, RetryPause):

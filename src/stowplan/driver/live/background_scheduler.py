@@ -54,7 +54,7 @@ class BackgroundScheduler:
         service: LeaseThreadService | None = None,
     ) -> None:
         """beside: see `SchedulerServer`. Raises ConfigError and ContractError."""
-        self.live = SchedulerServer(deciders, options, service)
+        self.server = SchedulerServer(deciders, options, service)
         self.fault: Exception | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
@@ -72,13 +72,13 @@ class BackgroundScheduler:
         """Finish pending work and stop."""
         if not self._thread.is_alive():
             return
-        while not self.live.stop() and not self._ended.wait(0.01):
+        while not self.server.stop() and not self._ended.wait(0.01):
             pass
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
         try:
-            asyncio.run(self.live.run())
+            asyncio.run(self.server.run())
         # The starter checks `fault`; an exception cannot leave the thread.
         except Exception as fault:
             self.fault = fault

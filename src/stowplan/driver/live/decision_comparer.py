@@ -84,7 +84,7 @@ class ReferenceScheduler:
         """Apply a watch event."""
         self._scheduler.handle(events, now, 0)
 
-    def opinion(self, pod: Pod) -> ComparedDecision:
+    def expected(self, pod: Pod) -> ComparedDecision:
         """The node for the pod if it were scheduled now: its actual node, if that is as good as
         any."""
         framework = self._frameworks[pod.spec.scheduler_name]
@@ -133,13 +133,13 @@ class UncomparedPod(msgspec.Struct):
 class DecisionComparer:
     """counts: number of compared pods by result. differences: the latest last."""
 
-    def __init__(self, tell: Callable[[Event], None], judge: ReferenceScheduler) -> None:
+    def __init__(self, on_outcome: Callable[[Event], None], reference: ReferenceScheduler) -> None:
         self.counts: Counter[str] = Counter()
         self.differences: list[DecisionDifference] = []
         self.n_evictions = 0
         self.on_difference: Callable[[DecisionDifference], None] = _ignore
-        self._tell = tell
-        self._reference = judge
+        self._on_outcome = on_outcome
+        self._reference = reference
         self._waiting: dict[str, UncomparedPod] = {}
         self._n_arrived = 0
         # Buffered events, and when the first and the last arrived.
@@ -158,7 +158,7 @@ class DecisionComparer:
             case to_do.Bind():
                 key = f"{effect.namespace}/{effect.name}"
                 self._keep_decision(effect.uid, ComparedDecision(key, effect.node))
-                self._tell(happened.BindDone(effect.effect, effect.uid))
+                self._on_outcome(happened.BindDone(effect.effect, effect.uid))
             case to_do.PatchStatus():
                 if effect.reason:
                     key = f"{effect.namespace}/{effect.name}"
@@ -168,20 +168,22 @@ class DecisionComparer:
                 refused = happened.EvictFailed(
                     effect.effect, effect.uid, FORBIDDEN, _DRY_RUN_REASON
                 )
-                self._tell(refused)
+                self._on_outcome(refused)
             case to_do.Write():
                 version = effect.value.metadata.resource_version
-                self._tell(happened.WriteDone(effect.effect, effect.uid, version))
+                self._on_outcome(happened.WriteDone(effect.effect, effect.uid, version))
             case to_do.Prepare():
-                self._tell(happened.PrepareDone(effect.effect, effect.uid))
+                self._on_outcome(happened.PrepareDone(effect.effect, effect.uid))
             case to_do.CallExtender():
-                self._tell(happened.ExtenderFailed(effect.effect, effect.uid, _DRY_RUN_REASON))
+                self._on_outcome(
+                    happened.ExtenderFailed(effect.effect, effect.uid, _DRY_RUN_REASON)
+                )
             case _:
                 pass
         return True
 
-    def _keep_decision(self, uid: str, opinion: ComparedDecision) -> None:
-        self._decisions[uid] = opinion
+    def _keep_decision(self, uid: str, expected: ComparedDecision) -> None:
+        self._decisions[uid] = expected
         if len(self._decisions) > DECISIONS_KEPT_MAX:
             del self._decisions[next(iter(self._decisions))]
 
@@ -260,27 +262,27 @@ class DecisionComparer:
         return bool(pod.node_name) or (not waiting.was_compared and _is_marked_unschedulable(pod))
 
     def _compare_pod(self, pod: Pod) -> None:
-        opinion = self._decisions.get(pod.uid)
+        expected = self._decisions.get(pod.uid)
         judged = self._reference.can_evaluate(pod)
         if judged:
-            opinion = self._reference.opinion(pod)
+            expected = self._reference.expected(pod)
         if pod.node_name:
             del self._waiting[pod.uid]
             self._decisions.pop(pod.uid, None)
         elif judged:
             self._waiting[pod.uid].was_compared = True
-        if opinion is not None and (judged or pod.node_name):
-            self._compare(pod, opinion)
+        if expected is not None and (judged or pod.node_name):
+            self._compare(pod, expected)
 
-    def _compare(self, pod: Pod, opinion: ComparedDecision) -> None:
-        ours, theirs = opinion.node, pod.node_name
+    def _compare(self, pod: Pod, expected: ComparedDecision) -> None:
+        ours, theirs = expected.node, pod.node_name
         if ours == theirs:
-            same = AS_GOOD if opinion.n_best > 1 else SAME
+            same = AS_GOOD if expected.n_best > 1 else SAME
             self.counts[same if theirs else REFUSED] += 1
             return
         kind = OTHER if ours and theirs else THEIRS_ONLY if theirs else OURS_ONLY
         self.counts[kind] += 1
-        self._add_difference(DecisionDifference(opinion.key, ours, theirs, opinion.why))
+        self._add_difference(DecisionDifference(expected.key, ours, theirs, expected.why))
 
     def _add_difference(self, difference: DecisionDifference) -> None:
         self.differences.append(difference)
@@ -289,7 +291,7 @@ class DecisionComparer:
 
     def ours_only(self) -> list[ComparedDecision]:
         """Pods that have a node here and none in the cluster so far."""
-        return [opinion for opinion in self._decisions.values() if opinion.node]
+        return [expected for expected in self._decisions.values() if expected.node]
 
 
 def _is_marked_unschedulable(pod: Pod) -> bool:

@@ -45,8 +45,8 @@ QUEUES = {
 class SchedulerCollector(Collector):
     """Collects the metrics that are looked up when the page is read."""
 
-    def __init__(self, live: SchedulerServer) -> None:
-        self._live = live
+    def __init__(self, server: SchedulerServer) -> None:
+        self._server = server
 
     def collect(self) -> Iterable[Metric]:
         yield self._pending()
@@ -62,14 +62,14 @@ class SchedulerCollector(Collector):
 
     def _pending(self) -> Metric:
         found = _family(GaugeMetricFamily, metrics_help.PENDING_PODS, labels=("queue",))
-        for queue, count in pending_pods(self._live).items():
+        for queue, count in pending_pods(self._server).items():
             found.add_metric((queue,), count)
         return found
 
     def _incoming(self) -> Metric:
         found = _family(CounterMetricFamily, metrics_help.INCOMING_PODS, labels=("queue", "event"))
         totals: Counter[tuple[str, str]] = Counter()
-        for (place, cause), count in list(self._live.scheduler.queue.incoming.items()):
+        for (place, cause), count in list(self._server.scheduler.queue.incoming.items()):
             event = cause.label if isinstance(cause, ClusterEvent) else cause
             totals[QUEUES[place], event] += count
         for labels, count in totals.items():
@@ -82,7 +82,7 @@ class SchedulerCollector(Collector):
         )
         counts = Counter(
             (plugin, entry.pod.spec.scheduler_name)
-            for entry in self._live.scheduler.queue
+            for entry in self._server.scheduler.queue
             for plugin in entry.refusers
         )
         for labels, count in counts.items():
@@ -91,7 +91,7 @@ class SchedulerCollector(Collector):
 
     def _in_flight(self) -> Metric:
         found = _family(GaugeMetricFamily, metrics_help.INFLIGHT_EVENTS, labels=("event",))
-        log = self._live.scheduler.queue.in_flight.log()
+        log = self._server.scheduler.queue.in_flight.log()
         counts = {POPPED: 0}
         for one in log:
             event = POPPED if isinstance(one, str) else one.event.label
@@ -101,7 +101,7 @@ class SchedulerCollector(Collector):
         return found
 
     def _cached(self) -> Metric:
-        cache = self._live.scheduler.cache
+        cache = self._server.scheduler.cache
         found = _family(GaugeMetricFamily, metrics_help.CACHE_SIZE, labels=("type",))
         found.add_metric(("nodes",), cache.nodes.n_nodes)
         found.add_metric(("pods",), int(cache.nodes.pod_count.sum()))
@@ -110,30 +110,30 @@ class SchedulerCollector(Collector):
 
     def _led(self) -> Metric:
         found = _family(GaugeMetricFamily, metrics_help.MASTER_STATUS, labels=("name",))
-        election_config = self._live.options.election_config
+        election_config = self._server.options.election_config
         name = "" if election_config is None else election_config.name
-        found.add_metric((name,), float(self._live.leadership.leads))
+        found.add_metric((name,), float(self._server.leadership.leads))
         return found
 
     def _requests(self) -> Metric:
         found = _family(
             CounterMetricFamily, metrics_help.REQUESTS, labels=("code", "method", "host")
         )
-        api = self._live.metrics_recorder.api
-        host = self._live.options.client_config.server.partition("//")[2]
+        api = self._server.metrics_recorder.api
+        host = self._server.options.client_config.server.partition("//")[2]
         for (method, code), count in dict(api.n_sent if api is not None else {}).items():
             found.add_metric((str(code) if code else "<error>", method, host), count)
         return found
 
     def _informed(self) -> Metric:
         found = _family(GaugeMetricFamily, metrics_help.INFORMER_OBJECTS, labels=("resource",))
-        informers = self._live.informers
+        informers = self._server.informers
         for informer in informers.informers if informers is not None else ():
             found.add_metric((informer.resource.title,), len(informer))
         return found
 
     def _counted(self) -> Iterator[Metric]:
-        metrics = self._live.metrics_recorder.counted
+        metrics = self._server.metrics_recorder.counted
         for name, series in _by_name(metrics.counters).items():
             names = _label_names(series)
             counter = _family(CounterMetricFamily, name, labels=names)
@@ -183,9 +183,9 @@ def _histogram_buckets(one: Histogram) -> list[tuple[str, float]]:
     return found
 
 
-def pending_pods(live: SchedulerServer) -> dict[str, int]:
+def pending_pods(server: SchedulerServer) -> dict[str, int]:
     """Number of pending pods in each part of the queue, by kube-scheduler's queue names."""
-    queue = live.scheduler.queue
+    queue = server.scheduler.queue
     gated = sum(1 for entry in list(queue.unschedulable_pods) if is_gated(entry))
     return {
         "active": len(queue.active),
@@ -200,6 +200,6 @@ def is_gated(entry: Any) -> bool:
     return bool(getattr(entry, "gated_by", ""))
 
 
-def exposition_text(live: SchedulerServer) -> bytes:
+def exposition_text(server: SchedulerServer) -> bytes:
     """All metrics in the Prometheus text format."""
-    return generate_latest(live.metrics_recorder.registry)
+    return generate_latest(server.metrics_recorder.registry)

@@ -39,7 +39,7 @@ class Informers:
         self,
         api: ApiClient,
         resources: Iterable[ApiResource],
-        tell: EventsHandler,
+        on_events: EventsHandler,
         rng: np.random.Generator,
         *,
         streams: bool = True,
@@ -61,7 +61,7 @@ class Informers:
         self._pods = next((one for one in self.informers if one.resource.kind is Pod), None)
         self.synced = asyncio.Event()
         self._api = api
-        self._tell = tell
+        self._on_events = on_events
         self._tasks = BackgroundTasks()
 
     @property
@@ -129,7 +129,7 @@ class Informers:
         clock = asyncio.get_running_loop().time
         try:
             async with (
-                asyncio.timeout(informer.idle_timeout_s) as patience,
+                asyncio.timeout(informer.idle_timeout_s) as idle_timeout,
                 self._api.stream(request) as stream,
             ):
                 if isinstance(stream, ApiResponse):
@@ -139,7 +139,7 @@ class Informers:
                 opened = True
                 while data := await stream.readany():
                     self._handle_events(informer, informer.feed(data, monotonic_ns()))
-                    patience.reschedule(clock() + informer.idle_timeout_s)
+                    idle_timeout.reschedule(clock() + informer.idle_timeout_s)
                     if informer.is_closed:
                         return
         except TimeoutError:
@@ -155,7 +155,7 @@ class Informers:
 
     def _handle_events(self, informer: Informer, events: list[Event]) -> None:
         if events:
-            self._tell(events)
+            self._on_events(events)
         while informer.unreadable:
             err = informer.unreadable.popleft()
             log_keys(log, logging.WARNING, "Skipped undecodable object", err=err)

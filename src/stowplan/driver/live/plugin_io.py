@@ -34,10 +34,10 @@ class PluginIORunner:
     """Runs plugin I/O and extender calls. Each ends in one outcome event, or is cancelled."""
 
     def __init__(
-        self, tell: Callable[[Event], None], plugin_io: Callable[[int], PluginIO | None]
+        self, on_outcome: Callable[[Event], None], plugin_io: Callable[[int], PluginIO | None]
     ) -> None:
         """work: returns the context of a Prepare effect."""
-        self._tell = tell
+        self._on_outcome = on_outcome
         self._work = plugin_io
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
@@ -72,7 +72,7 @@ class PluginIORunner:
     async def _run_until_done(self, effect: int, doing: Coroutine[Any, Any, Event]) -> None:
         outcome = await doing
         if self._tasks.pop(effect, None) is not None:
-            self._tell(outcome)
+            self._on_outcome(outcome)
 
     async def _perform(self, effect: to_do.Prepare, plugin_io: PluginIO) -> Event:
         context = PluginIOContext(

@@ -140,9 +140,11 @@ class SchedulerServer:
         self.informers: Informers | None = None
         self.api_dispatcher: ApiDispatcher | None = None
         self.comparer = (
-            DecisionComparer(self.tell, ReferenceScheduler(deciders)) if options.dry_run else None
+            DecisionComparer(self.add_event, ReferenceScheduler(deciders))
+            if options.dry_run
+            else None
         )
-        self.plugin_io = PluginIORunner(self.tell, self.scheduler.plugin_io)
+        self.plugin_io = PluginIORunner(self.add_event, self.scheduler.plugin_io)
         self._extender_client: ExtenderClient | None = None
         self._tasks: list[asyncio.Task[Any]] = []
         # Held while another thread uses the scheduler.
@@ -189,16 +191,16 @@ class SchedulerServer:
     def _add_event_threadsafe(self, event: Event) -> None:
         loop = self._loop
         if loop is not None and not loop.is_closed():
-            loop.call_soon_threadsafe(self.tell, event)
+            loop.call_soon_threadsafe(self.add_event, event)
 
     # The loop.
 
-    def tell(self, event: Event) -> None:
+    def add_event(self, event: Event) -> None:
         """Queue an event; from this event loop only."""
         self._inbox.append(event)
         self._awake.set()
 
-    def _tell_all(self, events: list[Event]) -> None:
+    def _add_events(self, events: list[Event]) -> None:
         self._inbox.extend(events)
         self._awake.set()
 
@@ -227,17 +229,19 @@ class SchedulerServer:
         self.informers = Informers(
             api,
             resources_of(kinds, with_ended=self.deciders.batch is not None),
-            self._tell_all,
+            self._add_events,
             self._rng,
             streams=options.streams,
             whole=whole,
         )
         self._extender_client = ExtenderClient(
-            extenders, object_tree if whole is None else whole.spelt
+            extenders, object_tree if whole is None else whole.full_tree
         )
         api_calls = ApiCalls(EventCorrelator(platform.node(), self.informers.version), request_time)
         limiter = RateLimiter(options.qps, options.burst)
-        self.api_dispatcher = ApiDispatcher(api, api_calls, self.tell, self._may_perform, limiter)
+        self.api_dispatcher = ApiDispatcher(
+            api, api_calls, self.add_event, self._may_perform, limiter
+        )
         names, server = ", ".join(sorted(self.machine_names())), options.client_config.server
         log_keys(log, logging.INFO, "Starting scheduler", schedulerName=names, server=server)
         self.api_dispatcher.start()

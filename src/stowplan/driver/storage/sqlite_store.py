@@ -259,8 +259,8 @@ def _acknowledged_version(note: int, path: Path) -> int:
 
 def _note(version: int) -> bytes:
     """Content of the note: the last version and its checksum."""
-    told = version.to_bytes(8, "big")
-    return told + zlib.crc32(told).to_bytes(4, "big")
+    encoded = version.to_bytes(8, "big")
+    return encoded + zlib.crc32(encoded).to_bytes(4, "big")
 
 
 def _mark_of(path: Path) -> Mark | None:
