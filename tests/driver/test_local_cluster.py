@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse
 from stowplan.apiserver.http.deferred_work import DeferredWork, PendingRequest
 from stowplan.cli.commands.up import command
-from stowplan.driver.http import server_loop as pumping
+from stowplan.driver.http import server_loop as server_loop
 from stowplan.driver.http.server_loop import ServerLoop
 from stowplan.driver.local_cluster import (
     LocalCluster,
@@ -28,7 +28,7 @@ from stowplan.driver.local_cluster import (
 )
 from stowplan.driver.storage import sqlite_store
 from stowplan.driver.storage.sqlite_store import COMMITTED, FILE
-from tests.driver.stub_face import JSON, Client, StubFace, served
+from tests.driver.stub_cluster import JSON, Client, StubCluster, served
 
 
 @pytest.fixture(autouse=True)
@@ -321,10 +321,10 @@ def test_a_disk_that_is_full_at_the_end(
     assert begun(LocalClusterSettings(data=tmp_path), scene) == ""
 
 
-# Faults of our own: a face that breaks.
+# Internal errors: a cluster that breaks.
 
 
-class Breaking(StubFace):
+class Breaking(StubCluster):
     """Breaks where it is told to, as often as it is told to."""
 
     def __init__(self, where: str, times: int) -> None:
@@ -351,7 +351,7 @@ class Breaking(StubFace):
         return super().read(stream, now)
 
 
-class Reading(StubFace):
+class Reading(StubCluster):
     """A POST is read for as long as no GET has been answered."""
 
     def __init__(self) -> None:
@@ -374,17 +374,17 @@ class Reading(StubFace):
 @pytest.mark.parametrize("short", [True, False])
 def test_others_are_answered_while_a_long_request_is_read(short: bool) -> None:
     async def scene() -> None:
-        face = Reading()
-        async with served(face) as (_, port):
+        cluster = Reading()
+        async with served(cluster) as (_, port):
             long, other = await Client.to(port), await Client.to(port)
             # A body in one piece takes the short way, one that comes later the general one.
             long.get("/x", method="POST", body=b"{}" if short else b"{}" * 50_000)
-            while not face.threads:
+            while not cluster.threads:
                 await asyncio.sleep(0.01)
             other.get("/y")
             assert (await other.whole())[0] == 200
             assert (await long.whole())[0] == 200
-        assert face.threads == ["long-requests_0"]
+        assert cluster.threads == ["long-requests_0"]
         await Client.close_all()
 
     asyncio.run(asyncio.wait_for(scene(), 30))
@@ -394,9 +394,9 @@ def test_a_fault_while_a_long_request_is_read_is_of_that_request(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scene() -> None:
-        face = Reading()
-        face._read = lambda: 1 / 0  # type: ignore[method-assign, assignment, return-value]
-        server_loop = ServerLoop(face)
+        cluster = Reading()
+        cluster._read = lambda: 1 / 0  # type: ignore[method-assign, assignment, return-value]
+        server_loop = ServerLoop(cluster)
         answer = await server_loop.ask(HttpRequest("POST", "/x"))
         assert isinstance(answer, HttpResponse)
         assert (answer.status, b"ZeroDivisionError" in answer.body) == (500, True)
@@ -406,16 +406,16 @@ def test_a_fault_while_a_long_request_is_read_is_of_that_request(
     assert "ZeroDivisionError" in caplog.text
 
 
-def pumped(face: Breaking, seconds: float, caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What is said when a pump turns for a while."""
+def ticked(cluster: Breaking, seconds: float, caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Log messages of a server loop that runs for a while."""
     said: list[str] = []
 
     async def scene() -> None:
-        server_loop = ServerLoop(face, None, said.append)
+        server_loop = ServerLoop(cluster, None, said.append)
         server_loop.start()
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            server_loop._soon()
+            server_loop._schedule_soon()
             await asyncio.sleep(0.001)
         await server_loop.stop()
 
@@ -425,9 +425,9 @@ def pumped(face: Breaking, seconds: float, caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_a_turn_that_fails_is_told_and_made_again(caplog: pytest.LogCaptureFixture) -> None:
-    face = Breaking("tick", 5)
-    assert pumped(face, 0.3, caplog) == []
-    assert face.ticks > 10
+    cluster = Breaking("tick", 5)
+    assert ticked(cluster, 0.3, caplog) == []
+    assert cluster.ticks > 10
     (logged_fault,) = caplog.messages
     assert logged_fault.startswith("letting time pass: a fault of Stowplan: KeyError('spec') in ")
     assert "test_local_cluster.py" in logged_fault
@@ -435,15 +435,15 @@ def test_a_turn_that_fails_is_told_and_made_again(caplog: pytest.LogCaptureFixtu
 
 
 def test_a_turn_that_fails_for_good_ends_the_cluster(caplog: pytest.LogCaptureFixture) -> None:
-    (said,) = pumped(Breaking("tick", 10**6), 0.5, caplog)
+    (said,) = ticked(Breaking("tick", 10**6), 0.5, caplog)
     assert said.startswith("the cluster cannot go on: KeyError('spec') in test_local_cluster.py:")
     assert len(caplog.messages) == 1
 
 
 def test_requests_and_watches_that_meet_a_fault(caplog: pytest.LogCaptureFixture) -> None:
     async def scene() -> None:
-        face = Breaking("handle", 1)
-        server_loop = ServerLoop(face)
+        cluster = Breaking("handle", 1)
+        server_loop = ServerLoop(cluster)
         server_loop.start()
         for status in (500, 200):
             answer = await server_loop.ask(HttpRequest("POST", "/x"))
@@ -452,7 +452,7 @@ def test_requests_and_watches_that_meet_a_fault(caplog: pytest.LogCaptureFixture
             if status == 500:
                 tree = json.loads(answer.body)
                 assert tree["message"].startswith("Internal error occurred: KeyError('spec') in ")
-        face.where, face.left = "read", 1
+        cluster.where, cluster.left = "read", 1
         stream = await server_loop.ask(HttpRequest("GET", "/watch"))
         assert not isinstance(stream, HttpResponse)
         assert (await server_loop.read(stream.number)).end
@@ -466,8 +466,8 @@ def test_requests_and_watches_that_meet_a_fault(caplog: pytest.LogCaptureFixture
 def test_only_so_many_faults_are_told(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pumping, "LOGGED_FAULTS_MAX", 3)
-    server_loop = ServerLoop(StubFace())
+    monkeypatch.setattr(server_loop, "LOGGED_FAULTS_MAX", 3)
+    server_loop = ServerLoop(StubCluster())
     with caplog.at_level(logging.ERROR, "stowplan.cluster"):
         for number in (1, 1, 2, 3, 4, 5):
             try:

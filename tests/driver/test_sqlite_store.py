@@ -98,7 +98,7 @@ def test_another_format(tmp_path: Path) -> None:
     file = sqlite3.connect(tmp_path / FILE)
     file.execute("PRAGMA user_version=9")
     file.close()
-    assert "got format 9, wanted 2" in refusal(tmp_path)
+    assert "unsupported format 9: expected 2" in refusal(tmp_path)
 
 
 @pytest.mark.parametrize("left", [0, 100, 4096, 8000])
@@ -113,7 +113,7 @@ def test_a_file_cut_short(tmp_path: Path, left: int) -> None:
 def test_a_file_that_is_gone(tmp_path: Path) -> None:
     filled(tmp_path)
     (tmp_path / FILE).unlink()
-    assert "it is gone, but writes were acknowledged here before" in refusal(tmp_path)
+    assert "it is missing, but writes were acknowledged here before" in refusal(tmp_path)
     assert not (tmp_path / FILE).exists()
 
 
@@ -195,16 +195,16 @@ def test_a_note_that_is_none(tmp_path: Path, note: bytes) -> None:
         assert f"the checksum of {COMMITTED} beside it is wrong" in text
     else:
         shown = "more" if len(note) > 12 else len(note)
-        assert f"{COMMITTED} beside it: got {shown} bytes, wanted 12" in text
+        assert f"{COMMITTED} beside it has {shown} bytes: expected 12" in text
     assert (tmp_path / COMMITTED).read_bytes() == note
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("UPDATE facts SET value = 41", "the checksum of the version that it says it holds"),
-        ("UPDATE facts SET value = 'x'", "it says that it holds version 'x'"),
-        ("DELETE FROM facts", "it does not say which version it holds"),
+        ("UPDATE facts SET value = 41", "the checksum of its version is wrong"),
+        ("UPDATE facts SET value = 'x'", "its version is invalid: 'x'"),
+        ("DELETE FROM facts", "its version is missing"),
     ],
 )
 def test_a_version_that_somebody_changed(tmp_path: Path, change: str, said: str) -> None:
@@ -220,7 +220,7 @@ def test_files_taken_away_before_anything_was_written(tmp_path: Path) -> None:
     filled(tmp_path)
     store = SqliteStore(tmp_path)
     (tmp_path / FILE).unlink()
-    with pytest.raises(StoreError, match=r"cluster\.sqlite: removed or exchanged"):
+    with pytest.raises(StoreError, match=r"cluster\.sqlite: removed or replaced"):
         store.save([("a", 99, b"1")])
     assert not (tmp_path / FILE).exists()
     store.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.apiserver.small_cluster import Tree, World, pod
-from tests.controllers.test_volumes import CLAIMS, CLASSES, claim, storage_class
+from tests.controllers.test_persistent_volume import CLAIMS, CLASSES, claim, storage_class
 
 SPEC = claim("", "fast")["spec"]
 LABELS = {"from": "template"}
