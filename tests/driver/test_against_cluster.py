@@ -53,7 +53,7 @@ def arguments(tmp_path: Path, made: Cluster, lease_s: int = 0) -> list[str]:
 
 async def leading(one: Replica) -> None:
     for _ in range(1200):
-        if one.said("leading") and one.said("synced"):
+        if one.said("Successfully acquired lease") and one.said("Informers synced"):
             return
         await asyncio.sleep(0.1)
     raise AssertionError(one.raw[-10:])
@@ -139,7 +139,7 @@ def test_all_that_fits_is_bound_once_though_the_leader_is_killed(
                     await creating
                     await made.create_all(trees[half:])
                     pods = await made.until_placed(n_pods, 300 + n_pods // 10, second)
-                    assert second.said("leading")
+                    assert second.said("Successfully acquired lease")
                     second.signal(signal.SIGTERM)
                     assert await second.ended() == 0
                     told = await events(made)

@@ -17,6 +17,7 @@ from stowplan.driver.http import http_server
 from stowplan.driver.http.http_server import ServerLimits, ServerTls
 from stowplan.driver.storage.credentials_files import serving_certificate
 from stowplan.driver.storage.sqlite_store import SqliteStore
+from tests.driver.logged import lines_of
 from tests.driver.stub_cluster import JSON, Client, StubCluster, served
 
 
@@ -261,8 +262,8 @@ def test_a_fault_of_the_server_is_told_and_answered(
     monkeypatch.setattr(logging.getLogger("stowplan"), "propagate", True)
     with caplog.at_level(logging.ERROR, "stowplan.cluster"):
         run(scene())
-    (told,) = set(caplog.messages)
-    assert told.startswith("GET /x: a fault of Stowplan: KeyError('spec') in test_http_server.py:")
+    (line,) = set(lines_of(caplog))
+    assert line.startswith("Internal error during=GET /x err=KeyError('spec') in test_http_server")
 
 
 @pytest.mark.parametrize(
@@ -395,7 +396,7 @@ def test_a_watcher_that_does_not_read_is_cut_and_nothing_piles_up() -> None:
             server.server_loop._schedule_soon()
             while not cluster.closed:
                 await asyncio.sleep(0.01)
-            # What was not taken from the cluster is still there: the face decides when to drop it.
+            # What was not taken from the cluster is still there: the cluster decides when to drop it.
             assert len(cluster.waiting[1]) > 32 << 20
 
     run(scene())

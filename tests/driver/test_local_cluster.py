@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse
 from stowplan.apiserver.http.deferred_work import DeferredWork, PendingRequest
 from stowplan.cli.commands.up import command
-from stowplan.driver.http import server_loop as server_loop
+from stowplan.driver.http import server_loop as server_loop_module
 from stowplan.driver.http.server_loop import ServerLoop
 from stowplan.driver.local_cluster import (
     LocalCluster,
@@ -28,6 +28,7 @@ from stowplan.driver.local_cluster import (
 )
 from stowplan.driver.storage import sqlite_store
 from stowplan.driver.storage.sqlite_store import COMMITTED, FILE
+from tests.driver.logged import lines_of
 from tests.driver.stub_cluster import JSON, Client, StubCluster, served
 
 
@@ -134,8 +135,8 @@ def test_records_that_are_no_objects_are_set_aside(
         assert cluster.cluster.server.get(resource, "default", "a") is None
 
     assert begun(settings, scene) == ""
-    (logged_fault,) = caplog.messages
-    assert logged_fault.startswith(f"Stored object set aside, it is no object: key={KEY} err=")
+    (logged_fault,) = lines_of(caplog)
+    assert logged_fault.startswith(f"Skipped invalid stored object key={KEY} err=")
     assert said in logged_fault
     file = sqlite3.connect(tmp_path / FILE)
     assert file.execute("SELECT value FROM objects WHERE key = ?", (KEY,)).fetchone() == (stored,)
@@ -154,7 +155,10 @@ def test_a_stored_object_that_an_observer_cannot_read(
     assert begun(settings, one_write) == ""
     rewritten(tmp_path, changed(ownerReferences=[7]))
     assert begun(settings) == ""
-    assert any(f"index {KEY}: a fault of Stowplan: ValidationError" in m for m in caplog.messages)
+    assert any(
+        f"Internal error during=index {KEY} err=ValidationError" in line
+        for line in lines_of(caplog)
+    )
     assert len(faults) == 1
     faults.clear()
 
@@ -276,7 +280,7 @@ def test_a_data_directory_that_everybody_may_write(tmp_path: Path, mode: int) ->
     data.mkdir()
     data.chmod(mode)
     assert refusal(LocalClusterSettings(data=data)) == (
-        f"{data}: permissions {mode:04o} are too open: every user of this machine may exchange the "
+        f"{data}: permissions {mode:04o} are too open: every user of this machine may replace the "
         "data and the tokens in it; `chmod 700` it"
     )
     assert names(data) == []
@@ -290,8 +294,8 @@ def test_a_data_directory_that_others_may_read(
     data.mkdir()
     data.chmod(mode)
     assert begun(LocalClusterSettings(data=data)) == ""
-    text = "Data directory can be written by its group"
-    assert any(message.startswith(text) for message in caplog.messages) == warned
+    text = "Data directory is group-writable"
+    assert any(line.startswith(text) for line in lines_of(caplog)) == warned
 
 
 def test_a_disk_that_is_full_at_the_end(
@@ -306,10 +310,8 @@ def test_a_disk_that_is_full_at_the_end(
     connect = sqlite3.connect
     monkeypatch.setattr(sqlite3, "connect", lambda *a, **more: connect(*a, factory=Full, **more))
     assert begun(LocalClusterSettings(data=tmp_path), one_write) == ""
-    (logged_fault,) = caplog.messages
-    assert logged_fault.startswith(
-        f"The data directory was not closed cleanly: err={tmp_path / FILE}: "
-    )
+    (logged_fault,) = lines_of(caplog)
+    assert logged_fault.startswith(f"Data directory was not closed cleanly err={tmp_path / FILE}: ")
     assert "database or disk is full; nothing is lost" in logged_fault
     monkeypatch.undo()
 
@@ -428,15 +430,15 @@ def test_a_turn_that_fails_is_told_and_made_again(caplog: pytest.LogCaptureFixtu
     cluster = Breaking("tick", 5)
     assert ticked(cluster, 0.3, caplog) == []
     assert cluster.ticks > 10
-    (logged_fault,) = caplog.messages
-    assert logged_fault.startswith("letting time pass: a fault of Stowplan: KeyError('spec') in ")
+    (logged_fault,) = lines_of(caplog)
+    assert logged_fault.startswith("Internal error during=tick err=KeyError('spec') in ")
     assert "test_local_cluster.py" in logged_fault
     assert "(tick)" in logged_fault
 
 
 def test_a_turn_that_fails_for_good_ends_the_cluster(caplog: pytest.LogCaptureFixture) -> None:
     (said,) = ticked(Breaking("tick", 10**6), 0.5, caplog)
-    assert said.startswith("the cluster cannot go on: KeyError('spec') in test_local_cluster.py:")
+    assert said.startswith("cluster stopped: KeyError('spec') in test_local_cluster.py:")
     assert len(caplog.messages) == 1
 
 
@@ -460,13 +462,16 @@ def test_requests_and_watches_that_meet_a_fault(caplog: pytest.LogCaptureFixture
 
     with caplog.at_level(logging.ERROR, "stowplan.cluster"):
         asyncio.run(scene())
-    assert [text.partition(":")[0] for text in caplog.messages] == ["POST /x", "a watch"]
+    assert [line.partition(" err=")[0] for line in lines_of(caplog)] == [
+        "Internal error during=POST /x",
+        "Internal error during=a watch",
+    ]
 
 
 def test_only_so_many_faults_are_told(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_loop, "LOGGED_FAULTS_MAX", 3)
+    monkeypatch.setattr(server_loop_module, "LOGGED_FAULTS_MAX", 3)
     server_loop = ServerLoop(StubCluster())
     with caplog.at_level(logging.ERROR, "stowplan.cluster"):
         for number in (1, 1, 2, 3, 4, 5):

@@ -35,9 +35,10 @@ def run(story: Coroutine[Any, Any, None]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "wanted"), [(401, "credentials that it knows"), (403, "the right to list nodes")]
+    ("code", "hint"),
+    [(401, "check the credentials"), (403, "permission to list nodes is required")],
 )
-def test_whoever_may_not_list_is_told_so_in_a_line(tmp_path: Path, code: int, wanted: str) -> None:
+def test_a_refusal_of_the_api_server_is_one_line(tmp_path: Path, code: int, hint: str) -> None:
     async def refuses(request: web.Request) -> web.Response:
         return status(code, "No", "not you")
 
@@ -48,7 +49,8 @@ def test_whoever_may_not_list_is_told_so_in_a_line(tmp_path: Path, code: int, wa
             async with replica("--kubeconfig", file, "--listen", "0") as one:
                 assert await one.ended() == 2
             (line,) = one.raw
-            assert line == f"stowplan: {file}: {api.url}: got {code} (not you), wanted {wanted}"
+            text = f"refused with status {code} (not you); {hint}"
+            assert line == f"stowplan: {file}: {api.url}: {text}"
 
     run(story())
 
@@ -65,8 +67,9 @@ def test_a_server_that_is_not_there_is_waited_for_and_named_once(tmp_path: Path)
             one.signal(signal.SIGTERM)
             assert await one.ended() == 0
         (line,) = one.lines
-        assert line["msg"].startswith(f"http://127.0.0.1:{port}: Cannot connect")
-        assert line["msg"].endswith("trying again")
+        assert line["msg"] == "Unable to connect to the API server; retrying"
+        assert line["server"] == f"http://127.0.0.1:{port}"
+        assert line["err"].startswith("Cannot connect")
 
     run(story())
 
@@ -89,7 +92,7 @@ def test_a_name_that_somebody_else_schedules_is_refused(tmp_path: Path) -> None:
             file = kubeconfig(tmp_path / "k", api.url)
             async with replica("--kubeconfig", file, "--listen", "0") as one:
                 assert await one.ended() == 1
-            assert "'stowplan': got the lease kube-system/stowplan being renewed" in one.raw[-1]
+            assert "'other' renews lease kube-system/stowplan" in one.raw[-1]
             assert "--take-over" in one.raw[-1]
             task.cancel()
 
@@ -192,7 +195,7 @@ def test_it_dumps_its_state_shows_what_holds_and_settles_bindings_before_it_goes
             async with replica("--kubeconfig", file, *configs, *levels, *listen) as one:
                 await api.until(lambda: any(w[0] == "PATCH" for w in api.writes))
                 one.signal(signal.SIGUSR2)
-                await api.until(lambda: one.said("state written to"))
+                await api.until(lambda: one.said("Wrote state dump"))
                 (dumped,) = tmp_path.glob("stowplan-state-*.json")
                 assert json.loads(dumped.read_text())["queue"][0]["pod"] == "default/huge"
 
@@ -240,15 +243,20 @@ def test_a_dry_run_says_what_differs_as_it_comes_and_in_all_at_the_end(tmp_path:
             api.node("large", cpu="4")
             file = kubeconfig(tmp_path / "k", api.url)
             async with replica("--kubeconfig", file, "--dry-run", "--listen", "0") as one:
-                await api.until(lambda: one.said("synced"))
+                await api.until(lambda: one.said("Informers synced"))
                 for name, node in (("right", "large"), ("wrong", "small")):
                     api.pod(name, cpu="600m", scheduler="default-scheduler")
                     tree = api.objects["pods", "default", name]
                     api.put("pods", tree | {"spec": tree["spec"] | {"nodeName": node}})
-                await api.until(lambda: one.said("default/wrong: here large ("))
+                await api.until(lambda: one.said("Decision differs"))
                 one.signal(signal.SIGTERM)
                 assert await one.ended() == 0
-            assert one.said("2 placements compared: 1 the same, 0 equally good, 1 on another node")
+            (differs,) = (line for line in one.lines if line["msg"] == "Decision differs")
+            pod, here, there = (differs[key] for key in ("pod", "here", "there"))
+            assert (pod, here, there) == ("default/wrong", "large", "small")
+            (summary,) = (line for line in one.lines if line["msg"] == "Dry run finished")
+            counts = [summary[key] for key in ("compared", "same", "equallyGood", "otherNode")]
+            assert counts == [2, 1, 0, 1]
             assert api.writes == []
 
     run(story())
