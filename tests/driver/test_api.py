@@ -139,7 +139,7 @@ def test_a_program_is_run_again_when_it_is_refused_or_what_it_gave_is_over(tmp_p
 
 @pytest.mark.parametrize(
     ("body", "text"),
-    [("exit 3", "got exit code 3"), ("echo no", "wanted an ExecCredential")],
+    [("exit 3", "failed with exit code 3"), ("echo no", "expected an ExecCredential")],
 )
 def test_a_program_that_fails_is_told(tmp_path: Path, body: str, text: str) -> None:
     async def story() -> None:
@@ -329,7 +329,10 @@ def test_a_certificate_that_is_none_is_told() -> None:
     async def story() -> None:
         cut = DataOrFile(data=b"-----BEGIN X-----")
         missing = DataOrFile(file="/no/such/ca")
-        for ca, text in ((cut, "f: certificate auth"), (missing, "/no/such/ca: got no such file")):
+        for ca, text in (
+            (cut, "f: certificate auth"),
+            (missing, "unable to read /no/such/ca"),
+        ):
             with pytest.raises(CredentialError, match=text):
                 async with ApiClient(ClientConfig("https://x", "f", ca=ca)):
                     pass
@@ -519,9 +522,9 @@ def test_the_cluster_is_found_as_kubectl_finds_it(
     assert load_client_config().server == "http://two"
     monkeypatch.setenv("KUBECONFIG", "")
     monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.raises(CredentialError, match="wanted --kubeconfig FILE"):
+    with pytest.raises(CredentialError, match="set --kubeconfig FILE"):
         load_client_config()
-    with pytest.raises(CredentialError, match="wanted a kubeconfig"):
+    with pytest.raises(CredentialError, match="unable to read kubeconfig"):
         load_client_config(str(tmp_path / "missing"))
 
 
@@ -542,5 +545,5 @@ def test_a_provider_of_old_is_asked_through_the_official_client(tmp_path: Path) 
     assert auth_provider_token(load_client_config(str(file))) == token
     provider["name"] = "nobody"
     file.write_text(json.dumps(tree))
-    with pytest.raises(CredentialError, match="auth-provider: got 'nobody'"):
+    with pytest.raises(CredentialError, match="auth-provider 'nobody': returned no token"):
         auth_provider_token(load_client_config(str(file)))

@@ -19,11 +19,11 @@ GOOD = {
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["run", "--kubeconfig", "missing"], "kubeconfig missing: no such file"),
+        (["run", "--kubeconfig", "missing"], "missing: no such file"),
         (["run", "--kubeconfig", "GOOD", "--context", "d"], "contexts: c"),
         (
             ["run", "--kubeconfig", "GOOD", "--config", "missing.yaml"],
-            "configuration missing.yaml: no such",
+            "missing.yaml: no such",
         ),
         (["run", "--kubeconfig", "GOOD", "--config", "BAD"], "profils"),
         (["run", "--kubeconfig", "GOOD", "--listen", "here"], "expected HOST:PORT"),
@@ -31,9 +31,9 @@ GOOD = {
         (["run", "--kubeconfig", "GOOD", "--tls-cert-file", "x"], "must be set together"),
         (
             ["extender", "--listen", "1", "--kubeconfig", "missing"],
-            "kubeconfig missing: no such file",
+            "missing: no such file",
         ),
-        (["extender", "--alone", "--listen", "0"], "wanted HOST:PORT"),
+        (["extender", "--alone", "--listen", "0"], "HOST:PORT"),
         (["extender", "--alone", "--listen", "1", "--profile", "x"], "wanted one of stowplan"),
         (["status", "--address", "127.0.0.1:1"], "is `stowplan run` running there?"),
         (["explain", "x", "--cluster", "a", "--kubeconfig", "GOOD"], "one of them"),

@@ -96,7 +96,7 @@ def test_a_data_directory_without_its_tokens(tmp_path: Path) -> None:
     with pytest.raises(CredentialFilesError, match="no token of admin"):
         load_tokens(tmp_path)
     (tmp_path / "tls-127.0.0.1.pem").write_text("nonsense")
-    with pytest.raises(CredentialFilesError, match="no usable key and certificate"):
+    with pytest.raises(CredentialFilesError, match="invalid key or certificate"):
         serving_certificate(tmp_path, "127.0.0.1", NOW)
 
 

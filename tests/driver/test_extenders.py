@@ -371,13 +371,13 @@ def test_names_are_judged_by_the_cluster_with_the_pods_that_run_there() -> None:
 @pytest.mark.parametrize(
     ("verb", "body", "text"),
     [
-        ("filter", {}, "Pod: got nothing, wanted a pod"),
-        ("filter", [], "got list, wanted an object with Pod"),
-        ("filter", {"Pod": {}}, "got neither NodeNames nor Nodes"),
+        ("filter", {}, "Pod: Required value"),
+        ("filter", [], "Invalid value: list: expected Pod in an object"),
+        ("filter", {"Pod": {}}, "Required value: NodeNames or Nodes"),
         ("filter", {"Pod": {"spec": 3}, "NodeNames": []}, "Pod: $.spec"),
-        ("filter", {"Pod": {}, "NodeNames": [3]}, "NodeNames: got something else"),
-        ("filter", {"Pod": {}, "NodeNames": ["n"]}, "NodeNames: got names of nodes"),
-        ("bind", {"PodName": "x"}, "wanted a cluster to bind it in"),
+        ("filter", {"Pod": {}, "NodeNames": [3]}, "NodeNames: Invalid value"),
+        ("filter", {"Pod": {}, "NodeNames": ["n"]}, "NodeNames: needs whole nodes"),
+        ("bind", {"PodName": "x"}, "bind: needs a cluster"),
     ],
 )
 def test_questions_that_are_none_are_told_so(verb: str, body: Any, text: str) -> None:
@@ -408,7 +408,7 @@ def test_amounts_that_are_none_are_no_fault_of_ours(verb: str, amount: str) -> N
                 assert code in (200, 400)
                 if amount in ("x", "9" * 5000, "NaN"):
                     assert code == 400
-                    assert answer.startswith(f"{verb}: cannot be judged: ".encode())
+                    assert answer.startswith(f"{verb}: cannot be evaluated: ".encode())
                     assert len(answer) < 500
 
     run(story())
@@ -470,7 +470,7 @@ def test_nobody_unknown_is_bound_for() -> None:
             connection = ClientConfig(api.url, "test")
             async with service(connection, binds=False) as url:
                 _, answer = await post(session, f"{url}/bind", target)
-                assert "from somebody unknown, wanted --bind" in answer["Error"]
+                assert "refused for callers without a client certificate" in answer["Error"]
                 assert api.binds == []
             async with service(connection) as url:
                 _, answer = await post(session, f"{url}/bind", target)
@@ -484,7 +484,7 @@ def test_elsewhere_than_on_loopback_callers_need_a_certificate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deciders, _ = read_configuration_files()
-    with pytest.raises(AddressError, match="wanted --client-ca-file"):
+    with pytest.raises(AddressError, match="--client-ca-file is required"):
         ExtenderService(deciders, ListenAddress("0.0.0.0", 0))
     monkeypatch.setattr(certificate, "_SERVER", CLIENT_PURPOSE)
     known, stranger = (client_of(tmp_path / name) for name in ("known", "stranger"))

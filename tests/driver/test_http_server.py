@@ -396,7 +396,7 @@ def test_a_watcher_that_does_not_read_is_cut_and_nothing_piles_up() -> None:
             server.server_loop._schedule_soon()
             while not cluster.closed:
                 await asyncio.sleep(0.01)
-            # What was not taken from the cluster is still there: the cluster decides when to drop it.
+            # The rest is still there: the cluster decides when to drop it.
             assert len(cluster.waiting[1]) > 32 << 20
 
     run(scene())

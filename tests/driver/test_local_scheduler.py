@@ -94,7 +94,7 @@ def test_its_leases_keep_others_from_deciding_the_same_pods(tmp_path: Path) -> N
                             await asyncio.sleep(0.05)
                     async with replica("--kubeconfig", file, "--listen", "0") as other:
                         assert await other.ended() == 1
-                    assert "got the lease kube-system/stowplan being renewed" in other.raw[-1]
+                    assert "renews lease kube-system/stowplan" in other.raw[-1]
                 # Given back at the end.
                 assert [await holder(api, name) for name in LEASES] == ["", ""]
 

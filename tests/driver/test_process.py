@@ -124,9 +124,7 @@ def test_who_counts_as_somebody_else(
             options = SchedulerServerOptions(ClientConfig(api.url, "test"))
             begins = process.check_startup(default_deciders("stowplan"), options, orders)
             if is_refused:
-                with pytest.raises(
-                    process.CompetingSchedulerError, match="being renewed by 'other'"
-                ):
+                with pytest.raises(process.CompetingSchedulerError, match="'other' renews lease"):
                     await begins
             else:
                 await begins
@@ -159,7 +157,7 @@ def test_a_server_in_trouble_does_not_hide_who_renews(
             api.fault = trouble
             task = asyncio.create_task(renewing(api, "other"))
             options = SchedulerServerOptions(ClientConfig(api.url, "test"))
-            with pytest.raises(process.CompetingSchedulerError, match="being renewed by 'other'"):
+            with pytest.raises(process.CompetingSchedulerError, match="'other' renews lease"):
                 await process.check_startup(default_deciders("stowplan"), options, ProcessOptions())
             task.cancel()
 
