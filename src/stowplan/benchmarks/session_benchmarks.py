@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from stowplan.assembly.deciders import ConfigText, deciders_of
 from stowplan.messages import events as happened
+from stowplan.messages.durations import SECOND
 from stowplan.messages.effects import Bind, Effect, PatchStatus
 from stowplan.messages.events import Event
 from stowplan.objects.meta import ObjectMeta
@@ -30,7 +31,6 @@ from stowplan.objects.pod import (
 )
 from stowplan.objects.podgroup import PodGroup, PodGroupSpec, Queue, QueueSpec
 from stowplan.scheduler import Scheduler
-from stowplan.simulation.event_queue import SECOND
 
 CONFIGURATION = """
 actions: "reclaim, allocate, backfill, preempt"

@@ -16,10 +16,9 @@ from stowplan.columns import NodeTable, PodInfo
 from stowplan.columns.invariants import InvariantBroken, validate
 from stowplan.columns.nodetable import TableError
 from stowplan.framework import Nominations, ObjectStore, Snapshot
+from stowplan.messages.durations import SECOND
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
-
-NANOSECONDS = 1_000_000_000
 
 
 class CacheError(ValueError):
@@ -37,7 +36,7 @@ class Cache:
         self.nominations = Nominations()
         self._snapshot = Snapshot(self.nodes, self.object_store, self.nominations)
         self._node_changes = 0
-        self._limit = None if assume_limit_s is None else round(assume_limit_s * NANOSECONDS)
+        self._limit = None if assume_limit_s is None else round(assume_limit_s * SECOND)
         self._assumed: set[str] = set()
         # All have the same limit, so they are in the order in which they expire.
         self._expiry: dict[str, int] = {}

@@ -1,6 +1,7 @@
 """The scheduling queue: which pod is tried next, and when one that failed is tried again."""
 
-from stowplan.queue.entry import SECOND, QueueEntry
+from stowplan.messages.durations import SECOND
+from stowplan.queue.entry import QueueEntry
 from stowplan.queue.options import QueueOptions, seconds_to_ns
 from stowplan.queue.queueing_hints import QueueingHintMap, QueueingStrategy
 from stowplan.queue.scheduling_queue import SchedulingQueue, SubQueue

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stowplan.queue.entry import SECOND, QueueEntry
+from stowplan.messages.durations import SECOND
+from stowplan.queue.entry import QueueEntry
 from stowplan.queue.heap import KeyedHeap, SortKey
 from stowplan.queue.options import QueueOptions, seconds_to_ns
 

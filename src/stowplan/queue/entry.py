@@ -5,9 +5,6 @@ from __future__ import annotations
 from stowplan.framework.plugin import QueuedPod
 from stowplan.objects.pod import Pod
 
-SECOND = 1_000_000_000
-"""One second in the queue's unit of time, the nanosecond."""
-
 NO_PLUGINS: frozenset[str] = frozenset()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from stowplan.framework import Problem
-from stowplan.queue.entry import SECOND
+from stowplan.messages.durations import SECOND
 
 
 class QueueOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
