@@ -97,7 +97,7 @@ class ExtenderHandlers:
         pod = _pod(question)
         kept: Tree = {}
         if snapshot is None:
-            raise InvalidExtenderArgs("preempt: needs a cluster to follow (--kubeconfig)")
+            raise InvalidExtenderArgs("needs a cluster to follow (--kubeconfig)")
         attempt = filter_pod(pending_form(pod), snapshot, self.framework)
         for name, victims in _candidates(question).items():
             uids = [_uid(victim) for victim in victims.get("Pods") or ()]

@@ -183,10 +183,10 @@ class ExtenderService:
     async def _bind(self, question: Any) -> str:
         """Bind a pod; returns the error, "" for none."""
         if self._api is None:
-            raise InvalidExtenderArgs("bind: needs a cluster to bind in (--kubeconfig)")
+            raise InvalidExtenderArgs("needs a cluster to bind in (--kubeconfig)")
         if not self._may_bind:
             raise InvalidExtenderArgs(
-                "bind: refused for callers without a client certificate; "
+                "refused for callers without a client certificate; "
                 "use --client-ca-file or --bind"
             )
         if not isinstance(question, dict):
