@@ -1,4 +1,4 @@
-"""Answers of a connection are the same whatever they are cut into."""
+"""A response is the same however its bytes are split."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def read(
 
 
 class Hasty(ResponseParser):
-    """Wrong: takes a head for whole with its first bytes."""
+    """Wrong: takes the head for complete after its first bytes."""
 
     def feed(self, data: bytes) -> ApiResponse | None:
         self._rest = b""

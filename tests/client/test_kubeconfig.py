@@ -1,4 +1,4 @@
-"""Kubeconfig files, and programs that give credentials."""
+"""Kubeconfig files, and exec credential plugins."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_what_stands_in_the_file_may_be_of_many_lines() -> None:
     assert read(tree(**{"client-key-data": packed})).key == DataOrFile(data=b"key" * 50)
 
 
-def test_the_first_file_that_says_something_of_a_name_counts() -> None:
+def test_the_first_definition_of_a_name_wins() -> None:
     second = tree(token="second")
     second["current-context"] = "there"
     second["contexts"].append({"name": "there", "context": {"cluster": "d", "namespace": "ns"}})
@@ -88,7 +88,7 @@ def test_the_first_file_that_says_something_of_a_name_counts() -> None:
     assert (there.server, there.namespace, there.token) == ("http://d", "ns", "")
 
 
-def test_who_stands_in_for_somebody_says_so_in_headers() -> None:
+def test_impersonation_headers() -> None:
     extra = {"acme.com/team": ["c"], "scopes": ["a", "b"]}
     whole = {"as": "jane", "as-groups": ["g1", "g2"], "as-uid": "7", "as-user-extra": extra}
     assert read(tree(token="t", **whole)).headers == (
@@ -145,14 +145,14 @@ def test_a_program_is_found_beside_the_file_or_in_the_path() -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(change: dict[str, Any], text: str) -> None:
+def test_errors_name_their_field(change: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError) as problem:
         read(tree() | change)
     assert text in str(problem.value)
     assert str(problem.value).startswith("f0: ")
 
 
-def test_a_file_that_is_no_kubeconfig_is_told_so() -> None:
+def test_an_invalid_kubeconfig_is_reported() -> None:
     for text in ("- a\n", "a: [", "3"):
         with pytest.raises(ConfigError):
             client_config([KubeconfigFile(text, "f", "/")])

@@ -1,4 +1,4 @@
-"""What is kept of objects as the server spells them goes when they go, however that is told."""
+"""Cached encodings of objects are dropped with their objects, however a deletion is reported."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def line(kind: str, value: bytes) -> bytes:
     return b'{"type":"%b","object":%b}\n' % (kind.encode(), value)
 
 
-def test_a_pod_is_shown_as_it_is_spelt() -> None:
+def test_a_pod_keeps_its_encoding() -> None:
     whole = RawObjectCache()
     found = follower(whole).find("d/a")
     assert found is not None
@@ -51,7 +51,7 @@ def test_a_pod_that_is_deleted_is_kept_no_longer(rest: str) -> None:
     assert len(whole) == len(informer) == 0
 
 
-def test_who_takes_the_place_of_another_takes_it_here_too() -> None:
+def test_a_recreated_pod_replaces_its_predecessor() -> None:
     """A list that starts over tells of a pod of another uid under the name."""
     whole = RawObjectCache()
     informer = follower(whole)
@@ -67,7 +67,7 @@ def test_who_takes_the_place_of_another_takes_it_here_too() -> None:
     assert "hostIPC" not in str(whole.full_tree(before))
 
 
-def test_templates_of_pods_that_have_gone_are_forgotten() -> None:
+def test_templates_of_deleted_pods_are_dropped() -> None:
     templates = PodTemplates()
     informer = follower(RawObjectCache(), templates)
     for number in range(3 * KEPT_MIN):

@@ -1,4 +1,4 @@
-"""Bad input of the live commands ends in one line and exit code 2."""
+"""Bad input of the live commands: one line and exit code 2."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ GOOD = {
         (["explain", "x", "--kubeconfig", "GOOD"], "127.0.0.1:1"),
     ],
 )
-def test_what_is_wrong_is_told_in_one_line(
+def test_bad_input_is_one_line(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     arguments: list[str],

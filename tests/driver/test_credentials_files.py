@@ -1,4 +1,4 @@
-"""Tokens and certificates: made once, kept, readable by nobody else, told to nobody."""
+"""Tokens and certificates: created once, kept, readable by the owner only, never logged."""
 
 import base64
 import ssl
@@ -82,7 +82,7 @@ def test_the_form_of_kube_apiserver(tmp_path: Path) -> None:
         ("\udcffsesame", "not CSV text"),
     ],
 )
-def test_a_file_that_is_none(tmp_path: Path, text: str, said: str) -> None:
+def test_invalid_token_files(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(CredentialFilesError) as refused:
@@ -100,7 +100,7 @@ def test_a_data_directory_without_its_tokens(tmp_path: Path) -> None:
         serving_certificate(tmp_path, "127.0.0.1", NOW)
 
 
-def test_a_kubeconfig_says_where_and_who() -> None:
+def test_a_kubeconfig_has_server_and_user() -> None:
     content = kubeconfig_tree("https://x:1", "PEM", "ann", "abc")
     (cluster,) = content["clusters"]
     (user,) = content["users"]

@@ -128,7 +128,7 @@ def test_a_call_is_what_the_original_sends_and_connections_are_kept() -> None:
     assert "Authorization" not in first
 
 
-def test_user_and_password_of_the_address_are_told_to_the_extender_only() -> None:
+def test_url_credentials_are_sent_to_the_extender_only() -> None:
     seen: list[str] = []
 
     async def handler(request: web.Request) -> web.Response:
@@ -152,7 +152,7 @@ def test_user_and_password_of_the_address_are_told_to_the_extender_only() -> Non
     assert seen == ["Basic bWU6c2VjcmV0"]
 
 
-def test_failures_are_told_in_the_words_of_the_original() -> None:
+def test_failures_are_worded_like_the_original() -> None:
     async def slow(request: web.Request) -> web.Response:
         await asyncio.sleep(5)
         return web.Response()
@@ -380,7 +380,7 @@ def test_names_are_judged_by_the_cluster_with_the_pods_that_run_there() -> None:
         ("bind", {"PodName": "x"}, "needs a cluster to bind in"),
     ],
 )
-def test_questions_that_are_none_are_told_so(verb: str, body: Any, text: str) -> None:
+def test_invalid_extender_args_are_reported(verb: str, body: Any, text: str) -> None:
     async def story() -> None:
         async with service() as url, aiohttp.ClientSession() as session:
             code, answer = await post(session, f"{url}/{verb}", body)
@@ -394,7 +394,7 @@ def test_questions_that_are_none_are_told_so(verb: str, body: Any, text: str) ->
 
 @pytest.mark.parametrize("verb", ["filter", "prioritize"])
 @pytest.mark.parametrize("amount", ["x", "9" * 5000, "NaN", "-1", "1" * 30, "1e99", "1e1000000"])
-def test_amounts_that_are_none_are_no_fault_of_ours(verb: str, amount: str) -> None:
+def test_invalid_quantities_are_the_callers_error(verb: str, amount: str) -> None:
     requests = {"containers": [{"name": "c", "resources": {"requests": {"cpu": amount}}}]}
     strange = {"metadata": {"name": "a", "uid": "u"}, "spec": requests}
     node = {"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": amount, "pods": "9"}}}
@@ -460,7 +460,7 @@ def test_no_page_of_a_browser_has_pods_bound(headers: dict[str, str], code: int)
     run(story())
 
 
-def test_nobody_unknown_is_bound_for() -> None:
+def test_binding_is_refused_for_unauthenticated_callers() -> None:
     async def story() -> None:
         async with SmallApi() as api, aiohttp.ClientSession() as session:
             api.node("n")

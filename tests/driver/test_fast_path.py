@@ -1,4 +1,4 @@
-"""The short way for plain writes: what is taken, what is not, and that both ways say the same."""
+"""The fast path: which requests take it, and that both paths answer the same."""
 
 import asyncio
 from collections.abc import Callable
@@ -57,7 +57,7 @@ def test_a_plain_request_is_read() -> None:
         HEAD + b"Content-Length: 100000\r\n\r\n" + b"x" * 100_000,
     ],
 )
-def test_anything_else_goes_the_general_way(data: bytes) -> None:
+def test_other_requests_take_the_general_path(data: bytes) -> None:
     assert parse_simple_request(data) is None
 
 
@@ -76,7 +76,7 @@ def test_a_connection_in_use_is_not_idle() -> None:
     asyncio.run(scene())
 
 
-def test_requests_that_come_while_one_waits_are_kept() -> None:
+def test_requests_that_arrive_while_one_is_pending_are_kept() -> None:
     async def scene() -> None:
         cluster = StubCluster(lambda request: HttpResponse(201, JSON, request.body, after=0.1))
         async with served(cluster) as (_, port):
@@ -128,7 +128,7 @@ PIECES = st.sampled_from(
 
 @st.composite
 def requests(draw: st.DrawFn) -> bytes:
-    """Nearly plain: a byte or a piece changed here and there."""
+    """Nearly simple requests: a byte or a piece changed here and there."""
     data = draw(st.sampled_from([GOOD, HEAD + b"\r\n"]))
     for _ in range(draw(st.integers(0, 2))):
         at = draw(st.integers(0, len(data)))

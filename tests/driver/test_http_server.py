@@ -1,4 +1,4 @@
-"""HTTP as it comes over a socket: limits, slow clients, compression, streams, encryption."""
+"""HTTP over sockets: limits, slow clients, compression, streams, TLS."""
 
 import asyncio
 import gzip
@@ -188,7 +188,7 @@ def test_a_request_that_does_not_come_is_not_waited_for(sent: bytes) -> None:
 
 
 async def dripped(client: Client, sent: bytes) -> float:
-    """Send a byte at a time until the server hangs up; how long that took."""
+    """Send a byte at a time until the server closes the connection; returns the duration."""
     loop = asyncio.get_running_loop()
     start = loop.time()
     reading = asyncio.ensure_future(client.rest())
@@ -203,7 +203,7 @@ async def dripped(client: Client, sent: bytes) -> float:
 
 @pytest.mark.parametrize("secret", [False, True])
 @pytest.mark.parametrize("before", ["", "GET", "POST"])
-def test_headers_that_come_byte_by_byte_are_not_waited_for(before: str, secret: bool) -> None:
+def test_slow_headers_are_cut_off(before: str, secret: bool) -> None:
     """Neither at first, nor after an answer that went the general way, or the short one."""
 
     async def scene() -> None:
@@ -221,7 +221,7 @@ def test_headers_that_come_byte_by_byte_are_not_waited_for(before: str, secret: 
     run(scene())
 
 
-def test_a_body_that_comes_byte_by_byte_is_not_waited_for() -> None:
+def test_a_slow_body_is_cut_off() -> None:
     async def scene() -> None:
         cluster = StubCluster()
         async with served(cluster, ServerLimits(body_s=0.3)) as (_, port):
@@ -240,7 +240,7 @@ def test_a_body_that_comes_byte_by_byte_is_not_waited_for() -> None:
     run(scene())
 
 
-def test_a_fault_of_the_server_is_told_and_answered(
+def test_an_internal_error_is_logged_and_answered(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def breaks(*_: object) -> None:
@@ -292,7 +292,7 @@ def test_what_is_no_request_is_refused(sent: bytes) -> None:
     run(scene())
 
 
-def test_an_answer_that_is_not_taken_is_not_kept() -> None:
+def test_a_response_that_is_not_read_is_dropped() -> None:
     async def scene() -> None:
         big = b"x" * (64 << 20)
         cluster = StubCluster(lambda _: HttpResponse(200, JSON, big))
@@ -322,7 +322,9 @@ def test_an_answer_that_is_not_taken_is_not_kept() -> None:
         (3 << 20, "", False),
     ],
 )
-def test_long_answers_are_packed_for_who_takes_it(length: int, accepted: str, packed: bool) -> None:
+def test_long_responses_are_compressed_if_accepted(
+    length: int, accepted: str, packed: bool
+) -> None:
     async def scene() -> None:
         cluster = StubCluster(lambda _: HttpResponse(200, JSON, b"y" * length))
         async with served(cluster) as (_, port):
@@ -346,7 +348,7 @@ async def event(client: Client) -> bytes:
     return data
 
 
-def test_a_stream_goes_on_until_it_ends() -> None:
+def test_a_stream_continues_until_it_ends() -> None:
     async def scene() -> None:
         cluster = StubCluster()
         async with served(cluster) as (server, port):
@@ -417,7 +419,7 @@ def test_stopping_ends_streams_properly() -> None:
     run(scene())
 
 
-def test_a_request_that_comes_while_stopping_changes_nothing() -> None:
+def test_a_request_during_shutdown_changes_nothing() -> None:
     async def scene() -> None:
         cluster = StubCluster()
         async with served(cluster) as (server, port):
@@ -467,7 +469,7 @@ def test_an_answer_waits_for_its_commit(tmp_path: Path) -> None:
     run(scene())
 
 
-def test_when_the_disk_fails_nobody_is_told_that_all_is_well(tmp_path: Path) -> None:
+def test_no_success_is_reported_after_a_disk_failure(tmp_path: Path) -> None:
     async def scene() -> None:
         store = SqliteStore(tmp_path)
         store.save([("a", 1, b"{}")])
@@ -490,7 +492,7 @@ def test_when_the_disk_fails_nobody_is_told_that_all_is_well(tmp_path: Path) -> 
     run(scene())
 
 
-def test_an_answer_may_be_held_back() -> None:
+def test_a_response_may_be_delayed() -> None:
     async def scene() -> None:
         cluster = StubCluster(lambda _: HttpResponse(504, JSON, b"{}", after=0.2))
         async with served(cluster) as (_, port):
@@ -511,7 +513,7 @@ def trusting(certificate: str) -> ssl.SSLContext:
     return ssl.create_default_context(cadata=certificate)
 
 
-def test_one_port_speaks_both() -> None:
+def test_one_port_serves_tls_and_plain() -> None:
     async def scene() -> None:
         keys = serving_certificate(None, "127.0.0.1", time.time())
         async with served(StubCluster(), tls=ServerTls(keys.context, plain=True)) as (_, port):

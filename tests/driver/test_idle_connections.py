@@ -1,4 +1,4 @@
-"""Connections that ask nothing: which are closed, so that others can come."""
+"""Idle connections: which are closed, so that others can connect."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ def run(scene: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(scene, 30))
 
 
-def test_more_connections_than_allowed_are_closed_when_none_is_idle() -> None:
+def test_excess_connections_are_closed_when_none_is_idle() -> None:
     async def scene() -> None:
         async with served(StubCluster(), ServerLimits(connections_max=2)) as (_, port):
             clients = [await Client.to(port) for _ in range(2)]
@@ -46,7 +46,7 @@ async def _status_of(client: Client) -> int | None:
 
 @pytest.mark.parametrize("method", ["POST", "GET"])
 @pytest.mark.parametrize("secret", [False, True])
-def test_idle_connections_shut_nobody_out(method: str, secret: bool) -> None:
+def test_idle_connections_do_not_block_others(method: str, secret: bool) -> None:
     """Nobody needs a token to open connections. Those without an accepted request go first."""
 
     async def scene() -> None:

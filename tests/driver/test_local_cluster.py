@@ -1,4 +1,4 @@
-"""A cluster in this process: what it cannot begin with, and what ends it, is said in a line."""
+"""A cluster in this process: errors at the start and during operation are one line."""
 
 import asyncio
 import json
@@ -162,7 +162,7 @@ def test_a_stored_object_that_an_observer_cannot_read(
 
 
 @pytest.mark.parametrize("name", [FILE, f"{FILE}-wal", COMMITTED])
-def test_files_that_are_taken_away_end_it(tmp_path: Path, name: str) -> None:
+def test_removed_files_end_the_cluster(tmp_path: Path, name: str) -> None:
     async def scene(cluster: LocalCluster) -> None:
         await one_write(cluster)
         (tmp_path / name).rename(tmp_path / "elsewhere")
@@ -174,7 +174,7 @@ def test_files_that_are_taken_away_end_it(tmp_path: Path, name: str) -> None:
     assert "\n" not in text
 
 
-def test_a_taken_port_is_told_once(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_once(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         text = refusal(LocalClusterSettings(port=port, kubeconfig=tmp_path / "k"))
@@ -185,7 +185,7 @@ def test_a_taken_port_is_told_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("host", ["nosuch.invalid", "192.0.2.1"])
-def test_an_address_that_is_not_ours_is_told(tmp_path: Path, host: str) -> None:
+def test_a_foreign_address_is_reported(tmp_path: Path, host: str) -> None:
     text = refusal(LocalClusterSettings(host=host, kubeconfig=tmp_path / "k"))
     assert text.startswith(f"unable to listen on {host} (--bind): ")
 
@@ -228,7 +228,7 @@ def test_a_second_cluster_leaves_the_kubeconfig_of_the_first(
     assert names(tmp_path) == []
 
 
-def test_a_kubeconfig_that_was_left_is_written_anew(tmp_path: Path) -> None:
+def test_a_stale_kubeconfig_is_rewritten(tmp_path: Path) -> None:
     path = tmp_path / "k"
 
     async def killed(cluster: LocalCluster) -> None:
@@ -324,7 +324,7 @@ def test_a_disk_that_is_full_at_the_end(
 
 
 class Breaking(StubCluster):
-    """Breaks where it is told to, as often as it is told to."""
+    """Fails in a given method, a given number of times."""
 
     def __init__(self, where: str, times: int) -> None:
         super().__init__(lambda _: HttpResponse(200, JSON, b"{}"))
@@ -423,7 +423,7 @@ def ticked(cluster: Breaking, seconds: float, caplog: pytest.LogCaptureFixture) 
     return said
 
 
-def test_a_turn_that_fails_is_told_and_made_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failed_tick_is_logged_and_repeated(caplog: pytest.LogCaptureFixture) -> None:
     cluster = Breaking("tick", 5)
     assert ticked(cluster, 0.3, caplog) == []
     assert cluster.ticks > 10
@@ -433,7 +433,7 @@ def test_a_turn_that_fails_is_told_and_made_again(caplog: pytest.LogCaptureFixtu
     assert "(tick)" in logged_fault
 
 
-def test_a_turn_that_fails_for_good_ends_the_cluster(caplog: pytest.LogCaptureFixture) -> None:
+def test_repeated_tick_failures_end_the_cluster(caplog: pytest.LogCaptureFixture) -> None:
     (said,) = ticked(Breaking("tick", 10**6), 0.5, caplog)
     assert said.startswith("cluster stopped: KeyError('spec') in test_local_cluster.py:")
     assert len(caplog.messages) == 1
@@ -465,7 +465,7 @@ def test_requests_and_watches_that_meet_a_fault(caplog: pytest.LogCaptureFixture
     ]
 
 
-def test_only_so_many_faults_are_told(
+def test_the_number_of_logged_faults_is_bounded(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_loop_module, "LOGGED_FAULTS_MAX", 3)

@@ -1,4 +1,4 @@
-"""`stowplan up` with a configuration and plugins of one's own, and `stowplan status` beside it."""
+"""`stowplan up` with a configuration and plugins, and `stowplan status`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A call of the machine that takes long keeps neither lease nor health nor requests waiting."""
+"""A long `handle` call delays neither lease, health nor requests."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ async def looked_after(
     one.released.set()
 
 
-def test_health_is_told_and_the_lease_renewed_while_pods_are_decided() -> None:
+def test_health_and_lease_continue_during_a_long_handle_call() -> None:
     async def story() -> None:
         async with SmallApi() as api:
             api.node("n1")
@@ -134,7 +134,7 @@ def test_health_is_told_and_the_lease_renewed_while_pods_are_decided() -> None:
     run(story())
 
 
-def test_the_end_of_a_session_is_told(tmp_path: Path) -> None:
+def test_the_next_session_counts_from_the_end_of_the_last(tmp_path: Path) -> None:
     """Its beginning would let the next one follow at once."""
 
     async def story() -> None:

@@ -90,7 +90,7 @@ def test_a_live_cluster_is_simulated_and_shared_out_by_listing_only(tmp_path: Pa
     run(story())
 
 
-def test_without_the_right_to_list_it_says_which_is_missing(tmp_path: Path) -> None:
+def test_a_forbidden_list_names_the_resource(tmp_path: Path) -> None:
     async def story() -> None:
         async with SmallApi() as api:
 
@@ -110,9 +110,7 @@ def test_without_the_right_to_list_it_says_which_is_missing(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("n_busy", "code"), [(2, 0), (99, 2)])
-def test_a_server_that_is_busy_is_asked_again_a_few_times(
-    tmp_path: Path, n_busy: int, code: int
-) -> None:
+def test_a_throttled_list_is_retried_a_few_times(tmp_path: Path, n_busy: int, code: int) -> None:
     async def story() -> None:
         n_asked = 0
 
@@ -140,7 +138,7 @@ def test_a_server_that_is_busy_is_asked_again_a_few_times(
     run(story())
 
 
-def test_what_a_running_scheduler_says_of_itself() -> None:
+def test_status_of_a_running_scheduler() -> None:
     async def story() -> None:
         async with SmallApi() as api:
             api.node("n1")

@@ -1,5 +1,4 @@
-"""`stowplan run` as users and orchestrators meet it: refusals at the start, signals, what it writes
-to its log, and what a dry run says at the end."""
+"""`stowplan run` as a process: refusals at the start, signals, log, dry run summary."""
 
 from __future__ import annotations
 
@@ -85,7 +84,7 @@ async def renewing(api: SmallApi, holder: str) -> None:
         await asyncio.sleep(0.5)
 
 
-def test_a_name_that_somebody_else_schedules_is_refused(tmp_path: Path) -> None:
+def test_a_competing_scheduler_is_refused(tmp_path: Path) -> None:
     async def story() -> None:
         async with SmallApi() as api:
             task = asyncio.create_task(renewing(api, "other"))
@@ -108,7 +107,7 @@ def test_a_name_that_somebody_else_schedules_is_refused(tmp_path: Path) -> None:
         ("stowplan_a_replica", True, ProcessOptions(), False),
     ],
 )
-def test_who_counts_as_somebody_else(
+def test_which_holders_count_as_competing(
     monkeypatch: pytest.MonkeyPatch,
     holder: str,
     is_renewed: bool,
@@ -135,7 +134,7 @@ def test_who_counts_as_somebody_else(
 
 
 @pytest.mark.parametrize("every", [2, 3])
-def test_a_server_in_trouble_does_not_hide_who_renews(
+def test_failing_reads_do_not_hide_the_renewing_holder(
     monkeypatch: pytest.MonkeyPatch, every: int
 ) -> None:
     """Of the looks at the lease some fail, the first among them."""
@@ -167,7 +166,7 @@ def test_a_server_in_trouble_does_not_hide_who_renews(
 # While it runs.
 
 
-def test_it_dumps_its_state_shows_what_holds_and_settles_bindings_before_it_goes(
+def test_state_dump_configz_and_shutdown_with_pending_bindings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -234,7 +233,7 @@ async def page(port: int) -> dict[str, Any]:
         return tree
 
 
-def test_a_dry_run_says_what_differs_as_it_comes_and_in_all_at_the_end(tmp_path: Path) -> None:
+def test_a_dry_run_logs_differences_and_a_summary(tmp_path: Path) -> None:
     async def story() -> None:
         async with SmallApi() as api:
             api.node("small", cpu="1")

@@ -1,4 +1,4 @@
-"""Replicas of `stowplan run` that are killed, stopped, and asked to go."""
+"""Replicas of `stowplan run` that are killed, paused, and stopped."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_a_lease_lost_to_a_late_server_is_logged_as_elsewhere_and_the_next_proce
     run(story())
 
 
-def test_a_scheduler_name_that_is_taken_is_refused(tmp_path: Path) -> None:
+def test_a_scheduler_name_in_use_is_refused(tmp_path: Path) -> None:
     async def story() -> None:
         async with SmallApi() as api:
             spec = {"holderIdentity": "host_1234", "leaseDurationSeconds": 15, "renewTime": "0"}

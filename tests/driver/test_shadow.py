@@ -1,4 +1,5 @@
-"""What a dry run compares: each decision of the cluster's scheduler, on the cluster as it was."""
+"""What a dry run compares: each decision of the cluster's scheduler, on the cluster as it was
+then."""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ def small(name: str) -> Pod:
     return pod(name, cpu="800m", memory="1Mi")
 
 
-def test_what_comes_bound_at_once_is_compared_all_the_same() -> None:
+def test_pods_that_arrive_bound_are_compared() -> None:
     # As a quick scheduler's placements are shown: pending and bound in one go.
     one, two, three = small("one"), small("two"), pod("huge", cpu="3900m", memory="1Mi")
     found = comparer(
@@ -104,7 +105,7 @@ def test_nodes_of_equal_worth_are_as_good() -> None:
     assert found.counts == {AS_GOOD: 1, OTHER: 1}
 
 
-def test_bindings_that_overtook_each_other_are_taken_in_the_order_of_the_pods() -> None:
+def test_bindings_out_of_order_are_compared_in_pod_order() -> None:
     nodes = [NodeAdded(node("a", cpu="4")), NodeAdded(node("b", cpu="3"))]
     one, two = small("one"), small("two")
     # Decided: one for a, the best while both are empty; two for b, the best after that.
@@ -165,7 +166,7 @@ def test_pods_that_ran_before_and_pods_of_others_are_not_compared() -> None:
     assert found.counts == {}
 
 
-def test_pods_of_sessions_are_compared_with_what_was_decided_when_they_came(
+def test_session_pods_are_compared_with_the_decision_at_arrival(
     tmp_path: Path,
 ) -> None:
     config = tmp_path / "gangs.yaml"

@@ -56,7 +56,7 @@ class _PodWorker:
 
 
 @dataclass(slots=True)
-class _HollowNode:
+class _KubeletNode:
     """A node as its kubelet knows it."""
 
     node: Node
@@ -80,7 +80,7 @@ class Kubelets(Controller):
     ) -> None:
         super().__init__(api, index, recorder)
         self.defaults = defaults
-        self._machines: dict[str, _HollowNode] = {}
+        self._nodes: dict[str, _KubeletNode] = {}
         self._workers: dict[Key, _PodWorker] = {}
         self._addresses = 0
 
@@ -103,8 +103,8 @@ class Kubelets(Controller):
     def sync(self, key: Key) -> None:
         """Do the next step of one pod's lifecycle, if it is due."""
         facts = self.index.pods.get(key)
-        node_info = self._machines.get(facts.node) if facts is not None else None
-        if facts is None or node_info is None or node_info.is_off:
+        node_state = self._nodes.get(facts.node) if facts is not None else None
+        if facts is None or node_state is None or node_state.is_off:
             return
         pod = self.api.get(PODS, *key)
         if pod is None:
@@ -116,19 +116,19 @@ class Kubelets(Controller):
         if facts.deleting:
             self._stop(pod, worker, plan)
         elif not facts.is_finished:
-            self._advance(pod, worker, plan, node_info)
+            self._advance(pod, worker, plan, node_state)
 
     def _observe_node(self, change: StoreChange, name: str) -> None:
-        old = self._machines.get(name)
+        old = self._nodes.get(name)
         if change.type == "DELETED":
-            self._machines.pop(name, None)
+            self._nodes.pop(name, None)
             return
         tree: Tree = msgspec.json.decode(change.value)
-        node_info = _HollowNode(decode(change.value, Node), _address(tree), is_kubelet_off(tree))
+        node_state = _KubeletNode(decode(change.value, Node), _address(tree), is_kubelet_off(tree))
         if old is not None:
-            node_info.account = old.account
-        self._machines[name] = node_info
-        if old is None or (old.is_off and not node_info.is_off):
+            node_state.account = old.account
+        self._nodes[name] = node_state
+        if old is None or (old.is_off and not node_state.is_off):
             for pod in self.index.on_node(name):
                 if old is None:
                     # A restarted kubelet knows pods by their status only.
@@ -145,17 +145,17 @@ class Kubelets(Controller):
             running = (entry.get("state") or {}).get("running") or {}
             worker.began = max(worker.began, unix_seconds(running.get("startedAt")))
             worker.crashes = max(worker.crashes, entry.get("restartCount", 0))
-        node_info = self._machines[facts.node]
+        node_state = self._nodes[facts.node]
         if worker.arrived and not facts.is_finished:
-            node_info.account.admit(facts.key, self._typed(pod))
+            node_state.account.admit(facts.key, self._typed(pod))
         return worker
 
     def _advance(
-        self, pod: Tree, worker: _PodWorker, plan: PodLifecycle, node_info: _HollowNode
+        self, pod: Tree, worker: _PodWorker, plan: PodLifecycle, node_state: _KubeletNode
     ) -> None:
         now = self.api.now
         key = (pod["metadata"]["namespace"], pod["metadata"]["name"])
-        if not worker.arrived and not self._admit(pod, worker, plan, node_info, key):
+        if not worker.arrived and not self._admit(pod, worker, plan, node_state, key):
             return
         if _is_past_deadline(pod, worker, now):
             pod_status_updates.set_deadline_exceeded(pod, now)
@@ -166,7 +166,7 @@ class Kubelets(Controller):
         )
         if not worker.began and not worker.restart_at:
             if now >= due:
-                self._begin(pod, worker, plan, node_info)
+                self._begin(pod, worker, plan, node_state)
             self._schedule_next(key, pod, worker, plan, due)
             return
         if worker.restart_at:
@@ -182,38 +182,38 @@ class Kubelets(Controller):
         self._schedule_next(key, pod, worker, plan, due)
 
     def _admit(
-        self, pod: Tree, worker: _PodWorker, plan: PodLifecycle, node_info: _HollowNode, key: Key
+        self, pod: Tree, worker: _PodWorker, plan: PodLifecycle, node_state: _KubeletNode, key: Key
     ) -> bool:
         """Admit the pod, or fail it."""
         typed = self._typed(pod)
-        found = check_admit(typed, node_info.node, node_info.account)
+        found = check_admit(typed, node_state.node, node_state.account)
         now = self.api.now
         if found is not None:
-            pod_status_updates.set_rejected(pod, node_info.host, found.reason, found.message, now)
+            pod_status_updates.set_rejected(pod, node_state.host, found.reason, found.message, now)
             self._write(pod)
             self.recorder.record(
                 pod, "kubelet", found.reason, found.message, type="Warning",
                 host=worker.node, object_kind="Pod", api_version="v1",
             )  # fmt: skip
             return False
-        node_info.account.admit(key, typed)
+        node_state.account.admit(key, typed)
         worker.arrived = now
         self._record_invalid_annotations(pod, worker)
         if plan.start_s + plan.init_s * len(pod["spec"].get("initContainers", ())) > 0:
-            pod_status_updates.set_creating(pod, node_info.host, now)
+            pod_status_updates.set_creating(pod, node_state.host, now)
             self._write(pod)
         return True
 
     def _begin(
-        self, pod: Tree, worker: _PodWorker, plan: PodLifecycle, node_info: _HollowNode
+        self, pod: Tree, worker: _PodWorker, plan: PodLifecycle, node_state: _KubeletNode
     ) -> None:
         self._addresses += 1
         address = _pod_address(self._addresses)
         if pod["spec"].get("hostNetwork"):
-            address = node_info.host
+            address = node_state.host
         worker.began = self.api.now
         pod_status_updates.set_running(
-            pod, node_info.host, address, self.api.now, plan.ready_s <= 0
+            pod, node_state.host, address, self.api.now, plan.ready_s <= 0
         )
         self._write(pod)
 
@@ -304,9 +304,13 @@ class Kubelets(Controller):
         pod["metadata"] = stored["metadata"]
 
     def _release(self, key: Key, node: str) -> None:
-        node_info = self._machines.get(node)
-        if node_info is not None and node_info.account.release(key) and len(node_info.account) == 0:
-            node_info.account = AdmittedPods()
+        node_state = self._nodes.get(node)
+        if (
+            node_state is not None
+            and node_state.account.release(key)
+            and len(node_state.account) == 0
+        ):
+            node_state.account = AdmittedPods()
 
     def _forget(self, key: Key, node: str) -> None:
         self._workers.pop(key, None)

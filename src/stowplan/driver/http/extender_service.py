@@ -186,8 +186,7 @@ class ExtenderService:
             raise InvalidExtenderArgs("needs a cluster to bind in (--kubeconfig)")
         if not self._may_bind:
             raise InvalidExtenderArgs(
-                "refused for callers without a client certificate; "
-                "use --client-ca-file or --bind"
+                "refused for callers without a client certificate; use --client-ca-file or --bind"
             )
         if not isinstance(question, dict):
             raise InvalidExtenderArgs(

@@ -242,7 +242,10 @@ class SchedulerServer:
         self.api_dispatcher = ApiDispatcher(
             api, api_calls, self.add_event, self._may_perform, limiter
         )
-        names, server = ", ".join(sorted(self.machine_names())), options.client_config.server
+        names, server = (
+            ", ".join(sorted(self.scheduler_names())),
+            options.client_config.server,
+        )
         log_keys(log, logging.INFO, "Starting scheduler", schedulerName=names, server=server)
         self.api_dispatcher.start()
         # Permanent errors occur here, before anything is started.
@@ -261,7 +264,7 @@ class SchedulerServer:
             await self._end()
         return 1 if self.stop_reason else 0
 
-    def machine_names(self) -> Iterable[str]:
+    def scheduler_names(self) -> Iterable[str]:
         """The scheduler names that are served."""
         yield from self.deciders.configuration.profiles
         if self.deciders.batch is not None:

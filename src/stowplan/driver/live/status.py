@@ -45,7 +45,7 @@ def status_summary(server: SchedulerServer) -> Tree:
     tree: Tree = {
         "version": __version__,
         "server": server.options.client_config.server,
-        "schedulerNames": list(server.machine_names()),
+        "schedulerNames": list(server.scheduler_names()),
         "leader": {
             "leads": server.leadership.leads,
             "term": server.leadership.term,
