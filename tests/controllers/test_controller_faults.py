@@ -148,7 +148,7 @@ def test_restarts_beyond_count(count: int) -> None:
     found = world.the("pods", "p")
     found["status"]["containerStatuses"][0]["restartCount"] = count
     world.api.update_status("pods", found)
-    part(world, Kubelets)._lives.clear()
+    part(world, Kubelets)._workers.clear()
     world.run(5)
     found = world.the("pods", "p")
     assert found["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == (

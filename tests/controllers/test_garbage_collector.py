@@ -174,12 +174,12 @@ def test_exactly_the_objects_without_owners_are_deleted(forest: Forest, chosen: 
 
 def test_deleting_at_the_first_dead_owner_is_caught(monkeypatch: Any) -> None:
     """The wrong variant: an object goes as soon as one of its owners has gone."""
-    right = GarbageCollector._judge
+    right = GarbageCollector._decide
 
     def hasty(self: GarbageCollector, item: Any, obj: Tree, owners: list[Tree]) -> None:
         dead = [owner for owner in owners if self._owner(owner, item[1]) == {}]
         right(self, item, obj, dead or owners)
 
-    monkeypatch.setattr(GarbageCollector, "_judge", hasty)
+    monkeypatch.setattr(GarbageCollector, "_decide", hasty)
     forest: Forest = {0: (), 1: (), 2: (0, 1)}
     assert outcome(forest, {0}) != survivors(forest, {0})

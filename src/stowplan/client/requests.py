@@ -15,9 +15,9 @@ import msgspec
 
 from stowplan.client.resources import PODS, ApiResource, path_segment, resource_of
 from stowplan.messages.effects import Bind, Evict, PatchGroup, PatchStatus, ReadPod, Write
+from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.meta import NamespacedObject
 from stowplan.objects.podgroup import PodGroup
-from stowplan.objects.tree import Tree
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stowplan.controllers.runtime.object_fields import is_deleting, selector_tree_matches
+from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.quantity import QuantityError, nanos
-from stowplan.objects.tree import Tree
 
 
 def is_reserved_for(volume: Tree, claim: Tree) -> bool:

@@ -29,8 +29,8 @@ from stowplan.controllers.runtime.object_fields import (
 )
 from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts, split_key
 from stowplan.controllers.runtime.object_times import format_time, unix_seconds
+from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.selectors import LabelSelector
-from stowplan.objects.tree import Tree
 
 COMPONENT = "controllermanager"
 DISRUPTED_SECONDS = 120.0

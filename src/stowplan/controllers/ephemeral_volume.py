@@ -14,7 +14,7 @@ from stowplan.controllers.runtime.object_fields import (
     is_deleting,
 )
 from stowplan.controllers.runtime.object_index import Key, PodFacts, split_key
-from stowplan.objects.tree import Tree
+from stowplan.objects.encoding.tree import Tree
 
 _MARK = b'"ephemeral":'
 

@@ -18,7 +18,7 @@ from stowplan.controllers.runtime.controller_client import ControllerClient
 from stowplan.controllers.runtime.object_fields import is_deleting
 from stowplan.controllers.runtime.object_index import ObjectIndex, PodFacts, split_key
 from stowplan.controllers.runtime.work_queue import WorkQueue
-from stowplan.objects.tree import Tree
+from stowplan.objects.encoding.tree import Tree
 
 Item = tuple[str, str, str]
 """Path, namespace and name."""

@@ -12,7 +12,7 @@ from stowplan.controllers.runtime.controller_client import NAMESPACES, Controlle
 from stowplan.controllers.runtime.event_recorder import EventRecorder
 from stowplan.controllers.runtime.object_fields import is_deleting, set_condition
 from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts, split_key
-from stowplan.objects.tree import Tree
+from stowplan.objects.encoding.tree import Tree
 
 FINALIZER = "kubernetes"
 _RETRY_SECONDS = 5.0

@@ -18,7 +18,7 @@ from stowplan.controllers.runtime.event_recorder import EventRecorder
 from stowplan.controllers.runtime.object_fields import find_condition
 from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts, split_key
 from stowplan.controllers.runtime.object_times import format_time
-from stowplan.objects.tree import Tree
+from stowplan.objects.encoding.tree import Tree
 
 COMPONENT = "node-controller"
 LEASE_NAMESPACE = "kube-node-lease"

@@ -28,7 +28,7 @@ from stowplan.controllers.runtime.event_recorder import EventRecorder
 from stowplan.controllers.runtime.object_fields import is_deleting
 from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts, split_key
 from stowplan.controllers.runtime.object_times import unix_seconds
-from stowplan.objects.tree import Tree
+from stowplan.objects.encoding.tree import Tree
 
 COMPONENT = "persistentvolume-controller"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"

@@ -13,7 +13,7 @@ from stowplan.controllers.runtime.controller_client import NODES, PODS, Controll
 from stowplan.controllers.runtime.event_recorder import EventRecorder
 from stowplan.controllers.runtime.object_fields import set_condition
 from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts, split_key
-from stowplan.objects.tree import Tree
+from stowplan.objects.encoding.tree import Tree
 
 QUARANTINE_SECONDS = 40.0
 """How long a node must be missing before its pods are deleted."""

@@ -12,10 +12,10 @@ from stowplan.controllers.runtime.event_recorder import EventRecorder
 from stowplan.controllers.runtime.object_fields import set_condition
 from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts, split_key
 from stowplan.objects.encoding.json_codec import convert
+from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.node import Taint
 from stowplan.objects.pod import Toleration
 from stowplan.objects.taints import tolerates
-from stowplan.objects.tree import Tree
 
 COMPONENT = "taint-eviction-controller"
 

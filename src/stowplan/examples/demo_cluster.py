@@ -32,8 +32,8 @@ from stowplan.driver.live.scheduler_server import SchedulerServerOptions
 from stowplan.driver.local_cluster import LocalClusterSettings, running_local_cluster
 from stowplan.examples.demo_manifests import CONFIGURATION, GROUP_API, PATHS, initial_objects
 from stowplan.examples.demo_state import ObservedCluster
+from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.podgroup import PodGroup, Queue
-from stowplan.objects.tree import Tree
 
 EXPECT_TIMEOUT_S = 30.0
 """Timeout of an expectation."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from stowplan.kubelet.hollow_nodes import make_hollow_nodes
+from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.podgroup import GROUP_API_VERSIONS
-from stowplan.objects.tree import Tree
 
 NAMESPACE = "default"
 BATCH = "batch"

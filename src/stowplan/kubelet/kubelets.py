@@ -30,9 +30,9 @@ from stowplan.controllers.runtime.work_queue import backoff_seconds
 from stowplan.kubelet import pod_status_updates
 from stowplan.kubelet.pod_admit_handler import AdmittedPods, check_admit
 from stowplan.objects.encoding.json_codec import decode
+from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
-from stowplan.objects.tree import Tree
 
 BACKOFF_BASE_SECONDS = 10.0
 BACKOFF_MAX_SECONDS = 300.0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from stowplan.apis.machinery.timestamps import format_time
 from stowplan.controllers.runtime.object_fields import find_condition
-from stowplan.objects.tree import Tree
+from stowplan.objects.encoding.tree import Tree
 
 
 def set_creating(pod: Tree, host: str, now: float) -> None:

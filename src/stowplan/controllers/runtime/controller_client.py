@@ -11,7 +11,7 @@ from typing import Protocol
 
 from stowplan.apis.machinery.component_errors import ComponentErrors
 from stowplan.apis.machinery.resource import DeleteOptions
-from stowplan.objects.tree import Tree
+from stowplan.objects.encoding.tree import Tree
 
 PODS = "pods"
 NODES = "nodes"

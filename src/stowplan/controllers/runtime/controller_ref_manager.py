@@ -14,7 +14,7 @@ from stowplan.controllers.runtime.object_fields import (
     selector_matches,
 )
 from stowplan.controllers.runtime.object_index import ObjectIndex, PodFacts
-from stowplan.objects.tree import Tree
+from stowplan.objects.encoding.tree import Tree
 
 
 def claim_pods(

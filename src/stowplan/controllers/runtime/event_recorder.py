@@ -15,7 +15,7 @@ from typing import Any
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.controllers.runtime.controller_client import EVENTS, ControllerClient
 from stowplan.controllers.runtime.object_times import format_time
-from stowplan.objects.tree import Tree
+from stowplan.objects.encoding.tree import Tree
 
 CACHED_EVENTS_MAX = 4096
 SIMILAR_SECONDS = 600.0

@@ -10,8 +10,8 @@ from typing import Any
 from stowplan.apis.machinery.strconv import uint_or_none
 from stowplan.controllers.runtime.object_times import format_time
 from stowplan.objects.encoding.json_codec import DecodeError, convert
+from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.selectors import LabelSelector, SelectorError, label_selector_matches
-from stowplan.objects.tree import Tree
 
 
 def key_of(obj: Tree) -> tuple[str, str]:

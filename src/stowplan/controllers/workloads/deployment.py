@@ -33,7 +33,7 @@ from stowplan.controllers.workloads.deployment_status import (
     scaling_status,
     set_progressing,
 )
-from stowplan.objects.tree import Tree
+from stowplan.objects.encoding.tree import Tree
 
 COMPONENT = "deployment-controller"
 _NO_LIMIT = 2**31 - 1

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from stowplan.apis.machinery.strconv import uint_or_none
 from stowplan.controllers.runtime.object_times import unix_seconds
 from stowplan.controllers.workloads.rolling_update import ReplicaSetSize, RollingUpdateLimits
-from stowplan.objects.tree import Tree
+from stowplan.objects.encoding.tree import Tree
 
 HASH_LABEL = "pod-template-hash"
 REVISION = "deployment.kubernetes.io/revision"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from stowplan.controllers.runtime.object_fields import find_condition
 from stowplan.controllers.runtime.object_times import format_time, unix_seconds
 from stowplan.controllers.workloads.rolling_update import RollingUpdateLimits
-from stowplan.objects.tree import Tree
+from stowplan.objects.encoding.tree import Tree
 
 _NO_DEADLINE = 2**31 - 1
 

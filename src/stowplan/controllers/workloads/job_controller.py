@@ -40,7 +40,7 @@ from stowplan.controllers.workloads.job_sync_state import (
     job_condition,
 )
 from stowplan.controllers.workloads.pod_control import deletion_order, pod_from_template
-from stowplan.objects.tree import Tree
+from stowplan.objects.encoding.tree import Tree
 
 COMPONENT = "job-controller"
 BATCH_SECONDS = 1.0

@@ -14,7 +14,7 @@ from stowplan.controllers.runtime.object_index import PodFacts
 from stowplan.controllers.runtime.object_times import format_time, unix_seconds
 from stowplan.controllers.runtime.work_queue import backoff_seconds
 from stowplan.controllers.workloads import completion_indexes
-from stowplan.objects.tree import Tree
+from stowplan.objects.encoding.tree import Tree
 
 JOB_TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
 COMPLETION_INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from stowplan.controllers.runtime.object_index import PodFacts
-from stowplan.objects.tree import Tree
+from stowplan.objects.encoding.tree import Tree
 
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 

@@ -22,8 +22,8 @@ from stowplan.controllers.runtime.object_fields import (
 from stowplan.controllers.runtime.object_index import Key, ObjectIndex, PodFacts, split_key
 from stowplan.controllers.runtime.object_times import format_time
 from stowplan.controllers.workloads.pod_control import deletion_order, pod_from_template
+from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.selectors import LabelSelector
-from stowplan.objects.tree import Tree
 
 COMPONENT = "replicaset-controller"
 _PODS_PER_SYNC_MAX = 100

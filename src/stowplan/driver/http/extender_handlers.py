@@ -23,9 +23,9 @@ from stowplan.framework.plugin import SCORE_MAX
 from stowplan.framework.snapshot import Nominations
 from stowplan.framework.status import Code
 from stowplan.objects.encoding.json_codec import DecodeError, convert
+from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
-from stowplan.objects.tree import Tree
 
 PRIORITY_MAX = 10
 """Highest extender score."""

@@ -12,7 +12,7 @@ from stowplan._version import __version__
 from stowplan.driver.clocks import monotonic_ns, request_time
 from stowplan.driver.live.exposition import pending_pods
 from stowplan.messages.durations import SECOND
-from stowplan.objects.tree import Tree
+from stowplan.objects.encoding.tree import Tree
 
 if TYPE_CHECKING:
     from stowplan.driver.live.scheduler_server import SchedulerServer
