@@ -19,13 +19,14 @@ from stowplan.client.resources import resources_of
 from stowplan.driver import kernel_warming
 from stowplan.driver.live import scheduler_server as live_module
 from stowplan.driver.live.background_scheduler import BackgroundScheduler
-from stowplan.driver.live.configuration_files import default_deciders, read_configuration_files
+from stowplan.driver.live.configuration_files import read_configuration_files
 from stowplan.driver.live.scheduler_server import (
     LeaseThreadService,
     SchedulerServer,
     SchedulerServerOptions,
 )
 from stowplan.driver.live.status import status_summary, write_state_dump
+from tests.driver.deciders import default_deciders
 from tests.driver.small_api import SmallApi
 
 QUICK = {"duration_s": 1.5, "renew_s": 1.0, "retry_s": 0.2}

@@ -18,8 +18,9 @@ from stowplan.client.kubeconfig import ClientConfig
 from stowplan.client.leader_election import LeaderElectionConfig
 from stowplan.driver.clocks import monotonic_ns
 from stowplan.driver.http.status_server import ListenAddress, StatusServer
-from stowplan.driver.live.configuration_files import default_deciders, read_configuration_files
+from stowplan.driver.live.configuration_files import read_configuration_files
 from stowplan.driver.live.scheduler_server import SchedulerServer, SchedulerServerOptions
+from tests.driver.deciders import default_deciders
 from tests.driver.small_api import SmallApi
 from tests.driver.test_live import GANGS
 
@@ -39,7 +40,7 @@ def run(story: Coroutine[Any, Any, None]) -> None:
 class Waiting(SchedulerServer):
     """Wrong: holds sessions in the loop."""
 
-    def _may_take_long(self) -> bool:
+    def _may_run_session(self) -> bool:
         return False
 
 

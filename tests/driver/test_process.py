@@ -15,9 +15,9 @@ from aiohttp import web
 
 from stowplan.client.kubeconfig import ClientConfig
 from stowplan.driver import process
-from stowplan.driver.live.configuration_files import default_deciders
 from stowplan.driver.live.scheduler_server import SchedulerServerOptions
 from stowplan.driver.process import ProcessOptions
+from tests.driver.deciders import default_deciders
 from tests.driver.processes import CONFIG, kubeconfig, replica
 from tests.driver.real_server import free_port
 from tests.driver.small_api import SmallApi, status

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from stowplan.driver.live.configuration_files import default_deciders, read_configuration_files
+from stowplan.driver.live.configuration_files import read_configuration_files
 from stowplan.driver.live.decision_comparer import (
     AS_GOOD,
     KEPT_NS,
@@ -28,6 +28,7 @@ from stowplan.messages.effects import Bind
 from stowplan.messages.events import BindDone, Event, NodeAdded, PodAdded, PodDeleted, PodUpdated
 from stowplan.objects.pod import Pod, PodCondition
 from stowplan.testing import node, pod
+from tests.driver.deciders import default_deciders
 from tests.driver.small_api import SmallApi
 from tests.driver.test_live import GANGS, scheduler
 

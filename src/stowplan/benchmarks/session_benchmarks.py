@@ -16,9 +16,9 @@ from msgspec.structs import replace
 
 from stowplan.assembly.deciders import ConfigText, deciders_of
 from stowplan.messages import events as happened
-from stowplan.messages.durations import SECOND
 from stowplan.messages.effects import Bind, Effect, PatchStatus
 from stowplan.messages.events import Event
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.node import Node, NodeStatus
 from stowplan.objects.pod import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stowplan.messages.durations import SECOND
+from stowplan.objects.encoding.duration import SECOND
 
 
 class JitteredBackoff:

@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from stowplan.client.requests import ApiRequest, create_event, patch_event
-from stowplan.messages.durations import SECOND
 from stowplan.messages.effects import RecordEvent
+from stowplan.objects.encoding.duration import SECOND
 
 SERIES_FINISHED_S = 360
 """A series without a new event for this long is finished."""

@@ -40,9 +40,9 @@ from stowplan.client.watch_decoding import (
     WatchDecoder,
     WatchedChange,
 )
-from stowplan.messages.durations import SECOND
 from stowplan.messages.events import Event
 from stowplan.messages.watch_events import added_event, deleted_event, updated_event
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.meta import NamespacedObject, Object
 from stowplan.objects.pod_templates import PodTemplates
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stowplan.apis.machinery.timestamps import format_time
-from stowplan.messages.durations import SECOND
+from stowplan.objects.encoding.duration import SECOND
 
 
 def rfc3339_seconds(wall_ns: int) -> str:

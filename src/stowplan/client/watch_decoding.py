@@ -23,13 +23,6 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 """Annotation of the bookmark that ends the initial events of a streaming list."""
 
 
-class WatchEvent(msgspec.Struct, frozen=True, gc=False):
-    """A line of a watch. type: ADDED, MODIFIED, DELETED, BOOKMARK or ERROR."""
-
-    type: str
-    object: Any
-
-
 class Bookmark(msgspec.Struct, frozen=True):
     """Progress of a watch. is_initial_end: the initial events are complete."""
 

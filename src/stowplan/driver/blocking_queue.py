@@ -39,17 +39,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, Self, TypeVar
 
+from stowplan._deprecated import deprecated_method
 from stowplan.framework.clusterevents import ClusterEvent
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import Pod, PodSpec
-from stowplan.queue import (
-    SECOND,
-    QueueEntry,
-    QueueingHintMap,
-    QueueOptions,
-    SchedulingQueue,
-    seconds_to_ns,
-)
+from stowplan.queue import QueueEntry, QueueingHintMap, QueueOptions, SchedulingQueue, seconds_to_ns
 from stowplan.queue.entry import NO_PLUGINS
 from stowplan.queue.pre_enqueue import PreEnqueueGates
 
@@ -150,6 +145,8 @@ class BaseBlockingQueue(ABC):
                 entry, now, refused_by=refused_by, pending_on=pending_on, pod=pod
             )
         )
+
+    put_back = deprecated_method("put_back", "add_unschedulable_if_not_present")
 
     def tick(self) -> None:
         """Do the flushes that are due; needed only for a clock that jumps. Otherwise callers that

@@ -40,8 +40,8 @@ from stowplan.driver.live.scheduler_server import SchedulerServer, SchedulerServ
 from stowplan.driver.live.status import write_state_dump
 from stowplan.driver.logs import log_keys
 from stowplan.framework import ConfigError, ContractError
-from stowplan.messages.durations import SECOND
 from stowplan.messages.events import ConfigurationChanged
+from stowplan.objects.encoding.duration import SECOND
 
 log = logging.getLogger("stowplan.scheduler")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stowplan.messages.durations import SECOND
+from stowplan.objects.encoding.duration import SECOND
 
 
 class TokenBucket:

@@ -134,14 +134,6 @@ class ObservedCluster:
             if one.pod.node_name in self.nodes
         )
 
-    def cores_used(self, node: str) -> float:
-        """CPU requests of a node's pods, terminating ones included."""
-        return sum(
-            cores_of(one.pod)
-            for one in self.pods.values()
-            if not one.deleted_at and one.pod.node_name == node
-        )
-
     def is_up(self, node: str) -> bool:
         """True while the node is not marked unreachable."""
         return all(taint.effect != "NoExecute" for taint in self.nodes[node].taints)

@@ -22,9 +22,9 @@ from stowplan.framework.clusterevents import (
 from stowplan.framework.handle_state import WaitingPod
 from stowplan.framework.metrics import Histogram, Metrics
 from stowplan.messages import events as happened
-from stowplan.messages.durations import SECOND
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.scheduler.scheduler import Scheduler
 
 EVENT_SECONDS = "scheduler_event_handling_duration_seconds"

@@ -29,9 +29,9 @@ from stowplan.client.requests import ApiRequest
 from stowplan.client.resources import RESOURCES, ApiResource, resources_of
 from stowplan.client.responses import ApiResponse
 from stowplan.messages import effects as to_do
-from stowplan.messages.durations import SECOND
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event, Tick
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from tests.contract.client.recorded import Tree, concrete, lines, scenarios

@@ -17,8 +17,8 @@ from stowplan.client.resources import NODES, PODS, RESOURCES, ApiResource
 from stowplan.client.responses import ApiResponse
 from stowplan.client.watch_decoding import LineSplitter
 from stowplan.messages import events as happened
-from stowplan.messages.durations import SECOND
 from stowplan.messages.events import Event
+from stowplan.objects.encoding.duration import SECOND
 from tests.contract.client.recorded import Tree, as_bytes, lines, scenarios, watches
 from tests.soak import examples
 

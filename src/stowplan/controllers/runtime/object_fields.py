@@ -14,12 +14,6 @@ from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.selectors import LabelSelector, SelectorError, label_selector_matches
 
 
-def key_of(obj: Tree) -> tuple[str, str]:
-    """Namespace ("" for a cluster-wide object) and name."""
-    meta = obj["metadata"]
-    return meta.get("namespace", ""), meta["name"]
-
-
 def controller_of(obj: Tree) -> Tree | None:
     """The owner reference with `controller: true`; None for none."""
     owners = obj["metadata"].get("ownerReferences") or ()

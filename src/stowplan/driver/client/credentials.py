@@ -33,7 +33,7 @@ from stowplan.client.exec_credentials import (
 from stowplan.client.kubeconfig import ClientConfig, DataOrFile
 from stowplan.driver.clocks import monotonic_ns
 from stowplan.driver.loopback import is_loopback
-from stowplan.messages.durations import SECOND
+from stowplan.objects.encoding.duration import SECOND
 
 FILE_REREAD_S = 60
 EXEC_TIMEOUT_S = 60.0

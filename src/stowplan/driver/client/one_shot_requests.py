@@ -20,7 +20,7 @@ from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.client.credentials import client_tls_context, read_credential_file
 from stowplan.driver.clocks import monotonic_ns
 from stowplan.messages import events as happened
-from stowplan.messages.durations import SECOND
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod

@@ -41,7 +41,7 @@ from stowplan.driver.live import status as standing
 from stowplan.driver.live.exposition import CONTENT_TYPE, SchedulerCollector, exposition_text
 from stowplan.driver.logs import log_keys
 from stowplan.driver.loopback import is_loopback
-from stowplan.messages.durations import SECOND
+from stowplan.objects.encoding.duration import SECOND
 
 if TYPE_CHECKING:
     from stowplan.driver.live.scheduler_server import SchedulerServer

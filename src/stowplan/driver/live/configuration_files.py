@@ -71,11 +71,6 @@ def log_warnings(batch: BatchConfiguration) -> None:
         log_keys(log, logging.WARNING, "Setting has no effect", **keys)
 
 
-def default_deciders(name: str) -> Deciders:
-    """The default profile under another schedulerName."""
-    return _named(deciders_of(()), name)
-
-
 def _named(deciders: Deciders, name: str) -> Deciders:
     configuration = deciders.configuration
     (profile,) = configuration.profiles.values()

@@ -24,10 +24,10 @@ from stowplan.driver.logs import log_keys
 from stowplan.driver.token_bucket import TokenBucket
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
-from stowplan.messages.durations import SECOND
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.messages.extender_api import ExtenderVerb
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.podgroup import PodGroupStatus
 
 if TYPE_CHECKING:

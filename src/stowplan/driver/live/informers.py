@@ -18,8 +18,8 @@ from stowplan.driver.background_tasks import BackgroundTasks
 from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.clocks import monotonic_ns
 from stowplan.driver.logs import log_keys
-from stowplan.messages.durations import SECOND
 from stowplan.messages.events import Event
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.pod_templates import PodTemplates

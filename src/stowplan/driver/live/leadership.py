@@ -20,7 +20,7 @@ from stowplan.client.leader_election import ElectionRole, LeaderElectionConfig, 
 from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.clocks import monotonic_ns, request_time
 from stowplan.driver.logs import log_keys
-from stowplan.messages.durations import SECOND
+from stowplan.objects.encoding.duration import SECOND
 
 log = logging.getLogger("stowplan.leader")
 

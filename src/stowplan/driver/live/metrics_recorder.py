@@ -23,10 +23,10 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from stowplan.framework.metrics import Histogram, Labels, Metrics
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
-from stowplan.messages.durations import SECOND
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.messages.extender_api import ExtenderVerb
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.scheduler.binding.binding_cycle import BindingStage
 
 if TYPE_CHECKING:

@@ -44,10 +44,10 @@ from stowplan.driver.live.plugin_io import PluginIORunner
 from stowplan.driver.logs import log_keys
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
-from stowplan.messages.durations import SECOND
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.messages.extender_api import object_tree
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod

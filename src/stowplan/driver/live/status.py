@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from stowplan._version import __version__
 from stowplan.driver.clocks import monotonic_ns, request_time
 from stowplan.driver.live.exposition import pending_pods
-from stowplan.messages.durations import SECOND
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.encoding.tree import Tree
 
 if TYPE_CHECKING:
