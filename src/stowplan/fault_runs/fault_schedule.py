@@ -11,10 +11,9 @@ from collections.abc import Callable
 import msgspec
 
 from stowplan.messages import effects as to_do
-from stowplan.messages.effects import Effect
+from stowplan.messages.effects import Effect, is_write
 from stowplan.simulation.cluster.simulated_dispatcher import InjectedFault
 from stowplan.simulation.event_queue import SECOND
-from stowplan.testing.auditor import is_write
 from stowplan.testing.generators.choices import RandomSource, chance, pick, random_int
 
 # Of watches: a stream is cut and goes on; is cut and must list anew (410); shows nothing for a

@@ -16,8 +16,8 @@ from stowplan.columns import NodeInfo, NodeTable
 from stowplan.framework import ContractError, CycleState, Framework, Status
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.objects.encoding.json_codec import encode
+from stowplan.objects.encoding.object_difference import field_change, object_title
 from stowplan.objects.pod import Pod
-from stowplan.testing.object_changes import field_change, object_title
 
 Call = Callable[..., Any]
 

@@ -11,13 +11,17 @@ from typing import Any, NamedTuple
 
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
-from stowplan.messages.effects import Effect
+from stowplan.messages.effects import Effect, is_write
 from stowplan.messages.events import Event
-from stowplan.messages.extender_api import ExtenderResponse, ExtenderVerb, timeout_response
+from stowplan.messages.extender_api import (
+    BOUND_BODY,
+    ExtenderResponse,
+    ExtenderVerb,
+    timeout_response,
+)
 from stowplan.scheduler.binding.plugin_io import PluginIO
 from stowplan.simulation.cluster.simulated_cluster import CREATED, OK, SimulatedCluster
 from stowplan.simulation.event_queue import SECOND
-from stowplan.testing.auditor import EXTENDER_BOUND, is_write
 
 EXTENDER_TIMEOUT = 60 * SECOND
 PERFORM_S = 1.0
@@ -207,7 +211,7 @@ class SimulatedDispatcher:
             found = _no_answer() if said.reply is None else said.reply()
             if effect.question.verb is ExtenderVerb.BIND and (found.code, found.body) == (
                 OK,
-                EXTENDER_BOUND,
+                BOUND_BODY,
             ):
                 self.on_result(effect, CREATED)
             return found

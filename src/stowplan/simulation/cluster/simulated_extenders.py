@@ -37,6 +37,7 @@ from stowplan.framework.problems import did_you_mean
 from stowplan.inputs.input_error import InputError
 from stowplan.messages.effects import CallExtender
 from stowplan.messages.extender_api import (
+    BOUND_BODY,
     OK_CODE,
     ExtenderArgs,
     ExtenderBindingArgs,
@@ -53,7 +54,6 @@ from stowplan.simulation.cluster.scheduler_instance import SchedulerInstance
 from stowplan.simulation.cluster.simulated_cluster import CREATED, SimulatedCluster
 from stowplan.simulation.cluster.simulated_dispatcher import SimulatedReply
 from stowplan.simulation.event_queue import SECOND, EventQueue
-from stowplan.testing.auditor import EXTENDER_BOUND
 
 NOTE = "nobody answers in place of {}, so it agrees with everything: see --extender"
 ExtenderSource = type[Any] | str | Path
@@ -182,7 +182,7 @@ class SimulatedExtenders:
                 self.warnings.append(text)
             return SimulatedReply(lambda: ExtenderResponse(reason=text), takes)
         stand_in.n_failed += takes > effect.timeout_s * SECOND
-        if isinstance(question.body, ExtenderBindingArgs) and reply.body == EXTENDER_BOUND:
+        if isinstance(question.body, ExtenderBindingArgs) and reply.body == BOUND_BODY:
             body = question.body
             return SimulatedReply(lambda: self._bound(body), takes)
         return SimulatedReply(lambda: reply, takes)
@@ -192,7 +192,7 @@ class SimulatedExtenders:
         key = f"{body.pod_namespace}/{body.pod_name}"
         code = self._world.bind(key, body.pod_uid, body.node)
         if code == CREATED:
-            return ExtenderResponse(OK_CODE, EXTENDER_BOUND)
+            return ExtenderResponse(OK_CODE, BOUND_BODY)
         return ExtenderResponse(OK_CODE, msgspec.json.encode({"Error": f"the API answered {code}"}))
 
     def _reply(self, stand_in: ExtenderStandIn, question: ExtenderRequest) -> ExtenderResponse:
