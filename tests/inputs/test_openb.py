@@ -11,7 +11,7 @@ from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.quantity import amount
 from stowplan.plugins.node_affinity.node_selector import matches_node_selector_and_affinity
-from tests.simulation import trace
+from tests.simulation import openb_trace as trace
 
 
 def parsed(text: str) -> list[Node | Pod]:

@@ -6,7 +6,7 @@ import pytest
 
 from stowplan.inputs.cluster_reader import Cluster, read_cluster
 from stowplan.inputs.input_error import InputError
-from tests.simulation import trace
+from tests.simulation import openb_trace as trace
 
 NODE = """\
 apiVersion: v1

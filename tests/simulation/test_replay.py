@@ -22,8 +22,8 @@ from stowplan.simulation.cluster.simulated_cluster import Pace
 from stowplan.simulation.replay import ReplayOptions
 from stowplan.simulation.simulate import Simulation, simulate
 from stowplan.testing import builders
-from tests.simulation import trace
-from tests.simulation.direct import direct
+from tests.simulation import openb_trace as trace
+from tests.simulation.direct_placement import direct
 
 AT_ONCE = ReplayOptions(pace=Pace(0, 0, 0))
 

@@ -26,7 +26,7 @@ from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim, St
 from stowplan.simulation.results.summary import ORDER_NOTE, VOLUMES_NOTE
 from stowplan.simulation.simulate import Simulation, simulate
 from stowplan.testing import builders
-from tests.simulation import trace
+from tests.simulation import openb_trace as trace
 
 
 def small(

@@ -74,7 +74,7 @@ class AttemptCase(Value, frozen=True, gc=True):
     profile: dict[str, Any] | None = None
     feature_gates: dict[str, bool] = {}
 
-    def world(self) -> ObjectStore:
+    def object_store(self) -> ObjectStore:
         """The objects beside nodes and pods."""
         kinds: tuple[tuple[Object, ...], ...] = (
             self.namespaces,
@@ -120,7 +120,7 @@ def answer(case: AttemptCase, *, columns: bool = True, plugins: Sequence[type[An
     if not gate.is_success:
         return {"outcome": "gated", "preEnqueue": {"plugin": gate.plugin, **_status(gate)}}
     table = table_of(case.nodes, (pod for pod in case.pods if not pod.is_finished))
-    snapshot = Snapshot(table, case.world(), Nominations(case.nominated_pods))
+    snapshot = Snapshot(table, case.object_store(), Nominations(case.nominated_pods))
     return answer_of(filter_pod(case.pod, snapshot, framework))
 
 

@@ -63,7 +63,7 @@ class QueueScriptRunner:
     def __init__(self, case: QueueCase) -> None:
         self.case = case
         self.now = 0
-        self.world = ObjectStore()
+        self.object_store = ObjectStore()
         self.pods: dict[str, Pod] = {}
         self._brought: dict[str, Pod] = {}
         self.attempts: dict[str, list[QueueEntry]] = {}
@@ -81,7 +81,9 @@ class QueueScriptRunner:
         framework = Framework(profile, full, FeatureGates())
         self.preempting = framework.shared.preempting
         by_name = {profile.scheduler_name: framework}
-        return SchedulingQueue.of(by_name, self.pods.get, self.world, self.case.config.options())
+        return SchedulingQueue.of(
+            by_name, self.pods.get, self.object_store, self.case.config.options()
+        )
 
     def run(self) -> Answer:
         """Take every step."""
@@ -239,17 +241,17 @@ class QueueScriptRunner:
 
     def _on_object_update(self, op: QueueOperation) -> Answer:
         value = value_of(op.kind, op.object)
-        old, new = self.world.find(type(value), key_of(value)), self._list(value)
+        old, new = self.object_store.find(type(value), key_of(value)), self._list(value)
         if isinstance(old, Node) and isinstance(new, Node):
             return self._send([(event, old, new) for event in node_update_events(old, new)])
         return self._send([(_of_kind(op.kind, Action.UPDATE), old, new)])
 
     def _on_object_delete(self, op: QueueOperation) -> Answer:
         value = value_of(op.kind, op.object)
-        old = self.world.find(type(value), key_of(value))
+        old = self.object_store.find(type(value), key_of(value))
         if old is None:
             raise ValueError(f"object: got {key_of(value)!r}, wanted a {op.kind} that is there")
-        self.world.drop(type(value), key_of(value))
+        self.object_store.drop(type(value), key_of(value))
         return self._send([(_of_kind(op.kind, Action.DELETE), old, None)])
 
     def _on_bound_pod_add(self, op: QueueOperation) -> Answer:
@@ -369,7 +371,7 @@ class QueueScriptRunner:
         if isinstance(value, Pod):
             self.pods[value.key] = self._brought[value.key] = value
         else:
-            self.world.put(value)
+            self.object_store.put(value)
         return value
 
     # What is there.

@@ -106,8 +106,8 @@ class SequenceRunner:
         self.pending: dict[str, Pod] = {}
         for pod in case.pods:
             self.table.add_pod(pod)
-        world = ObjectStore((*case.namespaces, *case.services, *case.pdbs))
-        self.snapshot = Snapshot(self.table, world, Nominations())
+        object_store = ObjectStore((*case.namespaces, *case.services, *case.pdbs))
+        self.snapshot = Snapshot(self.table, object_store, Nominations())
         self.order: list[str] = []
 
     def run(self) -> Answer:

@@ -67,7 +67,7 @@ class LegacyCase(Value, frozen=True, gc=True):
     algorithm_provider: str = DEFAULT_PROVIDER
     feature_gates: dict[str, bool] = {}
 
-    def world(self) -> ObjectStore:
+    def object_store(self) -> ObjectStore:
         """The objects beside nodes and pods."""
         kinds: tuple[tuple[Object, ...], ...] = (
             self.services,
@@ -132,7 +132,7 @@ def answer(case: LegacyCase, *, columns: bool = True) -> Answer:
         return {"configError": str(refused)}
     policy: Policy = configuration.policy
     profile = configuration.profiles[DEFAULT_SCHEDULER]
-    snapshot = Snapshot(table_of(case.nodes, case.placed()), case.world())
+    snapshot = Snapshot(table_of(case.nodes, case.placed()), case.object_store())
     framework = Framework(profile, registry(), FeatureGates(), columns=columns)
     attempt = filter_pod(case.pod, snapshot, framework)
     result: Answer = {

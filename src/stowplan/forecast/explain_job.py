@@ -88,9 +88,9 @@ def explain_job(
     Raises InputError, ConfigError and ContractError.
     """
     deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins, compat)
-    world = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
-    found = found_pod(pod, world)
-    look = _SessionInspection(SessionRunner(world, deciders), pod=found)
+    cluster = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
+    found = found_pod(pod, cluster)
+    look = _SessionInspection(SessionRunner(cluster, deciders), pod=found)
     held = look.rounds.run_session()
     job = next((job for job in held.jobs if job.uid == look.job), None)
     waiting = "pending" if job is not None else "unseen"
@@ -126,9 +126,9 @@ def explain_pod_group(
     Raises InputError, also where there is no such PodGroup, ConfigError and ContractError.
     """
     deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins, compat)
-    world = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
-    found = found_pod_group(group, world)
-    look = _SessionInspection(SessionRunner(world, deciders), group=found.key)
+    cluster = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
+    found = found_pod_group(group, cluster)
+    look = _SessionInspection(SessionRunner(cluster, deciders), group=found.key)
     held = look.rounds.run_session()
     job = next((job for job in held.jobs if job.uid == found.key), None)
     message = ""

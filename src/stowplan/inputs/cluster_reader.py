@@ -70,7 +70,7 @@ class Cluster(msgspec.Struct):
         table.refresh()
         return table
 
-    def world(self) -> ObjectStore:
+    def object_store(self) -> ObjectStore:
         """A fresh world of the objects."""
         return ObjectStore(self.objects)
 

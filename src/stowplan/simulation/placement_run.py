@@ -48,23 +48,27 @@ class PlacementRun:
 
     def __init__(self, cluster: Cluster, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
-        self.world = SimulatedCluster(EventQueue())
+        self.cluster = SimulatedCluster(EventQueue())
         # Nobody leaves, however long somebody waits at Permit.
-        self.world.run_of = lambda pod: None
-        self.volumes = VolumeController(self.world)
+        self.cluster.run_of = lambda pod: None
+        self.volumes = VolumeController(self.cluster)
         self._failed = ""
         # Of the batch under way: what was refused, by key.
         self._refused: dict[str, Placement] = {}
         self._is_batch = False
         self._direct_bind_check = DirectBindCheck(scheduler)
         self.instance = SchedulerInstance(
-            "scheduler", self.world, scheduler, [WatchStream(self.world, any_kind)], self._observe
+            "scheduler",
+            self.cluster,
+            scheduler,
+            [WatchStream(self.cluster, any_kind)],
+            self._observe,
         )
         self.instance.heads_max = 1
         scheduler.on_refused = self._note_refusal
-        load_cluster(self.world, cluster)
+        load_cluster(self.cluster, cluster)
         self.instance.follow()
-        self.world.event_queue.run(0)
+        self.cluster.event_queue.run(0)
 
     def place_all(self, pods: list[Pod], on_progress: Progress | None) -> list[Placement]:
         """What becomes of pods, in their order."""
@@ -89,7 +93,7 @@ class PlacementRun:
             key = pod.key
             if (
                 key in keys
-                or key in self.world.pods
+                or key in self.cluster.pods
                 or not self._direct_bind_check.binds_directly(pod)
             ):
                 break
@@ -99,19 +103,19 @@ class PlacementRun:
 
     def place_batch(self, pods: list[Pod]) -> list[Placement]:
         """Let pods come at once, and take away those that are refused."""
-        world, event_queue, instance = self.world, self.world.event_queue, self.instance
+        cluster, event_queue, instance = self.cluster, self.cluster.event_queue, self.instance
         refused = self._refused = {}
         self._is_batch = True
         # Each is tried once: nobody is left in the queue who could take another's turn.
         instance.heads_max = len(pods)
         for pod in pods:
-            world.put_pod(pod)
+            cluster.put_pod(pod)
         while len(event_queue) and (instance.is_due or len(self.scheduler.bindings)):
             event_queue.step()
         instance.heads_max = 1
         self._is_batch = False
-        world.compact(instance.streams[0].version)
-        placed = world.pods
+        cluster.compact(instance.streams[0].version)
+        placed = cluster.pods
         return [
             refused[key] if key in refused else Placement(key, placed[key].node_name)
             for key in (pod.key for pod in pods)
@@ -121,17 +125,17 @@ class PlacementRun:
         """Let a pod come, and take it away if it is refused."""
         if pod.spec.scheduler_name not in frameworks_of(self.scheduler):
             return refusal_of(pod, "", self.scheduler)
-        world, event_queue = self.world, self.world.event_queue
+        cluster, event_queue = self.cluster, self.cluster.event_queue
         self._failed = ""
-        stored = world.put_pod(pod)
+        stored = cluster.put_pod(pod)
         while len(event_queue) and not self._is_settled(stored):
             event_queue.step()
-        world.compact(self.instance.streams[0].version)
-        now = world.pods[pod.key]
+        cluster.compact(self.instance.streams[0].version)
+        now = cluster.pods[pod.key]
         if now.node_name:
             return Placement(pod.key, now.node_name)
         refusal = refusal_of(now, self._failed, self.scheduler)
-        world.drop_pod(pod.key, "not placed")
+        cluster.drop_pod(pod.key, "not placed")
         event_queue.run(event_queue.now)
         return refusal
 
@@ -140,7 +144,7 @@ class PlacementRun:
             return True
         if self.instance.is_due:
             return False
-        if self.world.pods[pod.key].node_name:
+        if self.cluster.pods[pod.key].node_name:
             return pod.uid not in self.scheduler.bindings
         return self.scheduler.queue.place_of(pod.key) is SubQueue.GATED
 
@@ -155,8 +159,8 @@ class PlacementRun:
         if self._is_batch:
             # Before any binding is shown, which might have them tried again.
             for key in self._refused:
-                if key in self.world.pods:
-                    self.world.drop_pod(key, "not placed")
+                if key in self.cluster.pods:
+                    self.cluster.drop_pod(key, "not placed")
             return
         for effect in effects:
             if isinstance(effect, to_do.RecordEvent) and effect.reason == FAILED:
@@ -200,14 +204,14 @@ def _is_plain(framework: Framework) -> bool:
     return bool(framework.unconditional_binder) and all(member.in_tree for member in members)
 
 
-def load_cluster(world: SimulatedCluster, cluster: Cluster) -> None:
-    """Put into a world what there is in a cluster before anything happens."""
-    for node in cluster.nodes:
-        world.put_node(node)
-    for value in cluster.objects:
+def load_cluster(target: SimulatedCluster, source: Cluster) -> None:
+    """Put the nodes, objects and bound pods of `source` into a simulated cluster."""
+    for node in source.nodes:
+        target.put_node(node)
+    for value in source.objects:
         if isinstance(value, PersistentVolumeClaim) and not value.metadata.uid:
             # The API gives every object a uid, and volumes name claims by it.
             value = replace(value, metadata=replace(value.metadata, uid=value.key))
-        world.put_object(value)
-    for pod in cluster.bound():
-        world.put_pod(pod)
+        target.put_object(value)
+    for pod in source.bound():
+        target.put_pod(pod)

@@ -58,7 +58,7 @@ def place_and_explain(
 def explain_after_replay(key: str, run: Replay) -> Explanation | None:
     """Why a pod has no node at the end of a replay; None where it has, had, or never came."""
     pod_history = run.pod_histories.get(key)
-    pod = run.world.pods.get(key)
+    pod = run.cluster.pods.get(key)
     if pod_history is None or pod is None or pod_history.node or pod.is_finished:
         return None
     if pod.spec.scheduler_name not in frameworks_of(run.scheduler):

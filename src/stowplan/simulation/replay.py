@@ -1,7 +1,7 @@
 """Replay: pods come, are decided by the machine, run and leave, in virtual time.
 
 Nothing of the machine is different here: it is shown what a watch would show, and what it decides
-is carried out by a world in memory. Pods that are evicted, or whose node leaves, come again as
+is carried out by a cluster in memory. Pods that are evicted, or whose node leaves, come again as
 their controllers would make them anew, and run from the beginning.
 """
 
@@ -96,7 +96,7 @@ class Replay:
         self.options = options
         self.scheduler = scheduler
         self.event_queue = EventQueue()
-        self.world = SimulatedCluster(self.event_queue, options.pace)
+        self.cluster = SimulatedCluster(self.event_queue, options.pace)
         self.pod_histories: dict[str, PodHistory] = {}
         self.evicted = 0
         self.fault = ""
@@ -108,26 +108,30 @@ class Replay:
         self.n_to_end = 0
         self.last_bound = 0
         self.last_left = 0
-        self.volumes = VolumeController(self.world)
+        self.volumes = VolumeController(self.cluster)
         self.instance = SchedulerInstance(
-            "scheduler", self.world, scheduler, [WatchStream(self.world, any_kind)], self._observe
+            "scheduler",
+            self.cluster,
+            scheduler,
+            [WatchStream(self.cluster, any_kind)],
+            self._observe,
         )
-        load_cluster(self.world, cluster)
-        self.world.run_of = self._run_of
-        self.world.on_bound = self._bound
-        self.world.on_started = self._started
-        self.world.on_ended = self._ended
+        load_cluster(self.cluster, cluster)
+        self.cluster.run_of = self._run_of
+        self.cluster.on_bound = self._bound
+        self.cluster.on_started = self._started
+        self.cluster.on_ended = self._ended
         self.instance.dispatcher.on_result = self._taken
         if scheduler.unschedulable_classes is not None:
             scheduler.unschedulable_classes.on_repeats = self._repeated
         self.instance.follow()
         for pod in cluster.bound():
-            self.world.run(self.world.pods[pod.key])
+            self.cluster.run(self.cluster.pods[pod.key])
         self._schedule_arrivals(cluster.pending())
         self.node_churn: NodeChurnController | None = None
         if options.churn is not None:
             rng = np.random.default_rng([seed, 2])
-            self.node_churn = NodeChurnController(self.world, options.churn, rng)
+            self.node_churn = NodeChurnController(self.cluster, options.churn, rng)
 
     # Coming.
 
@@ -148,7 +152,7 @@ class Replay:
         self.n_to_arrive -= 1
         now = self.event_queue.now
         self.pod_histories[pod.key] = PodHistory(pod, now)
-        self.world.put_pod(pod)
+        self.cluster.put_pod(pod)
 
     def _recreate(self, pod_history: PodHistory) -> None:
         """As the pod's controller would make it anew, under its old name."""
@@ -166,7 +170,7 @@ class Replay:
         if spec.node_name:
             spec = replace(spec, node_name="")
         # What it had come to on its node is over, too.
-        self.world.put_pod(replace(pod_history.pod, metadata=meta, spec=spec, status=PodStatus()))
+        self.cluster.put_pod(replace(pod_history.pod, metadata=meta, spec=spec, status=PodStatus()))
 
     # What happens to pods.
 
@@ -219,7 +223,7 @@ class Replay:
                     pod_history.note = effect.note
             elif isinstance(effect, to_do.Report) and effect.is_fault:
                 self.fault = self.fault or effect.text
-        self.world.compact(instance.streams[0].version)
+        self.cluster.compact(instance.streams[0].version)
 
     def _repeated(self, entry: QueueEntry, n_repeats: int) -> None:
         """A pod has been refused so many times more, of which no effect says anything."""
@@ -235,7 +239,7 @@ class Replay:
             return
         for entry, decision in standing.latest(self.scheduler.cache.snapshot()):
             self.pod_histories[entry.key].note = truncate_note(decision.message)
-            self.world.set_unschedulable(entry.key, decision.reason, decision.message)
+            self.cluster.set_unschedulable(entry.key, decision.reason, decision.message)
         standing.settle()
 
     def _taken(self, effect: Effect, code: int) -> None:

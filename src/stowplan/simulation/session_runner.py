@@ -105,23 +105,23 @@ class SessionRunner:
         alone = replace(deciders.configuration, profiles={})
         self.scheduler = replace(deciders, configuration=alone).scheduler(rng=rng)
         self.decider = self._attached()
-        self.world = SimulatedCluster(EventQueue(), NO_LATENCY)
-        self.world.run_of = lambda pod: None
-        self._volumes = VolumeController(self.world)
+        self.cluster = SimulatedCluster(EventQueue(), NO_LATENCY)
+        self.cluster.run_of = lambda pod: None
+        self._volumes = VolumeController(self.cluster)
         self._held: SessionRun | None = None
         self._fault = ""
         self._instance = SchedulerInstance(
             "sessions",
-            self.world,
+            self.cluster,
             self.scheduler,
-            [WatchStream(self.world, any_kind)],
+            [WatchStream(self.cluster, any_kind)],
             self._observe,
         )
         groups = (value.key for value in cluster.objects if isinstance(value, PodGroup))
         self._rank = {key: place for place, key in enumerate(groups)}
-        load_cluster(self.world, cluster)
+        load_cluster(self.cluster, cluster)
         for pod in cluster.pending():
-            self.world.put_pod(pod)
+            self.cluster.put_pod(pod)
         self._instance.follow()
 
     def _attached(self) -> BatchDecider:
@@ -165,7 +165,7 @@ class SessionRunner:
         Raises ContractError for policies and actions of one's own, InputError where kube-batch,
         with its defects, would have ended.
         """
-        event_queue, before = self.world.event_queue, self._held
+        event_queue, before = self.cluster.event_queue, self._held
         self._held = None
         self.n_sessions += 1
         try:
@@ -183,7 +183,7 @@ class SessionRunner:
         if held is None:
             self._held = held = SessionRun({}, {}, [] if before is None else before.jobs)
         # Some may wait for their volumes, or have been refused.
-        pods = self.world.pods
+        pods = self.cluster.pods
         bound = {key: node for key, node in held.bound.items() if key in pods}
         return replace(held, bound={k: n for k, n in bound.items() if pods[k].node_name == n})
 

@@ -164,25 +164,25 @@ def simulate(
     extender_factory = SimulatedExtenderFactory(extenders_of(configuration), extenders)
     if profile is not None:
         _check_profile(profile, configuration)
-    world = _cluster(cluster, seed)
+    cluster = _cluster(cluster, seed)
     if node_count is not None:
-        world = resized(world, node_count)
+        cluster = resized(cluster, node_count)
     digest = configuration_files.digest(configuration)
     if profile is not None:
-        world = assign_profile(profile, world)
+        cluster = assign_profile(profile, cluster)
     rng = np.random.default_rng(seed)
     began = time.perf_counter()
     if replay is None:
         result = _filled(
-            world, configuration, registry, rng, extender_factory, on_progress, explain
+            cluster, configuration, registry, rng, extender_factory, on_progress, explain
         )
     else:
-        result = _replayed(world, deciders, rng, extender_factory, replay, seed, on_tick, explain)
+        result = _replayed(cluster, deciders, rng, extender_factory, replay, seed, on_tick, explain)
     elapsed_s = time.perf_counter() - began
-    result.failures = failures_of(result.placements, world)
+    result.failures = failures_of(result.placements, cluster)
     result.summary |= {"seed": seed, "configuration": digest}
     result.summary["notes"] += extender_factory.notes
-    result.summary["notes"] += gang_notes(world.pending(), deciders)
+    result.summary["notes"] += gang_notes(cluster.pending(), deciders)
     files = [
         source for source in (*sources, *extender_factory.sources) if isinstance(source, str | Path)
     ]

@@ -67,11 +67,11 @@ def simulate_jobs(
     seed: of ties between nodes. Raises InputError, ConfigError and ContractError.
     """
     deciders = config if isinstance(config, Deciders) else read_deciders(config, plugins, compat)
-    world = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
-    rounds = SessionRunner(world, deciders, np.random.default_rng(seed))
+    cluster = cluster if isinstance(cluster, Cluster) else read_cluster(cluster)
+    rounds = SessionRunner(cluster, deciders, np.random.default_rng(seed))
     mine = {
         pod.key: pod
-        for pod in world.pending()
+        for pod in cluster.pending()
         if pod.spec.scheduler_name in rounds.batch.scheduler_names
     }
     held = list(rounds.until_idle())
@@ -80,8 +80,8 @@ def simulate_jobs(
     evicted = {pod: why for one in held for pod, why in one.evicted.items()}
     reasons = {pod: job for job in jobs for pod in (*job.waiting, *job.promised)}
     placements = [_placement(key, bound, reasons) for key in mine]
-    summary = run_summary(world, placements, rounds.table)
-    others = len(world.pending()) - len(mine)
+    summary = run_summary(cluster, placements, rounds.table)
+    others = len(cluster.pending()) - len(mine)
     if others:
         names = " or ".join(map(repr, rounds.batch.scheduler_names))
         summary["notes"].append(f"{others} pending pods are not of {names}: they were left alone")

@@ -1,4 +1,4 @@
-"""Instance: a scheduler that runs in a world: a machine, what it is shown, and its desk."""
+"""Instance: a scheduler that runs in a cluster: a machine, what it is shown, and its desk."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ class SchedulerInstance:
     def __init__(
         self,
         name: str,
-        world: SimulatedCluster,
+        cluster: SimulatedCluster,
         scheduler: Scheduler,
         streams: Sequence[WatchStream],
         observer: Observer | None = None,
     ) -> None:
         self.name = name
-        self.world = world
+        self.cluster = cluster
         self.scheduler = scheduler
         self.streams = streams
-        self.dispatcher = SimulatedDispatcher(world, self.deliver, scheduler.plugin_io)
+        self.dispatcher = SimulatedDispatcher(cluster, self.deliver, scheduler.plugin_io)
         self.heads_max: int | None = None
         self.runs = True
         self.frozen = False
@@ -70,7 +70,7 @@ class SchedulerInstance:
 
     def follow(self) -> None:
         """Show every change to the machine as it happens."""
-        self.world.on_change.append(self.schedule_call)
+        self.cluster.on_change.append(self.schedule_call)
         self.schedule_call()
 
     def deliver(self, event: Event) -> None:
@@ -82,7 +82,7 @@ class SchedulerInstance:
         """Call the machine when everything else of this moment has happened."""
         if not self._is_due:
             self._is_due = True
-            self.world.event_queue.after(self._pause, self._due)
+            self.cluster.event_queue.after(self._pause, self._due)
 
     def _due(self) -> None:
         self._is_due = False
@@ -102,7 +102,7 @@ class SchedulerInstance:
         if not self.runs:
             return
         events, self._inbox = shown + self._inbox, []
-        now = self.world.event_queue.now
+        now = self.cluster.event_queue.now
         if not events and (self._alarm is None or self._alarm > now):
             return
         if self._alarm is not None and self._alarm <= now:
@@ -115,7 +115,7 @@ class SchedulerInstance:
         for effect in effects:
             if isinstance(effect, to_do.Wake):
                 self._alarm = effect.at
-                self.world.event_queue.at(effect.at, self._on_alarm, effect.at)
+                self.cluster.event_queue.at(effect.at, self._on_alarm, effect.at)
             elif not isinstance(effect, to_do.RecordEvent | to_do.Report):
                 take(effect)
 
@@ -139,5 +139,5 @@ class SchedulerInstance:
         """The process ends: it is not called any more, sends nothing and hears nothing."""
         self.runs = False
         self.dispatcher.close()
-        if self.schedule_call in self.world.on_change:
-            self.world.on_change.remove(self.schedule_call)
+        if self.schedule_call in self.cluster.on_change:
+            self.cluster.on_change.remove(self.schedule_call)

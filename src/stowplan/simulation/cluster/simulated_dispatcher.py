@@ -73,11 +73,11 @@ class SimulatedDispatcher:
 
     def __init__(
         self,
-        world: SimulatedCluster,
+        cluster: SimulatedCluster,
         answer: Callable[[Event], None],
         plugin_io: Callable[[int], PluginIO | None],
     ) -> None:
-        self.world = world
+        self.cluster = cluster
         self.answer = answer
         self.plugin_io = plugin_io
         self.delay: Callable[[], int] | None = None
@@ -87,7 +87,7 @@ class SimulatedDispatcher:
         self.on_sent: Callable[[Effect], None] = _nothing
         self.on_result: Callable[[Effect, int], None] = _ignore_result
         self.is_open = True
-        self._bind_delay = round(world.pace.bind_s * SECOND)
+        self._bind_delay = round(cluster.pace.bind_s * SECOND)
         self._busy_until: dict[str, int] = {}
         self._cancelled: set[int] = set()
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
@@ -110,7 +110,7 @@ class SimulatedDispatcher:
         if isinstance(effect, to_do.Cancel):
             self._cancelled.add(effect.prepare)
             return
-        event_queue = self.world.event_queue
+        event_queue = self.cluster.event_queue
         uid = effect.uid  # type: ignore[union-attr]
         at = event_queue.now
         if self.delay is not None:
@@ -122,7 +122,7 @@ class SimulatedDispatcher:
 
     def _send(self, effect: Effect) -> None:
         uid = effect.uid  # type: ignore[union-attr]
-        if self._busy_until.get(uid) == self.world.event_queue.now:
+        if self._busy_until.get(uid) == self.cluster.event_queue.now:
             # What comes later finds it free, be it noted or not.
             del self._busy_until[uid]
         if not self.is_open or effect.effect in self._cancelled:
@@ -141,14 +141,14 @@ class SimulatedDispatcher:
         if injected_fault is None:
             return request()
         if injected_fault.late:
-            self.world.event_queue.after(injected_fault.late, _late, request)
+            self.cluster.event_queue.after(injected_fault.late, _late, request)
         elif injected_fault.done:
             request()
         return injected_fault.code
 
     def _bind(self, effect: to_do.Bind) -> None:
         def request() -> int:
-            code = self.world.bind(key, effect.uid, effect.node)
+            code = self.cluster.bind(key, effect.uid, effect.node)
             self.on_result(effect, code)
             return code
 
@@ -163,22 +163,22 @@ class SimulatedDispatcher:
         code = self._send_request(effect, lambda: OK)
         # A read that gets no answer needs no outcome.
         if code == OK:
-            pod = self.world.pods.get(f"{effect.namespace}/{effect.name}")
+            pod = self.cluster.pods.get(f"{effect.namespace}/{effect.name}")
             self._answer(happened.PodRead(effect.effect, effect.uid, pod))
 
     def _patch(self, effect: to_do.PatchStatus) -> None:
-        code = self._send_request(effect, lambda: self.world.patch_status(effect))
+        code = self._send_request(effect, lambda: self.cluster.patch_status(effect))
         if code is not None and code != OK:
             self._answer(happened.PatchFailed(effect.effect, effect.uid, code))
 
     def _patch_group(self, effect: to_do.PatchGroup) -> None:
-        code = self._send_request(effect, lambda: self.world.patch_group(effect))
+        code = self._send_request(effect, lambda: self.cluster.patch_group(effect))
         if code is not None and code != OK:
             self._answer(happened.PatchFailed(effect.effect, effect.uid, code))
 
     def _evict(self, effect: to_do.Evict) -> None:
         def request() -> int:
-            code = self.world.evict(key, effect.uid)
+            code = self.cluster.evict(key, effect.uid)
             self.on_result(effect, code)
             return code
 
@@ -194,7 +194,7 @@ class SimulatedDispatcher:
 
         def request() -> int:
             nonlocal version
-            code, version = self.world.write(effect.value)
+            code, version = self.cluster.write(effect.value)
             return code
 
         code = self._send_request(effect, request)
@@ -225,7 +225,7 @@ class SimulatedDispatcher:
                 self._when(after, self._deliver_reply, effect, reply)
                 return
             # It does all the same what nobody hears of any more.
-            self.world.event_queue.after(after, _discard_reply, reply)
+            self.cluster.event_queue.after(after, _discard_reply, reply)
         late = timeout_response(effect.question)
         self._when(timeout, self._deliver_reply, effect, lambda: late)
 
@@ -236,7 +236,7 @@ class SimulatedDispatcher:
         reply: Callable[[], ExtenderResponse],
     ) -> None:
         if injected_fault.late:
-            self.world.event_queue.after(injected_fault.late, _discard_reply, reply)
+            self.cluster.event_queue.after(injected_fault.late, _discard_reply, reply)
         elif injected_fault.done:
             reply()
         if injected_fault.code is not None:
@@ -247,7 +247,7 @@ class SimulatedDispatcher:
 
     def _when(self, after: int, act: Callable[..., None], *given: Any) -> None:
         if after:
-            self.world.event_queue.after(after, act, *given)
+            self.cluster.event_queue.after(after, act, *given)
         else:
             act(*given)
 
@@ -271,7 +271,7 @@ class SimulatedDispatcher:
         if code is None:
             return
         takes = round(getattr(plugin_io.plugin, "simulated_s", PERFORM_S) * SECOND)
-        self.world.event_queue.after(takes, self._prepared, effect, code)
+        self.cluster.event_queue.after(takes, self._prepared, effect, code)
 
     def _prepared(self, effect: to_do.Prepare, code: int) -> None:
         plugin_io = self.plugin_io(effect.effect)
@@ -283,14 +283,14 @@ class SimulatedDispatcher:
             return
         if effect.point == "bind":
             # Who performs Bind binds by itself, by the same API.
-            self.world.bind(plugin_io.pod.key, plugin_io.pod.uid, plugin_io.node_name)
+            self.cluster.bind(plugin_io.pod.key, plugin_io.pod.uid, plugin_io.node_name)
         self._answer(happened.PrepareDone(effect.effect, effect.uid))
 
     def _answer(self, event: Event) -> None:
         if self.delay is None:
             self.answer(event)
         else:
-            self.world.event_queue.after(self.delay(), self._arrive, event)
+            self.cluster.event_queue.after(self.delay(), self._arrive, event)
 
     def _arrive(self, event: Event) -> None:
         if self.is_open:

@@ -96,12 +96,12 @@ class SimulatedExtenders:
 
     def __init__(
         self,
-        world: SimulatedCluster,
+        cluster: SimulatedCluster,
         extenders: Sequence[HTTPExtender],
         classes: Sequence[type[Any]] = (),
     ) -> None:
         """Raises ContractError and InputError for classes that could not speak for any of them."""
-        self._world = world
+        self._cluster = cluster
         self.stand_ins = {one.place: ExtenderStandIn(one) for one in extenders}
         self.warnings: list[str] = []
         taken: dict[int, type[Any]] = {}
@@ -190,14 +190,14 @@ class SimulatedExtenders:
     def _bound(self, body: ExtenderBindingArgs) -> ExtenderResponse:
         """Bind, as one that agrees to does just before it says so."""
         key = f"{body.pod_namespace}/{body.pod_name}"
-        code = self._world.bind(key, body.pod_uid, body.node)
+        code = self._cluster.bind(key, body.pod_uid, body.node)
         if code == CREATED:
             return ExtenderResponse(OK_CODE, BOUND_BODY)
         return ExtenderResponse(OK_CODE, msgspec.json.encode({"Error": f"the API answered {code}"}))
 
     def _reply(self, stand_in: ExtenderStandIn, question: ExtenderRequest) -> ExtenderResponse:
         body, ask = question.body, stand_in.methods.get(question.verb)
-        asking = _SimulatedCall(self._world, stand_in, question.verb, ask)
+        asking = _SimulatedCall(self._cluster, stand_in, question.verb, ask)
         if isinstance(body, ExtenderBindingArgs):
             tree: Any = asking.bind(body)
         elif isinstance(body, ExtenderPreemptionArgs):
@@ -214,12 +214,12 @@ class _SimulatedCall:
 
     def __init__(
         self,
-        world: SimulatedCluster,
+        cluster: SimulatedCluster,
         stand_in: ExtenderStandIn,
         verb: ExtenderVerb,
         ask: Callable[..., Any] | None,
     ) -> None:
-        self._world = world
+        self._cluster = cluster
         self._name = stand_in.name
         self._verb = verb
         self._ask = ask
@@ -270,7 +270,7 @@ class _SimulatedCall:
 
     def bind(self, body: ExtenderBindingArgs) -> dict[str, Any]:
         """Whether it binds."""
-        pod = self._world.pods.get(f"{body.pod_namespace}/{body.pod_name}")
+        pod = self._cluster.pods.get(f"{body.pod_namespace}/{body.pod_name}")
         if pod is None or pod.uid != body.pod_uid:
             return {"Error": f"there is no pod {body.pod_namespace}/{body.pod_name} of this uid"}
         said = None if self._ask is None else self._asked(pod, body.node)
@@ -280,7 +280,7 @@ class _SimulatedCall:
 
     def _asked(self, pod: Pod, name: str, victims: tuple[Pod, ...] = ()) -> Any:
         assert self._ask is not None
-        node = self._world.nodes.get(name)
+        node = self._cluster.nodes.get(name)
         if node is None:
             return False if self._verb is not ExtenderVerb.PRIORITIZE else 0
         return self._ask(pod, node, self._pods_on(name), list(victims))
@@ -288,7 +288,7 @@ class _SimulatedCall:
     def _pods_on(self, name: str) -> list[Pod]:
         if self._pods is None:
             self._pods = {}
-            for pod in self._world.pods.values():
+            for pod in self._cluster.pods.values():
                 if pod.node_name:
                     self._pods.setdefault(pod.node_name, []).append(pod)
         return list(self._pods.get(name, ()))
@@ -320,7 +320,7 @@ class SimulatedExtenderFactory:
 
     def of(self, instance: SchedulerInstance) -> SimulatedExtenders:
         """Those that a scheduler asks from now on."""
-        found = SimulatedExtenders(instance.world, self._extenders, self._classes)
+        found = SimulatedExtenders(instance.cluster, self._extenders, self._classes)
         instance.dispatcher.extender = found.answer
         return found
 

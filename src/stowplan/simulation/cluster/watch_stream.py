@@ -1,4 +1,4 @@
-"""Watch: what one scheduler is shown of the changes of a world, as its informers tell it.
+"""Watch: what one scheduler is shown of the changes of a cluster, as its informers tell it.
 
 Nodes and pods come in streams of their own, so one may lag behind the other; each keeps its order.
 A stream that breaks goes on from the version that it has seen; where the API has forgotten that
@@ -27,10 +27,10 @@ class WatchStream:
     """The changes of some kinds. version: up to which they have been shown; -1 before the list.
     n_lists: how often all was listed."""
 
-    def __init__(self, world: SimulatedCluster, concerns: Callable[[Object], bool]) -> None:
+    def __init__(self, cluster: SimulatedCluster, concerns: Callable[[Object], bool]) -> None:
         self.version = -1
         self.n_lists = 0
-        self._world = world
+        self._cluster = cluster
         self._concerns = concerns
         self._known_objects: KnownObjects = {}
 
@@ -39,7 +39,7 @@ class WatchStream:
         if self.version < 0:
             return self.relist()
         try:
-            changes = self._world.since(self.version)
+            changes = self._cluster.since(self.version)
         except ResourceVersionExpired:
             return self.relist()
         found: list[Event] = []
@@ -58,10 +58,10 @@ class WatchStream:
 
     def relist(self) -> list[Event]:
         """All there is, as a list that starts over shows it."""
-        world = self._world
+        cluster = self._cluster
         self.n_lists += 1
         there: KnownObjects = {}
-        for group in (world.nodes.values(), world.pods.values(), world.objects.values()):
+        for group in (cluster.nodes.values(), cluster.pods.values(), cluster.objects.values()):
             for value in group:
                 if self._concerns(value):
                     there[kind_and_key(value)] = value
@@ -70,7 +70,7 @@ class WatchStream:
         for key, value in there.items():
             found.append(updated_event(value) if key in self._known_objects else added_event(value))
         self._known_objects = there
-        self.version = world.version
+        self.version = cluster.version
         return found
 
     def repeat(self, place: int, count: int) -> list[Event]:

@@ -28,7 +28,7 @@ def placement_of(pod_history: PodHistory, run: Replay) -> TimedPlacement:
     """The placement of a pod that came during a replay."""
     place = Placement(pod_history.pod.key, pod_history.node)
     if not pod_history.node:
-        pod = run.world.pods.get(pod_history.pod.key, pod_history.pod)
+        pod = run.cluster.pods.get(pod_history.pod.key, pod_history.pod)
         try:
             place = refusal_of(pod, pod_history.note, run.scheduler)
         except ContractError as fault:

@@ -128,7 +128,7 @@ def test_a_sound_plugin_is_not_warned_of(plugin: Any) -> None:
 def test_a_mistake_is_warned_of_once(plugin: Any, method: str, says: str) -> None:
     (warning,) = warnings(plugin)
     line = getattr(plugin, method).__code__.co_firstlineno
-    wanted = f"plugin {plugin.name!r}: {method} (test_plugin_watch.py:{line}) "
+    wanted = f"plugin {plugin.name!r}: {method} (test_plugin_sampling.py:{line}) "
     assert warning.startswith(wanted)
     assert says in warning
 
