@@ -1,13 +1,13 @@
-"""Fill: pods come in the order of their arrival, each is tried once, and nobody leaves.
+"""Placement run: pending pods are created in arrival order and tried once; no pod ends.
 
-The machine decides them; a pod that it refuses is taken away again, so that what it said of it
-holds for the cluster as the pod found it.
+The scheduler decides them. A pod that does not fit is deleted again, so that its message describes
+the cluster at the time of its attempt.
 
-Pods that go straight from their attempt to the binding come in batches, which compiled kernels
-place as runs. A placement does not depend on that: the machine counts a pod on its node before it
-chooses for the next one. Every other pod comes alone, and is seen to until it is bound or refused.
+Pods whose attempt leads straight to the binding cycle are created in batches, which compiled
+kernels place together. Batches do not change placements: the scheduler assumes each pod on its node
+before it decides the next one. All other pods are created one by one.
 
-Differs: the original's queue sorts by priority first, tries refused pods again and preempts.
+Differs: kube-scheduler's queue sorts by priority first, retries unschedulable pods and preempts.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ from stowplan.simulation.cluster.watch_stream import WatchStream, any_kind
 from stowplan.simulation.event_queue import EventQueue
 
 Progress = Callable[[int, int], None]
-"""Called with (pods done, pods in all)."""
+"""Called with (pods done, pods in total)."""
 
 BATCH_MAX = 500
-"""Pods that are handed over at once, at most: so often a run says how far it is."""
+"""Pods per batch; progress is reported once per batch."""
 
 IN_TREE_ONLY = ("preEnqueue", "reserve", "permit", "preBind", "bind", "postBind")
-"""Extension points at which a plugin of others may notice that pods come in batches."""
+"""Extension points at which an out-of-tree plugin could observe batches."""
 
 
 class PlacementRun:
-    """A cluster that fills up."""
+    """Places the pending pods of a cluster on a simulated cluster."""
 
     def __init__(self, cluster: Cluster, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
         self.cluster = SimulatedCluster(EventQueue())
-        # Nobody leaves, however long somebody waits at Permit.
+        # No pod ends, however long another waits at Permit.
         self.cluster.run_of = lambda pod: None
         self.volumes = VolumeController(self.cluster)
         self._failed = ""
-        # Of the batch under way: what was refused, by key.
+        # Unschedulable pods of the current batch, by key.
         self._refused: dict[str, Placement] = {}
         self._is_batch = False
         self._direct_bind_check = DirectBindCheck(scheduler)
@@ -71,7 +71,7 @@ class PlacementRun:
         self.cluster.event_queue.run(0)
 
     def place_all(self, pods: list[Pod], on_progress: Progress | None) -> list[Placement]:
-        """What becomes of pods, in their order."""
+        """The placements of pods, in their order."""
         placements: list[Placement] = []
         while len(placements) < len(pods):
             if on_progress is not None:
@@ -86,7 +86,7 @@ class PlacementRun:
         return placements
 
     def _next_batch(self, pods: list[Pod], start: int) -> list[Pod]:
-        """The pods from `start` on that may be handed over at once; none for one to come alone."""
+        """The pods from `start` on that may be created as a batch; empty for a pod to be created alone."""
         batch: list[Pod] = []
         keys: set[str] = set()
         for pod in pods[start : start + BATCH_MAX]:
@@ -102,11 +102,11 @@ class PlacementRun:
         return batch
 
     def place_batch(self, pods: list[Pod]) -> list[Placement]:
-        """Let pods come at once, and take away those that are refused."""
+        """Create pods as a batch; those that do not fit are deleted."""
         cluster, event_queue, instance = self.cluster, self.cluster.event_queue, self.instance
         refused = self._refused = {}
         self._is_batch = True
-        # Each is tried once: nobody is left in the queue who could take another's turn.
+        # Each is tried once: no pod remains in the queue that could be popped instead.
         instance.heads_max = len(pods)
         for pod in pods:
             cluster.put_pod(pod)
@@ -122,7 +122,7 @@ class PlacementRun:
         ]
 
     def place(self, pod: Pod) -> Placement:
-        """Let a pod come, and take it away if it is refused."""
+        """Create a pod; it is deleted if it does not fit."""
         if pod.spec.scheduler_name not in frameworks_of(self.scheduler):
             return refusal_of(pod, "", self.scheduler)
         cluster, event_queue = self.cluster, self.cluster.event_queue
@@ -149,7 +149,7 @@ class PlacementRun:
         return self.scheduler.queue.place_of(pod.key) is SubQueue.GATED
 
     def _note_refusal(self, pod: Pod, decision: Decision) -> None:
-        # Now, as the cluster is as the pod has found it.
+        # Recorded now, while the cluster is as the attempt has seen it.
         if self._is_batch:
             self._refused[pod.key] = refused_by(decision, pod, self.scheduler)
 
@@ -157,7 +157,7 @@ class PlacementRun:
         self, instance: SchedulerInstance, events: list[Event], effects: list[Effect]
     ) -> None:
         if self._is_batch:
-            # Before any binding is shown, which might have them tried again.
+            # Before a binding is delivered, which might move them to the active queue.
             for key in self._refused:
                 if key in self.cluster.pods:
                     self.cluster.drop_pod(key, "not placed")
@@ -168,18 +168,18 @@ class PlacementRun:
 
 
 class DirectBindCheck:
-    """Which pods go straight from their attempt to the binding: nothing but their own decision, and
-    the amounts that it takes, can bear on what becomes of the next one."""
+    """Which pods go straight from their attempt to the binding cycle, so that they affect the next
+    pod by their assumed resources only."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._frameworks = frameworks_of(scheduler)
         self._has_extenders = scheduler.has_extenders
         self._is_plain = {name: _is_plain(one) for name, one in self._frameworks.items()}
-        # A spec is kept with its answer, so that no other object can get its identity.
+        # The spec is kept with its answer, so that its id is not reused.
         self._known: dict[int, tuple[PodSpec, bool]] = {}
 
     def binds_directly(self, pod: Pod) -> bool:
-        """True for a pod that may come in a batch."""
+        """True for a pod that may be part of a batch."""
         if self._has_extenders or pod.status.nominated_node_name:
             return False
         known = self._known.get(id(pod.spec))
@@ -191,7 +191,7 @@ class DirectBindCheck:
         return framework.run_pre_enqueue(pod).is_success
 
     def _is_free(self, pod: Pod) -> bool:
-        """True where no plugin has anything to do with pods of a spec after the choice."""
+        """True when no Reserve, Permit or PreBind plugin concerns pods of the spec."""
         framework = self._frameworks.get(pod.spec.scheduler_name)
         if framework is None or not self._is_plain[pod.spec.scheduler_name]:
             return False

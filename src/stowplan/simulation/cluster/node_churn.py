@@ -1,4 +1,4 @@
-"""Churn: nodes that leave and come back, by the dice."""
+"""Node churn: nodes that leave and come back at random."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from stowplan.simulation.event_queue import SECOND
 
 
 class Churn(msgspec.Struct, frozen=True):
-    """up_s, down_s: how long a node stays, and stays away, on average; both are exponential."""
+    """up_s, down_s: mean time that a node is up and down, in seconds; exponentially distributed."""
 
     up_s: float
     down_s: float
 
 
 class NodeChurnController:
-    """Lets nodes of a cluster leave and come back, until it is told to stop."""
+    """Removes and re-adds nodes of a cluster, while `is_active`."""
 
     def __init__(self, cluster: SimulatedCluster, churn: Churn, rng: np.random.Generator) -> None:
         self._cluster = cluster
@@ -34,7 +34,7 @@ class NodeChurnController:
             self._stays(name)
 
     def __len__(self) -> int:
-        """How many nodes are away."""
+        """Number of nodes that are down."""
         return len(self._away)
 
     def _stays(self, name: str) -> None:
@@ -59,4 +59,4 @@ class NodeChurnController:
 
 
 def _nothing(name: str) -> None:
-    """A node that leaves concerns nobody but its pods."""
+    """Default callback: does nothing."""
