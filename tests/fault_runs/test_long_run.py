@@ -105,9 +105,9 @@ def arrivals_are_kept(patch: pytest.MonkeyPatch) -> None:
     right = SessionLane.pod_deleted
 
     def pod_deleted(self: SessionLane, uid: str) -> None:
-        known = self._bound_known.get(uid, 0)
+        came = self._arrived_at.get(uid, 0)
         right(self, uid)
-        self._bound_known[uid] = known
+        self._arrived_at[uid] = came
 
     patch.setattr(SessionLane, "pod_deleted", pod_deleted)
 
@@ -144,7 +144,7 @@ def templates_are_kept(patch: pytest.MonkeyPatch) -> None:
 
 
 LEAKS = {
-    "scheduler.sessions._bound_known": arrivals_are_kept,
+    "scheduler.sessions._arrived_at": arrivals_are_kept,
     "scheduler.queue._gates._by_spec": specs_are_kept,
     "scheduler.cache.nodes.journal._rows": journals_are_kept,
     "scheduler.cache.nodes.labels._columns[].vocabulary": values_are_kept,
