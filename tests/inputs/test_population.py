@@ -152,14 +152,17 @@ def test_an_indexed_job_goes_on_with_the_lowest_indexes() -> None:
     ],
 )
 def test_counts_have_bounds(tree: Tree, path: str, got: str) -> None:
-    wanted = f"got {got}, wanted a whole number from 0 to 1000000"
+    wanted = f"Invalid value: {got}: expected a whole number from 0 to 1000000"
     assert complaint(tree) == f"f.yaml: document 1: {tree['kind']} default/d: {path}: {wanted}"
 
 
 def test_completed_indexes_that_are_none() -> None:
     job = workload("Job", "d", completionMode="Indexed", completions=2)
     job["status"] = {"completedIndexes": "1-x"}
-    assert "status.completedIndexes: got '1-x', wanted indexes such as 0,2-4" in complaint(job)
+    assert (
+        "status.completedIndexes: Invalid value: '1-x': expected indexes such as 0,2-4"
+        in complaint(job)
+    )
 
 
 # Whose.
@@ -461,8 +464,8 @@ def test_the_pods_of_a_template_share_the_spec_with_the_priority() -> None:
 )
 def test_an_unknown_priority_class_is_refused(tree: Tree, where: str) -> None:
     assert complaint(priority_class("hi", 7), tree) == (
-        f"f.yaml: document 2: {where}.priorityClassName: got 'gold', wanted a PriorityClass that "
-        "is here: system-cluster-critical, system-node-critical, hi"
+        f"f.yaml: document 2: {where}.priorityClassName: Invalid value: 'gold': "
+        "expected a PriorityClass: system-cluster-critical, system-node-critical, hi"
     )
 
 

@@ -146,7 +146,10 @@ def test_only_evictions_for_it_are_listed(tmp_path: Path) -> None:
 def test_a_group_without_pods_and_one_that_is_not_there(tmp_path: Path) -> None:
     cluster = make_cluster(tmp_path, node("n1"), queue("default"), group("g", 3))
     told = explained(cluster, "g")
-    assert told.message == "no pod with schedulerName kube-batch or volcano names it, 3 are needed"
+    assert (
+        told.message
+        == "no pod with schedulerName kube-batch or volcano belongs to it, minMember is 3"
+    )
     with pytest.raises(InputError, match=r'podgroups "h" not found in namespace "default".*1 Pod'):
         explained(cluster, "h")
 
@@ -210,7 +213,7 @@ def test_a_pod_goes_before_a_group_of_the_same_name(files: Path) -> None:
 
 
 def test_without_sessions_it_is_said_that_they_were_not_loaded(files: Path) -> None:
-    hint = "sessions were not loaded (--config FILE with actions and tiers loads them)"
+    hint = "no sessions are configured (add --config FILE with actions and tiers)"
     ran = run("explain", "pg/big", *WORLD)
     assert "it can never run here" in ran.out
     assert f"Note: {hint}" in ran.out

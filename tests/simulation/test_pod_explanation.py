@@ -85,7 +85,7 @@ def test_a_pod_is_judged_when_its_turn_comes_and_not_at_the_end() -> None:
 def test_a_large_input_is_not_simulated_unless_asked() -> None:
     found = stowplan.explain("default/late", make_cluster(), compare_max=3)
     assert found.simulation is not None
-    assert found.simulation.not_run == "2 pods come before it, on 2 nodes"
+    assert found.simulation.not_run == "2 pods precede it, on 2 nodes"
     assert stowplan.explain("default/late", make_cluster(), compare_max=4).simulation is not None
     after = stowplan.explain("default/late", make_cluster(), compare_max=0, after_simulation=True)
     assert after.simulation is not None
@@ -129,7 +129,7 @@ def test_a_replay_explains_who_waits_at_its_end() -> None:
         make_cluster(), explain="default/small", replay=stowplan.ReplayOptions()
     )
     assert run.explanation is None
-    assert any("default/small does not wait" in note for note in run.summary["notes"])
+    assert any("default/small is not pending" in note for note in run.summary["notes"])
 
 
 def owned_pod(name: str, kind: str, owner: str, **labels: str) -> Pod:

@@ -86,7 +86,7 @@ class PlacementRun:
         return placements
 
     def _next_batch(self, pods: list[Pod], start: int) -> list[Pod]:
-        """The pods from `start` on that may be created as a batch; empty for a pod to be created alone."""
+        """The next batch, from `start` on; empty when the next pod must be created alone."""
         batch: list[Pod] = []
         keys: set[str] = set()
         for pod in pods[start : start + BATCH_MAX]:

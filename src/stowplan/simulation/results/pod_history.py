@@ -11,8 +11,8 @@ from stowplan.simulation.replay import PodHistory, Replay
 class TimedPlacement(Placement, frozen=True):
     """Placement with times in virtual seconds since the start; None for what did not happen.
 
-    wait_s: from arrival to the first binding. refusals: failed attempts. restarts: how often the pod
-    was created again after an eviction or the loss of its node.
+    wait_s: from arrival to the first binding. refusals: failed attempts. restarts: how often the
+    pod was created again after an eviction or a node loss.
     """
 
     arrived_s: float = 0.0

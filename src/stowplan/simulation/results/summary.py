@@ -33,8 +33,8 @@ def run_summary(
     """Figures of any simulation.
 
     failed: reason -> number of pods, most frequent first. bound: pods bound before the run.
-    utilisation: resource -> requested and allocatable after the run in base units (milli-CPU, bytes,
-    counts), and their ratio. ignored: kind -> number of ignored objects. orphans: pod -> its missing
+    utilisation: resource -> requested and allocatable after the run (milli-CPU, bytes, counts), and
+    their ratio. ignored: kind -> number of ignored objects. orphans: pod -> its missing
     node. not_created: pod -> why the API server would reject it. inputs: file -> SHA-256.
     """
     failed = Counter(p.reason for p in placements if not p.node)
