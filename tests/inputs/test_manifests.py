@@ -203,7 +203,8 @@ def test_what_the_api_server_has_stored_stays_as_it_is() -> None:
 
 DEPLOYMENT = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}}
 BAD_QUANTITY = (
-    "Invalid value: 'lots': expected a quantity: a decimal number, with or without one of the suffixes "
+    "Invalid value: 'lots': "
+    "expected a quantity: a decimal number, with or without one of the suffixes "
     "n u m k M G T P E, Ki Mi Gi Ti Pi Ei, or an exponent such as e3"
 )
 
@@ -242,7 +243,8 @@ COMPLAINTS: list[tuple[Any, str]] = [
     ),
     (
         pod("p1", containers=[resources({"cpu": True})]),
-        "Pod default/p1: spec.containers[0].resources.requests.cpu: Invalid value: true: expected a quantity",
+        "Pod default/p1: spec.containers[0].resources.requests.cpu: Invalid value: true: "
+        "expected a quantity",
     ),
     (
         pod("p1", nodeSelector={"ok": "yes", "example.com/a": 1}),
@@ -250,7 +252,8 @@ COMPLAINTS: list[tuple[Any, str]] = [
     ),
     (
         {**pod("p1"), "metadata": {"name": "p1", "creationTimestamp": "today"}},
-        "Pod default/p1: metadata.creationTimestamp: Invalid value: 'today': expected a time such as "
+        "Pod default/p1: metadata.creationTimestamp: Invalid value: 'today': "
+        "expected a time such as "
         "2026-01-31T12:00:00Z",
     ),
     ({**pod("p1"), "metadata": []}, "Pod: metadata: Invalid value: a list: expected a mapping"),
@@ -261,7 +264,8 @@ COMPLAINTS: list[tuple[Any, str]] = [
     (node(allocatable={"cpu": "lots"}), f"Node n1: status.allocatable.cpu: {BAD_QUANTITY}"),
     (
         node(allocatable={"nvidia.com/gpu": "-1"}),
-        "Node n1: status.allocatable['nvidia.com/gpu']: Invalid value: '-1': expected a quantity of at least 0",
+        "Node n1: status.allocatable['nvidia.com/gpu']: Invalid value: '-1': "
+        "expected a quantity of at least 0",
     ),
     (
         pod("p1", initContainers=[resources({}, {"memory": "lots"})]),

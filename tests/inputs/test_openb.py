@@ -169,7 +169,8 @@ WHOLE = "expected a whole number from 0 to 1000000000000"
         ("n2,1,1,1,T4|P100", "line 3, model: Invalid value: 'T4|P100': expected one model"),
         (
             "n2,1,1,1,a b",
-            "line 3, model: Invalid value: 'a b': expected models that are valid label values, separated by |",
+            "line 3, model: Invalid value: 'a b': "
+            "expected models that are valid label values, separated by |",
         ),
         (
             'n2,"1,1,0,',
@@ -190,15 +191,18 @@ def test_lines_of_nodes_that_are_wrong(line: str, wanted: str) -> None:
         ),
         (
             "p,1,1,1,1,a b,,,,,",
-            "line 2, gpu_spec: Invalid value: 'a b': expected models that are valid label values, separated by |",
+            "line 2, gpu_spec: Invalid value: 'a b': "
+            "expected models that are valid label values, separated by |",
         ),
         (
             "p,1,1,1,1,,,,noon,,",
-            "line 2, creation_time: Invalid value: 'noon': expected seconds, from 0 to 253402300799",
+            "line 2, creation_time: Invalid value: 'noon': "
+            "expected seconds, from 0 to 253402300799",
         ),
         (
             "p,1,1,1,1,,,,1e20,,",
-            "line 2, creation_time: Invalid value: '1e20': expected seconds, from 0 to 253402300799",
+            "line 2, creation_time: Invalid value: '1e20': "
+            "expected seconds, from 0 to 253402300799",
         ),
         (
             "p,1,1,1,1,,,,nan,,",

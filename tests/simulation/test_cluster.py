@@ -123,7 +123,8 @@ def test_a_missing_file(tmp_path: Path) -> None:
         (
             {"a_yaml": f"{NODE}---\n# b\n---\n{POD.replace('cpu: 1', 'cpu: 1x')}"},
             "a.yaml: document 3, line 8: Pod default/p1: "
-            "spec.containers[0].resources.requests.cpu: Invalid value: '1x': expected a quantity: a decimal "
+            "spec.containers[0].resources.requests.cpu: Invalid value: '1x': "
+            "expected a quantity: a decimal "
             "number, with or without one of the suffixes n u m k M G T P E, Ki Mi Gi Ti Pi Ei, or "
             "an exponent such as e3",
         ),
@@ -163,7 +164,8 @@ def test_a_missing_file(tmp_path: Path) -> None:
         ),
         (
             {"a_csv": trace.nodes(2).replace("64000", "many")},
-            "a.csv: line 2, cpu_milli: Invalid value: 'many': expected a whole number from 0 to 1000000000000",
+            "a.csv: line 2, cpu_milli: Invalid value: 'many': "
+            "expected a whole number from 0 to 1000000000000",
         ),
         (
             {"a_yaml": NODE, "b_yaml": DEPLOYMENT.replace("replicas: 2", "replicas: -2")},

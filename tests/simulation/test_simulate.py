@@ -370,7 +370,8 @@ def test_an_unknown_profile() -> None:
     with pytest.raises(InputError) as caught:
         simulate(small(), profile="default-schedular")
     assert str(caught.value) == (
-        "default configuration: profile: Invalid value: 'default-schedular': expected one of default-scheduler "
+        "default configuration: profile: Invalid value: 'default-schedular': "
+        "expected one of default-scheduler "
         "(did you mean 'default-scheduler'?)"
     )
 

@@ -25,7 +25,7 @@ from stowplan.inputs.openb import NOTE, OpenBReader
 from stowplan.inputs.orphaned_pods import MODES as ORPHAN_MODES
 from stowplan.inputs.orphaned_pods import resolve_orphans
 from stowplan.inputs.validation.object_validation import ObjectValidator
-from stowplan.inputs.workload_expansion import expand_workloads
+from stowplan.inputs.workloads.workload_expansion import expand_workloads
 from stowplan.objects.encoding.json_codec import DecodeError
 from stowplan.objects.limits import LimitRange, ResourceQuota
 from stowplan.objects.meta import Object

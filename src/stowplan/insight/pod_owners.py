@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from stowplan.inputs.workload_expansion import HASH_LABEL
+from stowplan.inputs.workloads.workload_expansion import HASH_LABEL
 from stowplan.objects.pod import Pod
 
 NO_OWNER = "<none>"

@@ -21,12 +21,6 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from stowplan.inputs.daemon_pods import (
-    pin_to_node,
-    should_run_on,
-    target_node,
-    with_daemon_tolerations,
-)
 from stowplan.inputs.input_error import mismatch
 from stowplan.inputs.manifests import (
     JobControllerFields,
@@ -37,8 +31,14 @@ from stowplan.inputs.manifests import (
     title,
 )
 from stowplan.inputs.object_defaults import with_name_label
-from stowplan.inputs.priority_classes import PriorityClasses, UnknownPriorityClassError
-from stowplan.inputs.volume_claims import ClaimBuilder
+from stowplan.inputs.workloads.daemon_pods import (
+    pin_to_node,
+    should_run_on,
+    target_node,
+    with_daemon_tolerations,
+)
+from stowplan.inputs.workloads.priority_classes import PriorityClasses, UnknownPriorityClassError
+from stowplan.inputs.workloads.volume_claims import ClaimBuilder
 from stowplan.objects.encoding.json_codec import DecodeError
 from stowplan.objects.limits import LimitRange, ResourceQuota
 from stowplan.objects.meta import NamespacedObject, Object, ObjectMeta, OwnerReference, Value
