@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.inputs.manifests import ManifestInventory
 from stowplan.inputs.workloads.daemon_pods import DAEMON_TOLERATIONS, HOST_NETWORK_TOLERATION
 from stowplan.inputs.workloads.workload_expansion import (
     HASH_LABEL,
@@ -19,6 +18,7 @@ from stowplan.objects.encoding.json_codec import DecodeError
 from stowplan.objects.pod import Pod
 from stowplan.objects.selectors import label_selector_matches
 from stowplan.objects.workload import ReplicaSet
+from tests.inputs.test_manifests import inventory
 
 Tree = dict[str, Any]
 
@@ -63,10 +63,7 @@ def node(name: str, /, labels: Tree | None = None, *taints: str) -> Tree:
 
 
 def population(*trees: Tree) -> ExpandedCluster:
-    inventory = ManifestInventory()
-    for number, tree in enumerate(trees, start=1):
-        inventory.add_document(tree, f"f.yaml: document {number}")
-    return expand_workloads(inventory)
+    return expand_workloads(inventory(*trees))
 
 
 def names(*trees: Tree) -> list[str]:

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from stowplan.fault_runs.fault_schedule import ScheduledFault
 from stowplan.inputs.annotations import RUN_ANNOTATION
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.simulation.cluster.scheduler_instance import SchedulerInstance
 from stowplan.simulation.cluster.simulated_cluster import SimulatedCluster
-from stowplan.simulation.event_queue import SECOND
 from stowplan.testing.builders import node, pod
 from stowplan.testing.generators.choices import RandomSource, chance, pick, random_int
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from stowplan.config.strict_decoder import format_value
 from stowplan.inputs.input_error import mismatch
 from stowplan.inputs.object_defaults import spec_with_defaults, with_defaults
 from stowplan.objects.device import DeviceClass, ResourceClaim, ResourceSlice
@@ -150,14 +151,6 @@ class ManifestInventory:
         self.ignored: Counter[str] = Counter()
         self._by_kind: dict[type[Object], dict[str, ManifestEntry]] = {}
         self._specs: dict[bytes, PodSpec] = {}
-
-    def add_document(self, tree: Any, place: str) -> None:
-        """Add the objects of a document; raises DecodeError with object and path.
-
-        place: file and document, for errors about duplicates.
-        """
-        for item, path in items(tree):
-            self.add_item(item, path, place)
 
     def add_item(self, item: dict[str, Any], path: str, place: str) -> None:
         """Add one object of a document, as from `items`; raises DecodeError."""
@@ -377,16 +370,6 @@ def _at(path: str, key: str) -> str:
     return _join(path, key) if re.fullmatch(r"[\w-]+", key) else f"{path}[{key!r}]"
 
 
-def format_value(got: Any) -> str:
-    """A value as printed in errors: short, in YAML spelling."""
-    if isinstance(got, dict | list):
-        return "a mapping" if isinstance(got, dict) else "a list"
-    if got is None or isinstance(got, bool):
-        return {None: "null", True: "true", False: "false"}[got]
-    text = repr(got)
-    return text if len(text) <= 60 else f"{text[:57]}..."
-
-
 # Quantities.
 
 Named = tuple[str, str, Quantity]
@@ -475,5 +458,5 @@ def quantity_error(q: Quantity) -> str:
     try:
         return mismatch(format_value(q), "a quantity of at least 0") if value(q) < 0 else ""
     except QuantityError as problem:
-        expected = re.split("wanted |expected ", str(problem), maxsplit=1)[1]
+        expected = str(problem).partition("expected ")[2]
         return mismatch(format_value(q), f"a quantity: {expected}")

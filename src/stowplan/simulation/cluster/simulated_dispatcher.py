@@ -19,11 +19,10 @@ from stowplan.messages.extender_api import (
     ExtenderVerb,
     timeout_response,
 )
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.scheduler.binding.plugin_io import PluginIO
 from stowplan.simulation.cluster.simulated_cluster import CREATED, OK, SimulatedCluster
-from stowplan.simulation.event_queue import SECOND
 
-EXTENDER_TIMEOUT = 60 * SECOND
 PERFORM_S = 1.0
 """Duration of a plugin's I/O, unless it declares `simulated_s`."""
 

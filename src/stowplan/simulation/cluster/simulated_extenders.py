@@ -32,7 +32,7 @@ import msgspec
 
 from stowplan.assembly.plugin_files import run_file
 from stowplan.framework import ContractError
-from stowplan.framework.plugin_calls import narrow_parameters, parameters_of, source_location
+from stowplan.framework.plugin_calls import failure_location, narrow_parameters, parameters_of
 from stowplan.framework.problems import did_you_mean
 from stowplan.inputs.input_error import InputError
 from stowplan.messages.effects import CallExtender
@@ -48,12 +48,13 @@ from stowplan.messages.extender_api import (
     HTTPExtender,
     redact_password,
 )
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.simulation.cluster.scheduler_instance import SchedulerInstance
 from stowplan.simulation.cluster.simulated_cluster import CREATED, SimulatedCluster
 from stowplan.simulation.cluster.simulated_dispatcher import SimulatedReply
-from stowplan.simulation.event_queue import SECOND, EventQueue
+from stowplan.simulation.event_queue import EventQueue
 
 NOTE = "extender {} is not simulated and accepts every node (see --extender)"
 ExtenderSource = type[Any] | str | Path
@@ -394,7 +395,7 @@ def _bound(
         made = kind()
     # Out-of-tree code may raise anything; the message names its class.
     except Exception as failure:
-        text = f"{type(failure).__name__}: {failure}{source_location(failure)}"
+        text = f"{type(failure).__name__}: {failure}{failure_location(failure)}"
         raise ContractError(f"{where}: the constructor raised {text}") from failure
     return {verb: _fitted(getattr(made, verb.value), verb, where) for verb in verbs}
 
@@ -421,7 +422,7 @@ def _fitted(method: Callable[..., Any], verb: ExtenderVerb, where: str) -> Calla
         except (Exception, SystemExit) as failure:
             raise ContractError(
                 f"{where}: {verb.value} of pod {pod.key!r} on node {node.name!r} raised "
-                f"{type(failure).__name__}: {failure}{source_location(failure)}"
+                f"{type(failure).__name__}: {failure}{failure_location(failure)}"
             ) from failure
 
     return ask
