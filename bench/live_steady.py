@@ -121,7 +121,7 @@ def memory_mb(pid: int) -> float:
 async def report(load: Load, pids: tuple[int, int], found: list[Standing]) -> None:
     """Print a line at intervals."""
     begun = time.perf_counter()
-    n_reported, used, at = 0, [cpu_s(pid) for pid in pids], begun
+    n_told, used, at = 0, [cpu_s(pid) for pid in pids], begun
     while True:
         await asyncio.sleep(REPORT_S)
         now, now_used = time.perf_counter(), [cpu_s(pid) for pid in pids]
@@ -129,7 +129,7 @@ async def report(load: Load, pids: tuple[int, int], found: list[Standing]) -> No
         standing = Standing((memory_mb(pids[0]), memory_mb(pids[1])), (busy[0], busy[1]))
         found.append(standing)
         used, at = now_used, now
-        fresh, n_reported = load.delays_ms[n_reported:], len(load.delays_ms)
+        fresh, n_told = load.delays_ms[n_told:], len(load.delays_ms)
         print(f"{now - begun:4.0f} s: {spread(fresh)}; {standing}", flush=True)
 
 

@@ -224,7 +224,8 @@ def test_without_sessions_it_is_said_that_they_were_not_loaded(files: Path) -> N
     assert "1 of 1 nodes fit" in ran.out
     assert f"Note: the pod is in PodGroup default/big and was evaluated alone: {hint}" in ran.out
     assert (
-        f"Note: 5 pods are in PodGroups and were tried alone: {hint}" in run("simulate", *WORLD).out
+        f"Note: 5 pods are in PodGroups and were tried alone: {hint}"
+        in run("simulate", *WORLD).out
     )
     ran = run("explain", "fits", *WORLD)
     assert "Note" not in ran.out

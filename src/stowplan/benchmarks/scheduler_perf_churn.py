@@ -101,18 +101,16 @@ def mixed_churn(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkl
         make_object(Service, f"service-churn-{i}", "default", spec={"selector": {"app": "foo"}})
         for i in range(rounds)
     ]
-    reported: list[Event] = []
+    told: list[Event] = []
     for index in range(rounds):
         if index:
-            reported.append(happened.NodeDeleted(no_room[index - 1]))
-            reported.append(happened.PodDeleted(large[index - 1]))
-            reported.append(happened.ObjectDeleted(services[index - 1]))
-        reported.append(happened.NodeAdded(no_room[index]))
-        reported.append(happened.PodAdded(large[index]))
-        reported.append(happened.ObjectAdded(services[index]))
-    return arriving_pods(
-        plain_nodes(sizes.nodes), create(client, "pod", sizes.pods), reported, rate
-    )
+            told.append(happened.NodeDeleted(no_room[index - 1]))
+            told.append(happened.PodDeleted(large[index - 1]))
+            told.append(happened.ObjectDeleted(services[index - 1]))
+        told.append(happened.NodeAdded(no_room[index]))
+        told.append(happened.PodAdded(large[index]))
+        told.append(happened.ObjectAdded(services[index]))
+    return arriving_pods(plain_nodes(sizes.nodes), create(client, "pod", sizes.pods), told, rate)
 
 
 def while_gated(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
@@ -122,19 +120,19 @@ def while_gated(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkl
     gated = create(client, "gated", sizes.pods // 2, gate)
     leaving = create(client, "leaving", sizes.pods, {"nodeName": ONE_NODE})
     before = one_node() + pods_added(gated) + pods_added(leaving)
-    reported: list[Event] = [happened.PodDeleted(pod) for pod in leaving[: sizes.pods * 50 // rate]]
-    return arriving_pods(before, create(client, "pod", sizes.pods, LIGHT), reported, rate)
+    told: list[Event] = [happened.PodDeleted(pod) for pod in leaving[: sizes.pods * 50 // rate]]
+    return arriving_pods(before, create(client, "pod", sizes.pods, LIGHT), told, rate)
 
 
 def deleted_with_finalizers(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
     """A hundred pods per second that are terminating before their attempt."""
     rate = 270
     leaving = create(client, "leaving", sizes.pods * 100 // rate)
-    reported: list[Event] = []
+    told: list[Event] = []
     for pod in leaving:
-        reported += [happened.PodAdded(pod), happened.PodUpdated(_going(client, pod))]
+        told += [happened.PodAdded(pod), happened.PodUpdated(_going(client, pod))]
     before = plain_nodes(sizes.nodes)
-    return arriving_pods(before, create(client, "pod", sizes.pods, LIGHT), reported, rate)
+    return arriving_pods(before, create(client, "pod", sizes.pods, LIGHT), told, rate)
 
 
 def _going(client: BenchmarkClient, pod: Pod) -> Pod:

@@ -39,7 +39,7 @@ NODE_ALLOCATABLE = {"cpu": "16", "memory": "64Gi", "pods": "110"}
 N_ZONES = 3
 N_GROUPS = 50
 N_POOLS = 10
-INFEASIBLE_TEMPLATES = 20
+UNFIT_TEMPLATES = 20
 VICTIMS_PER_NODE = 4
 UPDATES_IN_5 = 4
 """Pod updates among five events; the others are node heartbeats."""
@@ -93,8 +93,8 @@ def plain_pod(index: int, sizes: WorkloadSizes) -> Tree:
 
 def node_selector_pod(index: int, sizes: WorkloadSizes) -> Tree:
     """Node affinity to one pool."""
-    rule = required_nodes("matchExpressions", "pool", f"pool-{index % 2}")
-    return {"requests": REQUESTS, "labels": {"app": "affinity"}, "affinity": rule}
+    wish = required_nodes("matchExpressions", "pool", f"pool-{index % 2}")
+    return {"requests": REQUESTS, "labels": {"app": "affinity"}, "affinity": wish}
 
 
 def zone_spread_pod(index: int, sizes: WorkloadSizes) -> Tree:
@@ -110,14 +110,14 @@ def _group(index: int) -> dict[str, str]:
 
 def anti_affinity_pod(index: int, sizes: WorkloadSizes) -> Tree:
     """Anti-affinity on the node within a group."""
-    rule = {"podAntiAffinity": required_terms(term(_group(index), HOST))}
-    return {"requests": REQUESTS, "labels": _group(index), "affinity": rule}
+    wish = {"podAntiAffinity": required_terms(term(_group(index), HOST))}
+    return {"requests": REQUESTS, "labels": _group(index), "affinity": wish}
 
 
 def preferred_affinity_pod(index: int, sizes: WorkloadSizes) -> Tree:
     """Preferred affinity to the zone of the group."""
-    rule = {"podAffinity": preferred_terms(term(_group(index), ZONE))}
-    return {"requests": REQUESTS, "labels": _group(index), "affinity": rule}
+    wish = {"podAffinity": preferred_terms(term(_group(index), ZONE))}
+    return {"requests": REQUESTS, "labels": _group(index), "affinity": wish}
 
 
 def template_pod(index: int, sizes: WorkloadSizes) -> Tree:
@@ -136,7 +136,7 @@ def unique_pod(index: int, sizes: WorkloadSizes) -> Tree:
 
 def unschedulable_pod(index: int, sizes: WorkloadSizes) -> Tree:
     """Unschedulable for three reasons in turn: too little free, too large, missing pool."""
-    template = index % INFEASIBLE_TEMPLATES
+    template = index % UNFIT_TEMPLATES
     labels = {"app": f"unfit-{template}"}
     if template % 3 == 0:
         return {"requests": {"cpu": f"{2 + template // 3}"}, "labels": labels}
@@ -197,12 +197,12 @@ def events(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
     while len(running) < n_updates:
         version = 1 + len(running) // n_placed
         running += _placed(client, sizes, min(n_updates - len(running), n_placed), version)
-    reported: list[Event] = []
+    told: list[Event] = []
     for index, pod in enumerate(running):
-        reported.append(happened.PodUpdated(pod))
+        told.append(happened.PodUpdated(pod))
         if index % UPDATES_IN_5 == UPDATES_IN_5 - 1 and index // UPDATES_IN_5 < n_beats:
-            reported.append(happened.NodeUpdated(beats[index // UPDATES_IN_5]))
-    return event_workload(before, reported)
+            told.append(happened.NodeUpdated(beats[index // UPDATES_IN_5]))
+    return event_workload(before, told)
 
 
 def memory(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
@@ -225,11 +225,7 @@ STOWPLAN_CASES = (
     _shape("templates", "200 templates interleaved, of other requests and labels", template_pod),
     _shape("different", "every pod different in requests and labels", unique_pod),
     BenchmarkCase(
-        "unfit",
-        "pods of 20 templates that fit nowhere; until refused",
-        5000,
-        10_000,
-        unfit,
+        "unfit", "pods of 20 templates that fit nowhere; until refused", 5000, 10_000, unfit
     ),
     BenchmarkCase("preemption", "nodes full of low-priority pods", 5000, 1000, preemption),
     BenchmarkCase(

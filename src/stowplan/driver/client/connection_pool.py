@@ -32,7 +32,7 @@ HAPPY_EYEBALLS_DELAY_S = 0.25
 LEASE_EXPIRED_TEXT = "lease expired"
 SERVER_CLOSED_TEXT = "server closed the connection"
 
-RequestCheck = Callable[[], bool]
+RequestGuard = Callable[[], bool]
 
 
 class LeaseExpired(Exception):
@@ -155,7 +155,7 @@ class ConnectionPool:
         self._is_closed = False
 
     async def send(
-        self, request: ApiRequest, headers: list[tuple[str, str]], may_send: RequestCheck
+        self, request: ApiRequest, headers: list[tuple[str, str]], guard: RequestGuard
     ) -> ApiResponse:
         """Send a request. headers: credentials. guard: the write guard, asked last. Raises
         LeaseExpired, OSError, TimeoutError."""
@@ -164,7 +164,7 @@ class ConnectionPool:
             timeout_s = math.inf if request.timeout_s is None else request.timeout_s
             until = asyncio.get_running_loop().time() + timeout_s
             connection = self._take_idle() or await self._connect(min(CONNECT_S, timeout_s))
-            if not may_send():
+            if not guard():
                 self._release(connection)
                 raise LeaseExpired(LEASE_EXPIRED_TEXT)
             waiting = connection.ask(data, until)

@@ -496,8 +496,8 @@ def _wire_request(
             value = headers[name] + between + value
         headers[name] = value
     asked = tuple(parse_qsl(query, keep_blank_values=True)) if query else ()
-    formatted = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else ""
-    return HttpRequest(method, path, asked, headers, body, formatted)
+    shown = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else ""
+    return HttpRequest(method, path, asked, headers, body, shown)
 
 
 def _header_value(value: str) -> str:

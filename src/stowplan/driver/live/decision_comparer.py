@@ -189,14 +189,14 @@ class DecisionComparer:
 
     def seen(self, events: Iterable[Event], now: int) -> None:
         """Handle watch events. now: as the scheduler counts it."""
-        formatted = [event for event in events if isinstance(event, _WATCH_EVENTS)]
-        for event in formatted:
+        shown = [event for event in events if isinstance(event, _WATCH_EVENTS)]
+        for event in shown:
             if isinstance(event, happened.PodAdded | happened.PodUpdated):
                 self._add_pending(event.pod)
-        if formatted:
+        if shown:
             self._first = self._first if self._kept else now
             self._last = now
-            self._kept += formatted
+            self._kept += shown
         self.serve_due(now)
 
     def _add_pending(self, pod: Pod) -> None:
@@ -263,15 +263,15 @@ class DecisionComparer:
 
     def _compare_pod(self, pod: Pod) -> None:
         expected = self._decisions.get(pod.uid)
-        compared = self._reference.can_evaluate(pod)
-        if compared:
+        judged = self._reference.can_evaluate(pod)
+        if judged:
             expected = self._reference.expected(pod)
         if pod.node_name:
             del self._waiting[pod.uid]
             self._decisions.pop(pod.uid, None)
-        elif compared:
+        elif judged:
             self._waiting[pod.uid].was_compared = True
-        if expected is not None and (compared or pod.node_name):
+        if expected is not None and (judged or pod.node_name):
             self._compare(pod, expected)
 
     def _compare(self, pod: Pod, expected: ComparedDecision) -> None:

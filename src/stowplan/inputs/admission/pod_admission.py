@@ -191,30 +191,28 @@ def _violations(pod: Pod, limit_range: LimitRange) -> Iterator[str]:
 
 def _bounds(item: LimitRangeItem, requests: Amounts, limits: Amounts) -> Iterator[str]:
     for name, least in sorted(item.min.items()):
-        stated = f"minimum {name} usage per {item.type} is {format_quantity(least)}"
+        said = f"minimum {name} usage per {item.type} is {format_quantity(least)}"
         if name not in requests:
-            yield f"{stated}.  No request is specified"
+            yield f"{said}.  No request is specified"
         elif amount_above(least, requests[name]):
-            yield f"{stated}, but request is {format_quantity(requests[name])}"
+            yield f"{said}, but request is {format_quantity(requests[name])}"
         elif name in limits and amount_above(least, limits[name]):
-            yield f"{stated}, but limit is {format_quantity(limits[name])}"
+            yield f"{said}, but limit is {format_quantity(limits[name])}"
     for name, most in sorted(item.max.items()):
-        stated = f"maximum {name} usage per {item.type} is {format_quantity(most)}"
+        said = f"maximum {name} usage per {item.type} is {format_quantity(most)}"
         if name not in limits:
-            yield f"{stated}.  No limit is specified"
+            yield f"{said}.  No limit is specified"
         elif amount_above(limits[name], most):
-            yield f"{stated}, but limit is {format_quantity(limits[name])}"
+            yield f"{said}, but limit is {format_quantity(limits[name])}"
         elif name in requests and amount_above(requests[name], most):
-            yield f"{stated}, but request is {format_quantity(requests[name])}"
+            yield f"{said}, but request is {format_quantity(requests[name])}"
     for name, most in sorted(item.max_limit_request_ratio.items()):
-        stated = (
-            f"{name} max limit to request ratio per {item.type} is {format_quantity(most)}, but"
-        )
+        said = f"{name} max limit to request ratio per {item.type} is {format_quantity(most)}, but"
         if name not in requests or not amount_above(requests[name], 0):
-            yield f"{stated} no request is specified or request is 0"
+            yield f"{said} no request is specified or request is 0"
         elif name not in limits or not amount_above(limits[name], 0):
-            yield f"{stated} no limit is specified or limit is 0"
+            yield f"{said} no limit is specified or limit is 0"
         else:
             ratio = ratio_above(limits[name], requests[name], most)
             if ratio:
-                yield f"{stated} provided ratio is {ratio}"
+                yield f"{said} provided ratio is {ratio}"

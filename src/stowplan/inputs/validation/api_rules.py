@@ -53,8 +53,8 @@ class ApiServerRules:
         struct = resource.schema.shape
         if not isinstance(struct, StructType):
             return
-        made, stated = _decoded(struct, tree)
-        yield from stated
+        made, said = _decoded(struct, tree)
+        yield from said
         if made is not None:
             for cause in self._causes(resource, made):
                 yield cause.field, cause.message
