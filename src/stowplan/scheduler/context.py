@@ -1,4 +1,4 @@
-"""Context: what the parts of the machine share."""
+"""SchedulerContext: state shared by the parts of the scheduler."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ EVENT_LOG_LINES_MAX = 20
 
 
 class SchedulerContext:
-    """now: whole nanoseconds, from any beginning that is a whole second. pods: the newest version
-    of every pod by `NAMESPACE/NAME`, pending and bound.
+    """Shared state: configuration, cache, queue, outbox and the current time.
+
+    now: nanoseconds since an origin that is a whole second. pods: latest version of every pod,
+    pending and bound, by `NAMESPACE/NAME`.
     """
 
     def __init__(
@@ -37,7 +39,7 @@ class SchedulerContext:
         sessions: SessionDecider | None = None,
     ) -> None:
         self.frameworks = dict(frameworks)
-        # Whose pods sessions decide.
+        # Scheduler names of the pods that sessions decide.
         self.batch_names = () if sessions is None else sessions.scheduler_names
         if sessions is not None and not frameworks:
             frameworks = dict.fromkeys(sessions.scheduler_names, sessions.framework)
@@ -53,16 +55,16 @@ class SchedulerContext:
         self.shared: HandleState = next(iter(frameworks.values())).shared
         self.now = 0
         self.outbox = Outbox(leads=options.leads, term=options.term)
-        # The latest messages; a number is the time of those that come after it.
+        # The latest messages; an integer is the time of the messages after it.
         self._event_log: deque[int | Event | Effect] = deque(maxlen=EVENT_LOG_LENGTH)
 
     def note(self, now: int, messages: Iterable[Event | Effect]) -> None:
-        """Keep messages for the story."""
+        """Append messages to the event log."""
         self._event_log.append(now)
         self._event_log.extend(messages)
 
     def invariant_broken(self, name: str, uid: str) -> InvariantBroken:
-        """Our own bug, with the last messages about a pod."""
+        """Build InvariantBroken with the last messages about a pod."""
         lines = []
         at = 0
         for message in self._event_log:
@@ -73,16 +75,16 @@ class SchedulerContext:
         return InvariantBroken("\n".join([f"{name}: pod {uid}", *lines[-EVENT_LOG_LINES_MAX:]]))
 
     def record_skip_deleting(self, pod: Pod) -> None:
-        """Tell that a pod is not attempted, since it is being deleted."""
+        """Record that scheduling of a pod is skipped because it is being deleted."""
         note = f"skip schedule deleting pod: {pod.key}"
         self.outbox.record(pod, "Warning", "FailedScheduling", "Scheduling", note)
 
     def is_ours(self, pod: Pod) -> bool:
-        """True for a pod that one of our profiles or our sessions decide."""
+        """True for a pod that one of our profiles or sessions schedules."""
         return pod.spec.scheduler_name in self.frameworks or self.is_batch(pod)
 
     def is_batch(self, pod: Pod) -> bool:
-        """True for a pod that our sessions decide."""
+        """True for a pod that sessions schedule."""
         return pod.spec.scheduler_name in self.batch_names
 
 

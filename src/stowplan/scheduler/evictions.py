@@ -1,8 +1,8 @@
-"""Preemption under way: victims asked to go, and the pods that wait for it.
+"""Preemptions in progress: evictions of victims, and the pods that wait for them.
 
-The pod that preempts is gated until the last of its victims is going. The last one is asked only
-when the others are done, so that its going wakes the pod when all the room is there. A victim that
-is not bound yet is stopped in memory instead.
+The preemptor is gated until the last of its victims is terminating. The last victim is evicted only
+after the evictions of the others have an outcome, so that its deletion wakes the preemptor once all
+resources are free. A victim that is not bound yet is rejected in memory instead.
 
 Source: kube-scheduler v1.36, framework/preemption/executor.go.
 """
@@ -23,10 +23,10 @@ NOT_FOUND = 404
 
 
 class Preemption(msgspec.Struct, gc=False):
-    """One pod's victims on a node.
+    """One preemptor and its victims on one node.
 
-    last: asked when the others are done. asked: number of the effect -> the victim whose eviction
-    has no outcome yet. failed: some eviction was refused.
+    last: the victim evicted after the others. asked: effect number -> victim whose eviction has no
+    outcome yet. failed: some eviction was refused.
     """
 
     preemptor: Pod
@@ -38,12 +38,12 @@ class Preemption(msgspec.Struct, gc=False):
 
 
 class Evictions:
-    """The preemptions under way."""
+    """Preemptions in progress."""
 
     def __init__(self, context: SchedulerContext, bindings: BindingCycles) -> None:
         self._context = context
         self._bindings = bindings
-        # Those that keep their pod gated, by its uid; and all that wait for an outcome.
+        # Preemptions that gate their preemptor, by its uid; preemptions by pending effect.
         self._gating: dict[str, Preemption] = {}
         self._by_effect: dict[int, Preemption] = {}
 
@@ -53,7 +53,7 @@ class Evictions:
     def start(
         self, preemptor: Pod, node_name: str, victims: Sequence[PodInfo], plugin: str
     ) -> None:
-        """Make room on a node: let the victims go and clear lower nominations there.
+        """Evict the victims and clear lower-priority nominations on the node.
 
         plugin: the PostFilter that chose them.
         """
@@ -81,11 +81,11 @@ class Evictions:
             self._go_on(preemption)
 
     def done(self, event: EvictDone) -> None:
-        """The API took the deletion of a victim."""
+        """The API server accepted the eviction of a victim."""
         self._answered(event.effect, evicted=True)
 
     def failed(self, event: EvictFailed) -> None:
-        """The API did not: a victim that is gone is as good as evicted, else try again soon."""
+        """An eviction was refused; a victim that no longer exists counts as evicted."""
         preemption = self._by_effect.get(event.effect)
         if preemption is not None and event.code != NOT_FOUND:
             preemption.failed = True
@@ -102,15 +102,16 @@ class Evictions:
             self._go_on(preemption)
 
     def _go_on(self, preemption: Preemption) -> None:
-        """Nothing is under way: ask the last victim, or end."""
+        """All evictions have an outcome: evict the last victim, or end the preemption."""
         if self._gating.get(preemption.preemptor.uid) is not preemption:
-            # The pod is gone, or has been tried since and may have preempted anew.
-            # Differs: where it is gone the original evicts the last victim all the same.
+            # The preemptor was deleted, or was retried since and may have started another
+            # preemption. Differs: if it was deleted, the original still evicts the last victim.
             return
         if preemption.failed or not (
             preemption.last_is_asked or self._is_victim_on_node(preemption)
         ):
-            # Differs: in the original a last victim that went by itself may have gone unheard.
+            # Differs: in the original the deletion of a last victim that ended by itself may wake
+            # nobody.
             self._open(preemption)
             self._activate(preemption.preemptor)
         elif preemption.last_is_asked:
@@ -120,33 +121,34 @@ class Evictions:
             self._ask(preemption, preemption.last)
 
     def victim_terminating(self, uid: str) -> None:
-        """A pod is no more, or has begun to end: the pod that preempts may try, if it was last."""
+        """A pod was deleted or is terminating; ungate the preemptor if it was the last victim."""
         for preemption in tuple(self._gating.values()):
             if preemption.last_is_asked and preemption.last.uid == uid:
                 self._end(preemption)
 
     def preemptor_gone(self, uid: str) -> None:
-        """The pod that preempts is no more, or it is bound: no more victims for it."""
+        """The preemptor was deleted or bound: evict no more victims for it."""
         preemption = self._gating.get(uid)
         if preemption is not None:
             self._open(preemption)
 
     def step_down(self) -> None:
-        """Another leads from now on: nothing more comes of what was asked."""
+        """Leadership lost: pending evictions no longer lead to anything."""
         self._by_effect.clear()
         for preemption in tuple(self._gating.values()):
             self._open(preemption)
             self._activate(preemption.preemptor)
 
     def _end(self, preemption: Preemption) -> None:
-        """The last victim is going, and wakes the pod that preempts; unless it holds no room any
-        more, its binding having fallen through meanwhile: then nobody will hear of any."""
+        """The last victim is terminating, and its deletion wakes the preemptor. If the victim no
+        longer holds resources, since its binding was rolled back meanwhile, no event follows and
+        the preemptor is activated."""
         self._open(preemption)
         if not self._context.cache.nodes.knows_pod(preemption.last.uid):
             self._activate(preemption.preemptor)
 
     def _open(self, preemption: Preemption) -> None:
-        """Let the pod that preempts be tried again."""
+        """Ungate the preemptor."""
         uid = preemption.preemptor.uid
         del self._gating[uid]
         self._context.shared.preempting.discard(uid)
@@ -157,7 +159,7 @@ class Evictions:
             self._context.queue.activate([pod], self._context.now)
 
     def _is_victim_on_node(self, preemption: Preemption) -> bool:
-        """True while the last victim takes room on the node, and has not begun to end by itself."""
+        """True while the last victim holds resources on the node and is not terminating."""
         nodes, victim = self._context.cache.nodes, preemption.last
         pod = self._context.pods.get(victim.key)
         if pod is None or pod.uid != victim.uid or pod.metadata.deletion_timestamp is not None:
@@ -166,9 +168,9 @@ class Evictions:
         return row >= 0 and nodes.knows_pod(pod.uid) and nodes.row_of_pod(pod.uid) == row
 
     def _clear_lower(self, preemptor: Pod, node_name: str) -> None:
-        """Pods of lower priority that are nominated to the node had better look elsewhere.
+        """Clear nominations of lower-priority pods to the node.
 
-        Those of sessions stay: the next session sees who has come, and gives up what it must.
+        Nominations of session pods stay: the next session takes the new nomination into account.
         """
         context = self._context
         nominator = context.queue.nominator

@@ -1,12 +1,12 @@
-"""Machine: events in, effects out. The only thing that changes state.
+"""Scheduler: the state machine; events in, effects out, and the only owner of mutable state.
 
     handle(events, now) -> effects
 
-takes what happened into cache and queue, serves whatever is due, decides the pods at the head of
-the queue, and answers with what is to be done. It reads no clock, waits for nothing and calls
-nobody; whoever drives it performs the effects and sends what became of them as events.
+applies the events to cache and queue, serves expired deadlines, decides the pods at the head of the
+queue and returns the effects to perform. It reads no clock, never blocks and does no I/O; the
+driver performs the effects and sends their outcomes as events.
 
-One call is bounded: it decides at most `heads_max` pods and asks with Wake to be called again.
+One call is bounded: it decides at most `heads_max` pods and emits Wake to be called again.
 """
 
 from __future__ import annotations
@@ -45,12 +45,11 @@ from stowplan.scheduler.unschedulable_classes import UnschedulableClasses
 
 HEADS_MAX = SchedulerOptions().heads_max
 CLASS_IDLE_S = 600.0
-"""What no pod has asked for in this time is forgotten; longer than a pod waits that nothing
-helps."""
+"""Seconds after which unused pod classes are forgotten; longer than the unschedulable flush."""
 
 
 class Scheduler:
-    """A scheduler without a clock, a socket or a thread."""
+    """The scheduler, without clock, sockets or threads."""
 
     def __init__(
         self,
@@ -61,9 +60,9 @@ class Scheduler:
         extenders: Iterable[HTTPExtender] = (),
         sessions: SessionDecider | None = None,
     ) -> None:
-        """frameworks: by scheduler name; they must share one `HandleState`. decider: chooses nodes.
-        dice: breaks ties. extenders: in the configuration's order. sessions: decides pods of
-        another scheduler name, many at once."""
+        """frameworks: by scheduler name; they share one `HandleState`. decider: chooses nodes. rng:
+        breaks ties; None takes the first node. extenders: in configuration order. sessions: decides
+        the pods of another scheduler name in batches."""
         self.options = options or SchedulerOptions()
         self.cache = Cache(self.options.assume_limit_s)
         self._context = SchedulerContext(frameworks, self.cache, self.options, extenders, sessions)
@@ -89,7 +88,7 @@ class Scheduler:
         self._kernel_placement = KernelPlacement(
             self._context, self.bindings, self._attempt_and_react, self._refused_again
         )
-        # Called with every pod that an attempt refuses, before anything follows from it.
+        # Called with every refused pod before the refusal is applied.
         self.on_refused: Callable[[Pod, Decision], None] = _ignore_refusal
         self._rng = rng
         self._decider = decider
@@ -112,17 +111,17 @@ class Scheduler:
     def handle(
         self, events: Iterable[Event], now: int, heads_max: int | None = None
     ) -> list[Effect]:
-        """Take in what happened and answer with what is to be done.
+        """Apply events and return the effects to perform.
 
-        heads_max: how many pods of profiles it decides at most; a session is held whole.
-        now: whole nanoseconds from a beginning that is a whole second, never less than before. A
-        plugin that breaks its contract fails the attempt of the pod that it was asked about, or at
-        PreEnqueue keeps it out of the queue; a hint that does has the pod tried again. At QueueSort
-        ContractError is raised; the machine must not be used any more.
+        now: nanoseconds since an origin that is a whole second; never decreases. heads_max: maximum
+        number of pods decided by profiles; a session is never divided. A plugin that breaks its
+        contract fails the attempt of the pod concerned; at PreEnqueue it keeps the pod out of the
+        queue; in a queueing hint it requeues the pod. At QueueSort ContractError is raised, and the
+        scheduler must not be used afterwards.
         """
         context = self._context
         if now < context.now:
-            raise ValueError(f"handle: got the time {now}, wanted at least {context.now}")
+            raise ValueError(f"handle: invalid now: {now}: expected at least {context.now}")
         context.now = now
         happenings = list(events)
         context.note(now, happenings)
@@ -149,17 +148,17 @@ class Scheduler:
 
     @property
     def n_waiting(self) -> int:
-        """Pods that wait for a node, in the queue and for sessions."""
+        """Number of pods that wait for a node, in the queue and for sessions."""
         waiting = 0 if self.sessions is None else self.sessions.decider.n_waiting
         return len(self.queue) + waiting
 
     @property
     def has_extenders(self) -> bool:
-        """True when the configuration names extenders."""
+        """True if the configuration contains extenders."""
         return len(self._context.extenders) > 0
 
     def plugin_io(self, effect: int) -> PluginIO | None:
-        """What the plugin of a Prepare is to be told; None when nobody waits for it any more."""
+        """Arguments of the plugin I/O of a Prepare effect; None if it was cancelled."""
         return self._plugin_io.get(effect)
 
     def _table(self) -> dict[type[Any], Callable[[Any], None]]:
@@ -206,7 +205,7 @@ class Scheduler:
         if waiting is not None:
             waiting.reject(event.plugin, event.reason)
 
-    # What became of effects of either kind of decider.
+    # Outcomes that both the pod lane and the session lane handle.
 
     def _pod_read(self, event: happened.PodRead) -> None:
         self.bindings.pod_read(event)
@@ -214,7 +213,7 @@ class Scheduler:
             self.sessions.pod_read(event)
 
     def _patch_failed(self, event: happened.PatchFailed) -> None:
-        # What a pod's status says is a message to others; it is said again with the next failure.
+        # The status is informational; the next failure writes it again.
         self._context.outbox.forget_status(event.uid)
         if self.sessions is not None:
             self.sessions.patch_failed(event)
@@ -246,7 +245,7 @@ class Scheduler:
     def _elected(self, event: happened.LeaderElected) -> None:
         outbox = self._context.outbox
         if event.term > outbox.term:
-            # The loss of the term before may not have been noticed.
+            # The loss of the previous term may not have been reported.
             self._step_down()
             outbox.term = event.term
         outbox.leads = True
@@ -266,7 +265,7 @@ class Scheduler:
     # Time.
 
     def _serve_due(self) -> None:
-        """What time brings: the queue's flushes, ends of waits, assumptions that expire."""
+        """Serve deadlines: queue flushes, Permit timeouts, expired assumptions."""
         now = self._context.now
         if now // self._backoff_period > self._flushed:
             self._flushed = now // self._backoff_period
@@ -283,17 +282,17 @@ class Scheduler:
         self._extender_calls.serve_due()
 
     def _forget_idle(self) -> None:
-        """Have what nobody asks for forgotten."""
+        """Forget pod classes that no pod has used for CLASS_IDLE_S."""
         if self.unschedulable_classes is not None:
             if self._idle_forgotten_cycle == self.queue.cycle:
-                # Nothing has been attempted since the last time.
+                # No attempt since the last time.
                 return
             self._idle_forgotten_cycle = self.queue.cycle
             self.unschedulable_classes.keep()
         self._decider.forget_idle()
 
     def _set_alarm(self) -> None:
-        """Ask to be called at the next time at which something is due."""
+        """Emit Wake for the next deadline."""
         context = self._context
         due: list[int] = []
         if self._more_heads:
@@ -379,7 +378,7 @@ class Scheduler:
         self._decided(entry, decision)
 
     def _go_on(self, entry: QueueEntry, consultation: Consultation) -> None:
-        """Decide a pod by what extenders have said, or let it wait for more."""
+        """Decide a pod with the extender responses so far, or wait for further calls."""
         try:
             decision = consultation.try_decide(self.cache.snapshot())
         except ContractError as fault:
@@ -417,7 +416,7 @@ class Scheduler:
             self._react()
 
     def _react(self) -> None:
-        """What plugins may have asked for: pods to be let go, pods to be tried at once."""
+        """Apply requests of plugins: settle Permit waits and activate pods."""
         self.bindings.settle()
         wanted = self._context.shared.to_activate
         if wanted:
@@ -426,7 +425,7 @@ class Scheduler:
             self.queue.activate(pods, self._context.now)
 
     def validate(self) -> None:
-        """Check what must hold between calls; raises InvariantBroken with the pod's story."""
+        """Check the invariants between calls; raises InvariantBroken with the pod's event log."""
         self.cache.validate()
         invariants.check_pods(self._context, self.bindings, self.extender_attempts)
         invariants.check_pending(self._context, self.bindings, self.extender_attempts)
@@ -435,9 +434,9 @@ class Scheduler:
 
 
 def _ignore_refusal(pod: Pod, decision: Decision) -> None:
-    """A refusal concerns nobody but the machine."""
+    """Default of `on_refused`."""
 
 
 def _contract_error_decision(fault: ContractError) -> Decision:
-    """The decision where a plugin breaks its contract."""
+    """Decision for a plugin that broke its contract."""
     return Decision(refusal=error(str(fault)), message=str(fault), nominated_node="")

@@ -1,16 +1,16 @@
-"""Standing refusals: unschedulable pods that lack room, tried again class by class.
+"""Unschedulable classes: retries of pods that only lack resources, counted class by class.
 
-In an overloaded cluster every pod that leaves has all that wait tried again, mostly to be refused
-again. What is kept per attempt (how often a pod was refused, when last, whose turn is next) stands
-in arrays here, and an event is decided per class: hints once for one pod of it, and the refusal
-where no row has room. Only pods of a class that may fit are attempted, each in its turn.
+In an overloaded cluster every deletion retries all unschedulable pods, mostly to refuse them again.
+What is recorded per attempt (number of refusals, time of the last one, order) is kept in arrays
+here. An event is decided per class: hints once for one of its pods, and the refusal if no row fits.
+Only pods of a class that may fit are attempted, in queue order.
 
-What becomes of the pods is what the queue and single attempts would make of them. But repeated
-refusals are counted, not recorded: no event says so and no status is patched. So this is for
-simulations, and only there turned on (`SchedulerOptions.counts_repeats`).
+The outcome for every pod is the same as with the queue and single attempts. But repeated refusals
+are counted and not reported: no event and no status patch. So this is for simulations and enabled
+only there (`SchedulerOptions.counts_repeats`).
 
-Where anything else comes between (pods in backoff, gates, nominations, changed nodes, rules that
-look beyond the row) all goes back to the queue, which goes on as if it had held it all the time.
+In any other situation (pods in backoff, gates, nominations, changed nodes, plugins that read more
+than the row) all pods are returned to the queue, which continues as if it had kept them.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 GROUP, ADDED, SEQ, REFUSALS, REPEATS, DUE = range(6)
-"""Rows of the ledger: the pod's group; when it was refused last; its place in the order of
-refusals; how often it was refused; how often of these it was counted only; by which event it is to
-be tried now, 0 for none."""
+"""Rows of the ledger: the pod's group; time of the last refusal; sequence number of the last
+refusal; number of refusals; how many of these were only counted; number of the event that retries
+it, 0 for none."""
 
 SPAN_MAX = 2**40
 DOUBLINGS = 63
 
 
 class UnschedulableClass:
-    """Pods of a class that the same plugins have refused. entry: one of them."""
+    """Unschedulable pods of one class, refused by the same plugins. entry: one of them."""
 
     def __init__(self, pod_class: PodClass, entry: QueueEntry) -> None:
         self.pod_class = pod_class
         self.entry = entry
         self.priority = entry.pod.priority
-        # The generation of the table at which one of them was refused though rows have room.
+        # Table generation at which one of them was refused although rows fit.
         self.refused_at = -1
 
 
 class UnschedulableClasses:
-    """The unschedulable pods of one queue.
+    """Unschedulable pods of one queue, grouped by class.
 
-    on_repeats: told of a pod, and how many refusals of it were counted only.
+    on_repeats: called with an entry and the number of its refusals that were only counted.
     """
 
     def __init__(
@@ -78,14 +78,14 @@ class UnschedulableClasses:
         )
         self._backs_off = most > 0
         self._next = 0
-        # Those in the queue's care, by key: their places in the order of refusals.
+        # Pods that the queue keeps, by key: sequence number of their refusal.
         self._fresh: dict[str, int] = {}
         self._begin_anew()
         self._queue.unschedulable_index = self
         self._queue.unschedulable_pods.watcher = self
 
     def keep(self) -> None:
-        """Let the classes of these pods not be forgotten."""
+        """Keep the classes of these pods from being forgotten as idle."""
         engine = self._decider.engine()
         if engine is not None:
             for group in self._groups:
@@ -99,19 +99,19 @@ class UnschedulableClasses:
         self._groups: list[UnschedulableClass] = []
         self._class_number_of_key: dict[tuple[PodClass, frozenset[str]], int] = {}
         self._fit_check: FitCheck | None = None
-        # The generation of the table at which no class had room.
+        # Table generation at which no class fitted.
         self._verified: int | None = None
         self._n_events = 0
 
-    # What the queue tells.
+    # Callbacks of the queue.
 
     def entered(self, entry: QueueEntry) -> None:
-        """A pod has been put among the unschedulable ones."""
+        """A pod was added to the unschedulable pods."""
         self._next += 1
         self._fresh[entry.key] = self._next
 
     def left(self, entry: QueueEntry) -> None:
-        """A pod has been taken from among them."""
+        """A pod was removed from the unschedulable pods."""
         slot = self._slots.pop(entry.key, None)
         self._present = None
         if slot is None:
@@ -120,7 +120,7 @@ class UnschedulableClasses:
             self._write_back(slot, entry)
 
     def release(self, entry: QueueEntry) -> None:
-        """A pod is about to change where it is."""
+        """A pod is about to be moved or updated."""
         slot = self._slots.pop(entry.key, None)
         self._present = None
         if slot is not None:
@@ -128,7 +128,7 @@ class UnschedulableClasses:
             self._write_back(slot, entry)
 
     def move(self, event: ClusterEvent, old: object, new: object, now: int) -> bool:
-        """Note which pods an event has tried again; False where the queue has to."""
+        """Mark the pods that an event retries; False if the queue has to handle the event."""
         hints, unschedulable_pods = self._queue.hints, self._queue.unschedulable_pods
         listeners = hints.listeners(event)
         if not event.is_wildcard and not unschedulable_pods.has_any(listeners):
@@ -150,7 +150,8 @@ class UnschedulableClasses:
         return True
 
     def flush(self, moment: int) -> bool:
-        """The same for pods that have waited since before a moment."""
+        """Mark the pods that have waited since before a time; False if the queue has to handle
+        them."""
         if not self._slots:
             return False
         entries = self._queue.unschedulable_pods.entries
@@ -160,7 +161,7 @@ class UnschedulableClasses:
         slots_in_use = self._used_slots()
         added = self._ledger[ADDED, slots_in_use]
         oldest = [int(entries[key].added_at) for key in self._fresh]
-        # As when the queue looks for them itself.
+        # As set by the queue's own scan.
         self._queue.unschedulable_pods.since = min([int(added.min()), *oldest])
         chosen = (added < moment) & (self._ledger[DUE, slots_in_use] == 0)
         self._n_events += 1
@@ -171,11 +172,11 @@ class UnschedulableClasses:
         queue = self._queue
         return not (len(queue.active) or len(queue.backoff) or len(queue.in_flight))
 
-    # Pods come and go.
+    # Adopting and returning pods.
 
     def _adopt(self, listeners: frozenset[str]) -> bool:
-        """Take over the pods in the queue's care; False where one of them hears of an event and
-        cannot be taken over."""
+        """Adopt the pods that the queue keeps; False if one of them listens to the event and cannot
+        be adopted."""
         engine = self._decider.engine()
         entries = self._queue.unschedulable_pods.entries
         for key, seq in list(self._fresh.items()):
@@ -189,7 +190,7 @@ class UnschedulableClasses:
         return True
 
     def _class_of(self, entry: QueueEntry, engine: KernelPlacer) -> PodClass | None:
-        """The class of a pod that lacks nothing but room; None for any other."""
+        """The class of a pod that only lacks resources; None for any other pod."""
         if entry.gated_by or entry.pending_on or entry.errors or not entry.refused_by:
             return None
         context, pod = self._context, entry.pod
@@ -230,7 +231,7 @@ class UnschedulableClasses:
             self.on_repeats(entry, repeats)
 
     def _used_slots(self) -> Ints:
-        """int64: the slots in use."""
+        """int64: slots in use."""
         if len(self._entries) > 2 * len(self._slots) + 64:
             kept = [slot for slot, entry in enumerate(self._entries) if entry is not None]
             self._ledger[:, : len(kept)] = self._ledger[:, kept]
@@ -242,7 +243,7 @@ class UnschedulableClasses:
         return self._present
 
     def settle(self) -> None:
-        """Give everything back to the queue, those that are to be tried now to where they go."""
+        """Return all pods to the queue and requeue those marked for a retry."""
         if not self._slots:
             return
         due = self._due(self._used_slots())
@@ -262,10 +263,10 @@ class UnschedulableClasses:
         assert entry is not None, slot
         return entry
 
-    # A wave of attempts.
+    # Retries.
 
     def run(self, snapshot: Callable[[], Snapshot]) -> None:
-        """Try the pods that are due. snapshot: gives the state for the next attempt."""
+        """Retry the marked pods. snapshot: returns the state for the next attempt."""
         if not self._slots:
             return
         slots = self._due(self._used_slots())
@@ -285,7 +286,8 @@ class UnschedulableClasses:
         return due
 
     def _serve(self, slots: Ints, may_fit: Bools, snapshot: Callable[[], Snapshot]) -> None:
-        """Try pods in this order, those of a class that has no room without an attempt."""
+        """Retry pods in this order; pods of classes that fit nowhere are refused without an
+        attempt."""
         groups = self._ledger[GROUP, slots]
         start = 0
         while True:
@@ -297,7 +299,7 @@ class UnschedulableClasses:
             self._try_alone(self._entry(int(slots[end])), self._groups[groups[end]], snapshot)
             start = end + 1
             if not self._may_serve() or not self._holds(snapshot()):
-                # Something else comes first now; what is left of the wave is the queue's.
+                # Something else comes first now; the queue handles the remaining pods.
                 self.settle()
                 return
             may_fit = self._may_fit(snapshot())
@@ -317,7 +319,7 @@ class UnschedulableClasses:
         if (events != events[0]).any() or self._waiting(slots)[0].any():
             self._refuse(slots[self._order(slots)])
             return
-        # Whoever was refused before another of its priority still is.
+        # Pods of one priority keep their relative order.
         first = int(ledger[SEQ, slots].min())
         span = int(ledger[SEQ, slots].max()) - first + 1
         if span > SPAN_MAX:
@@ -340,7 +342,7 @@ class UnschedulableClasses:
         self._ledger[DUE, slots] = 0
 
     def _waiting(self, slots: Ints) -> tuple[Bools, Ints]:
-        """Which of them are in backoff still, and until when: see `queue.backoff`."""
+        """Which slots are still in backoff, and their backoff ends; see `queue.backoff`."""
         ends = self._ledger[ADDED, slots].copy()
         ends += self._waits[np.minimum(self._ledger[REFUSALS, slots], DOUBLINGS)]
         ends -= ends % SECOND
@@ -348,7 +350,7 @@ class UnschedulableClasses:
         return (ends >= now) & self._backs_off, ends
 
     def _order(self, slots: Ints) -> Ints:
-        """Places in `slots`, in the order in which the queue would pop them."""
+        """Indexes into `slots`, in the queue's pop order."""
         waiting, ends = self._waiting(slots)
         ledger = self._ledger
         priorities = np.array([-group.priority for group in self._groups], dtype=np.int64)
@@ -364,10 +366,10 @@ class UnschedulableClasses:
         )
         return order
 
-    # Rooms.
+    # Fit checks.
 
     def _holds(self, snapshot: Snapshot) -> bool:
-        """True while nothing has changed for these classes but pods, and amounts of nodes."""
+        """True while only pods and allocatable amounts of nodes have changed for these classes."""
         if not snapshot.nominations.is_empty:
             return False
         if self._fit_check is None:
@@ -380,7 +382,7 @@ class UnschedulableClasses:
         return self._fit_check is not None and self._fit_check.hold(snapshot)
 
     def _may_fit(self, snapshot: Snapshot) -> Bools:
-        """bool (n_groups,): the groups of which a pod may fit somewhere."""
+        """bool (n_groups,): groups of which a pod may fit on some node."""
         journal = snapshot.nodes.journal
         if self._verified == journal.generation:
             return np.zeros(len(self._groups), dtype=np.bool_)
@@ -393,7 +395,7 @@ class UnschedulableClasses:
         return found
 
     def latest(self, snapshot: Snapshot) -> Iterator[tuple[QueueEntry, Decision]]:
-        """The pods whose last refusal was counted only, with what an attempt now comes to."""
+        """Yield pods whose last refusal was only counted, with the decision of an attempt now."""
         for group_number, group in enumerate(self._groups):
             slots = [
                 slot
@@ -407,4 +409,4 @@ class UnschedulableClasses:
 
 
 def _ignore_repeats(entry: QueueEntry, n_repeats: int) -> None:
-    """Nobody counts them."""
+    """Default of `on_repeats`."""

@@ -1,4 +1,4 @@
-"""From the choice of a node to the binding: Reserve, Permit, PreBind, Bind, and what may go wrong.
+"""Binding cycles: Reserve, Permit, PreBind and Bind after a node is chosen, and their failures.
 
 Source: kube-scheduler v1.36, schedule_one.go prepareForBindingCycle and bindingCycle.
 """
@@ -38,20 +38,20 @@ _BIND_SENT = (BindingStage.BINDING, BindingStage.BIND_UNKNOWN, BindingStage.BOUN
 
 
 class AssumedPodListener(Protocol):
-    """Who counts pods beside the cache: sessions."""
+    """Listener that tracks assumed pods beside the cache; implemented by the session decider."""
 
     def assumed(self, pod: Pod, node: str) -> None:
-        """A pod takes its room on a node before the watch shows it."""
+        """The pod is assumed on the node; the watch has not confirmed it yet."""
 
     def forgotten(self, uid: str) -> None:
-        """It does not any more."""
+        """The pod is no longer assumed."""
 
     def delay(self, uid: str) -> int:
-        """How long after a refusal a pod of sessions is read, in nanoseconds."""
+        """Delay before a session pod whose bind was refused is read again, in nanoseconds."""
 
 
 class BindingCycles:
-    """The pods between choice and confirmation, by uid."""
+    """Binding cycles in progress, by pod uid."""
 
     def __init__(
         self,
@@ -74,20 +74,20 @@ class BindingCycles:
         return len(self._binding_cycles)
 
     def __iter__(self) -> Iterator[tuple[str, BindingCycle]]:
-        """Every uid with its journey, in the order in which nodes were chosen."""
+        """Iterate over (uid, binding cycle) in the order in which nodes were chosen."""
         return iter(self._binding_cycles.items())
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._binding_cycles
 
     def get(self, uid: str) -> BindingCycle | None:
-        """The journey of a pod, None for one that is on none."""
+        """Return the pod's binding cycle, or None."""
         return self._binding_cycles.get(uid)
 
-    # The way forward.
+    # Stages.
 
     def begin(self, entry: QueueEntry, decision: Decision, framework: Framework) -> None:
-        """Assume the pod on its node and go as far as possible at once."""
+        """Assume the pod on its node and run its binding cycle until it has to wait."""
         context, pod, node = self._context, entry.pod, decision.node_name
         uid = pod.uid
         context.cache.assume(pod, node)
@@ -117,8 +117,9 @@ class BindingCycles:
         rows: list[int],
         scores: list[int],
     ) -> None:
-        """As `begin`, for the pods from `start` on: the columns count them on these rows already,
-        and no plugin has anything to do with them before Bind. scores: of those rows."""
+        """Like `begin`, for the pods from index `start` that a kernel has placed: the columns
+        already count them on `rows`, and no plugin acts on them before Bind. scores: of the chosen
+        rows."""
         context = self._context
         names, journeys = context.cache.nodes.names, self._binding_cycles
         done, bind = context.queue.in_flight.done, context.outbox.bind
@@ -146,7 +147,7 @@ class BindingCycles:
                 self._fault(uid, binding_cycle, fault)
 
     def _reserve(self, uid: str, binding_cycle: BindingCycle) -> None:
-        """The rest of the scheduling cycle, and the binding cycle after it."""
+        """Run Reserve and Permit, then start the binding cycle."""
         framework, pod, node, state = (
             binding_cycle.framework,
             binding_cycle.pod,
@@ -162,7 +163,8 @@ class BindingCycles:
         if not isinstance(answer, Status):
             waits = answer
         elif not answer.is_success:
-            # Nobody has seen the room taken, so nobody is told that it is free.
+            # No event was sent when the resources were taken, so none is sent when they are
+            # released.
             self._undo(uid, binding_cycle)
             self._failure_handler.refused_on_node(binding_cycle.entry, answer)
             return
@@ -172,7 +174,7 @@ class BindingCycles:
     def _start_binding_cycle(
         self, uid: str, binding_cycle: BindingCycle, waits: Mapping[str, PermitWait]
     ) -> None:
-        """The binding cycle begins: announce the node if it will take a while, and wait or go."""
+        """Set nominatedNodeName if binding may take long, then wait at Permit or run PreBind."""
         pod, node, state = binding_cycle.pod, binding_cycle.node, binding_cycle.state
         flight = binding_cycle.framework.run_pre_bind_pre_flight(pod, node, state)
         if not flight.is_success and not flight.is_skip:
@@ -196,7 +198,7 @@ class BindingCycles:
         self._deadlines.set(uid, waiting.deadline)
 
     def settle(self) -> None:
-        """Let the pods that were allowed or rejected at Permit go on."""
+        """Continue the pods that Permit plugins allowed or rejected."""
         waiting = self._context.shared.waiting
         while waiting.settled:
             for one in waiting.take_settled():
@@ -218,7 +220,8 @@ class BindingCycles:
             self._fail(uid, binding_cycle, error(text).by(verdict.plugin))
 
     def _prepare(self, uid: str, binding_cycle: BindingCycle) -> None:
-        """From here on no refusal parks the pod, so what happens elsewhere need not be kept."""
+        """A failure from here on requeues with backoff, so in-flight events need not be recorded
+        any longer."""
         self._context.queue.done(uid)
         binding_cycle.stage = BindingStage.PREBIND
         self.prebind.advance(uid, binding_cycle)
@@ -257,7 +260,7 @@ class BindingCycles:
     # Outcomes.
 
     def prepare_done(self, event: PrepareDone) -> None:
-        """A plugin has finished its work outside."""
+        """A plugin's I/O has finished."""
         plugin_io = self._plugin_io.end(event.effect)
         if plugin_io is None:
             return
@@ -277,7 +280,7 @@ class BindingCycles:
             self._fault(uid, binding_cycle, fault)
 
     def prepare_failed(self, event: PrepareFailed) -> None:
-        """A plugin's work outside has failed; what is left of a binding is read."""
+        """A plugin's I/O has failed; if it was Bind, the pod is read to learn the outcome."""
         self._plugin_io_failed(event.effect, event.reason)
 
     def _plugin_io_failed(self, effect: int, reason: str) -> None:
@@ -295,18 +298,18 @@ class BindingCycles:
             self._doubt(uid, binding_cycle, f'running Bind plugin "{plugin_io.name}": {reason}')
 
     def bind_done(self, event: BindDone) -> None:
-        """The API says that the pod is bound; the watch will confirm it."""
+        """The API server accepted the binding; the watch confirms it later."""
         binding_cycle = self._awaiting(event.uid, event.effect)
         if binding_cycle is not None and binding_cycle.stage is BindingStage.BINDING:
             self._bound(event.uid, binding_cycle)
 
     def bind_failed(self, event: BindFailed) -> None:
-        """A definite refusal undoes all; after an ambiguous end the pod is read."""
+        """Roll back after a definite refusal; after an ambiguous failure, read the pod."""
         uid = event.uid
         binding_cycle = self._awaiting(uid, event.effect)
         if binding_cycle is None or binding_cycle.stage is not BindingStage.BINDING:
             return
-        reason = event.reason or f"the API answered {event.code}"
+        reason = event.reason or f"the API server returned {event.code}"
         text = f'running Bind plugin "{binding_cycle.binder}": {reason}'
         if self.assumed_pod_listener is not None and self._context.is_batch(binding_cycle.pod):
             self._doubt(uid, binding_cycle, text, after=self.assumed_pod_listener.delay(uid))
@@ -316,10 +319,11 @@ class BindingCycles:
             self._doubt(uid, binding_cycle, text)
 
     def _extender_answered(self, call: ExtenderCall, reply: ExtenderResponse) -> None:
-        """An extender has bound the pod, or says that it has not, or says nothing.
+        """Handle the response to an extender's bind call.
 
-        Differs: the original takes a failure for what it says, and puts the pod back unless the
-        watch has shown it bound by then; of a bound one it tells users that it could not be.
+        Differs: the original treats any failure as a failed binding and requeues the pod unless the
+        watch has already shown it bound; for a pod that was bound after all it records a failure
+        event.
         """
         uid = call.uid
         binding_cycle = self._awaiting(uid, call.effect)
@@ -337,7 +341,8 @@ class BindingCycles:
                 self._fault(uid, binding_cycle, broken)
 
     def _doubt(self, uid: str, binding_cycle: BindingCycle, text: str, *, after: int = 0) -> None:
-        """Keep the room, and ask the API until it says. after: so many nanoseconds from now on."""
+        """Keep the resources assumed and read the pod until the outcome is known. after: delay of
+        the first read, in nanoseconds."""
         binding_cycle.stage = BindingStage.BIND_UNKNOWN
         binding_cycle.unknown_reason = text
         binding_cycle.awaits = ()
@@ -352,30 +357,31 @@ class BindingCycles:
         self._deadlines.set(uid, self._context.now + self._read_again)
 
     def pod_read(self, event: PodRead) -> None:
-        """What became of a binding of which nobody knew."""
+        """Settle a binding with unknown outcome from the pod as read."""
         uid, pod = event.uid, event.pod
         binding_cycle = self._binding_cycles.get(uid)
         if binding_cycle is None or binding_cycle.stage is not BindingStage.BIND_UNKNOWN:
             return
-        # Any read will do that was asked for since the doubt began.
+        # Any read requested since the outcome became unknown will do.
         if not binding_cycle.awaits or event.effect < binding_cycle.awaits[0]:
             return
         self._deadlines.clear(uid)
         if pod is not None and pod.uid == uid and pod.node_name == binding_cycle.node:
             self._bound(uid, binding_cycle)
         else:
-            # The watch, which alone counts, will say if it is gone or somewhere else.
+            # Only the watch is authoritative; it reports whether the pod was deleted or bound
+            # elsewhere.
             self._fail(uid, binding_cycle, error(binding_cycle.unknown_reason))
 
     def _bound(self, uid: str, binding_cycle: BindingCycle) -> None:
-        """The API says that the pod is bound: from now on it should be confirmed soon."""
+        """The API server reports the pod as bound; start the confirmation deadline."""
         binding_cycle.stage = BindingStage.BOUND
         binding_cycle.awaits = ()
         self._context.cache.expect(uid, self._context.now)
         self._bound_known(binding_cycle)
 
     def _bound_known(self, binding_cycle: BindingCycle) -> None:
-        """The pod is bound, as far as anybody says: tell the user and the plugins."""
+        """The binding is known to have happened: record the event and run PostBind."""
         context, framework, state = self._context, binding_cycle.framework, binding_cycle.state
         pod, node = binding_cycle.pod, binding_cycle.node
         note = f"Successfully assigned {pod.key} to {node}"
@@ -388,11 +394,11 @@ class BindingCycles:
                     self._plugin_io.start(member, "postBind", pod, node, state)
         self._activate(state)
 
-    # What the watch says.
+    # Watch events.
 
     def confirmed(self, pod: Pod) -> bool:
-        """The watch shows the pod bound: its journey, if any, ends there or elsewhere; False when
-        it was on none."""
+        """End the binding cycle of a pod that the watch shows as bound, to this node or another.
+        Returns False if the pod had no binding cycle."""
         uid = pod.uid
         binding_cycle = self._binding_cycles.get(uid)
         if binding_cycle is None:
@@ -402,20 +408,20 @@ class BindingCycles:
             if binding_cycle.stage is not BindingStage.BOUND:
                 self._bound_known(binding_cycle)
             return True
-        # Somebody else has bound it.
+        # Another client bound it.
         self._undo(uid, binding_cycle)
         self._context.queue.done(uid)
         if pod.node_name != binding_cycle.node:
-            # Differs: the original tells nobody of the room that was held in vain.
+            # Differs: the original sends no event for the resources that were held without effect.
             self._requeue_after_release(binding_cycle)
         return True
 
     def _is_expected_binding(self, binding_cycle: BindingCycle, pod: Pod) -> bool:
-        """True when a pod that was on its way is seen where it was to go."""
+        """True if the watch shows the pod bound to the node that its binding cycle chose."""
         return binding_cycle.stage in _BIND_SENT and pod.node_name == binding_cycle.node
 
     def gone(self, pod: Pod) -> Pod | None:
-        """A pod is no more; returns it as it was placed if room was held for it."""
+        """End the binding cycle of a deleted pod; returns the placed pod if it held resources."""
         uid = pod.uid
         binding_cycle = self._binding_cycles.get(uid)
         if binding_cycle is None:
@@ -427,13 +433,14 @@ class BindingCycles:
             self._end(uid, binding_cycle)
             self._bound_known(binding_cycle)
         else:
-            # Differs: the original tells users that a pod which waited at Permit is gone.
+            # Differs: the original records an event for a deleted pod that waited at Permit.
             self._undo(uid, binding_cycle)
             self._context.queue.done(uid)
         return binding_cycle.placed if held else None
 
     def leaving(self, pod: Pod) -> None:
-        """The pod is being deleted, so the API will not bind it: its room is free at once."""
+        """The pod is being deleted, so the API server will not bind it: release its resources at
+        once."""
         uid = pod.uid
         binding_cycle = self._binding_cycles[uid]
         if binding_cycle.stage is BindingStage.BOUND:
@@ -443,13 +450,14 @@ class BindingCycles:
             assert waiting is not None
             waiting.reject("", "removed")
         elif binding_cycle.stage is BindingStage.PREBIND:
-            # Differs: the original lets the work outside go on until Bind fails.
+            # Differs: the original does not cancel plugin I/O; it runs until Bind fails.
             self._fail(uid, binding_cycle, error("the pod is being deleted"))
         elif self._forget(uid):
             self._requeue_after_release(binding_cycle)
 
     def preempt(self, uid: str, plugin: str) -> bool:
-        """Stop a pod that is not bound yet to make room; False when it is too late for that."""
+        """Reject a pod that is not bound yet, to free its resources; False if its bind was already
+        sent."""
         binding_cycle = self._binding_cycles.get(uid)
         if binding_cycle is None:
             return False
@@ -464,10 +472,11 @@ class BindingCycles:
         return False
 
     def step_down(self) -> None:
-        """Another leads from now on: let go of what is not bound, and read what may be.
+        """Leadership lost: roll back cycles whose bind was not sent and read the pods of the
+        others.
 
-        Effects of this term that have not been carried out will not be, so no outcome is waited
-        for but that of reads.
+        Effects of this term that have not been performed never will be, so only reads still have an
+        outcome to wait for.
         """
         for uid, binding_cycle in tuple(self._binding_cycles.items()):
             if binding_cycle.stage is BindingStage.BINDING:
@@ -476,10 +485,10 @@ class BindingCycles:
             elif binding_cycle.stage in (BindingStage.WAITING, BindingStage.PREBIND):
                 self._fail(uid, binding_cycle, error("another scheduler leads"))
 
-    # What time brings.
+    # Deadlines.
 
     def serve_due(self) -> None:
-        """End the waits and works that are over, ask again for reads that were not answered."""
+        """End Permit waits and plugin I/O that timed out and repeat unanswered reads."""
         for uid in self._deadlines.due(self._context.now):
             binding_cycle = self._binding_cycles[uid]
             if binding_cycle.stage is BindingStage.BIND_UNKNOWN:
@@ -489,19 +498,19 @@ class BindingCycles:
         self.prebind.serve_due()
         for effect in self._plugin_io.overdue():
             plugin_io = self._plugin_io.get(effect)
-            # The end of one work may have cancelled others.
+            # Ending one may have cancelled others.
             if plugin_io is not None:
                 self._context.outbox.cancel(plugin_io.pod.uid, effect)
                 self._plugin_io_failed(effect, f"not done within {plugin_io.timeout_s:g} s")
         for uid in self._context.cache.expire(self._context.now):
-            # The API said that it is bound and the watch did not: it counts as not bound.
-            # Differs: the original, while it had a limit, lost sight of such a pod.
+            # The API server reported the pod as bound and the watch never did: count it as not
+            # bound.
             text = "the watch has not confirmed the binding"
             self._fail(uid, self._binding_cycles[uid], error(text))
         self.settle()
 
     def _permit_timed_out(self, uid: str) -> None:
-        """The time of some plugin that a pod waited for was over; it may have allowed the pod."""
+        """A Permit plugin's timeout expired; another plugin may already have settled the pod."""
         waiting = self._context.shared.waiting.get(uid)
         assert waiting is not None
         plugin = waiting.late(self._context.now)
@@ -513,7 +522,7 @@ class BindingCycles:
             self._deadlines.set(uid, waiting.deadline)
 
     def next_deadline(self) -> int | None:
-        """When the next wait or work is over, None when there is none."""
+        """The next time at which a wait, a read or plugin I/O times out; None if there is none."""
         times = (
             self._deadlines.next(),
             self._plugin_io.next_deadline(),
@@ -525,14 +534,14 @@ class BindingCycles:
     # Inside.
 
     def _awaiting(self, uid: str, effect: int) -> BindingCycle | None:
-        """The journey that waits for this outcome; None when that is history."""
+        """Return the binding cycle that waits for this effect; None if it no longer does."""
         binding_cycle = self._binding_cycles.get(uid)
         return (
             binding_cycle if binding_cycle is not None and effect in binding_cycle.awaits else None
         )
 
     def _fault(self, uid: str, binding_cycle: BindingCycle, fault: ContractError) -> None:
-        """Let a plugin's fault fail the attempt of this pod, and no more."""
+        """Fail this pod's attempt because a plugin broke its contract."""
         if self._binding_cycles.get(uid) is not binding_cycle:
             raise fault
         self._fail(uid, binding_cycle, error(str(fault)))
@@ -540,14 +549,14 @@ class BindingCycles:
     def _tell(
         self, binding_cycle: BindingCycle, reason: str, walk: Callable[[Pod, str, CycleState], None]
     ) -> None:
-        """Tell plugins what cannot be changed any more; a fault of theirs is told to users."""
+        """Run notification points, whose failures change nothing; report a contract error."""
         try:
             walk(binding_cycle.pod, binding_cycle.node, binding_cycle.state)
         except ContractError as fault:
             self._context.outbox.record(binding_cycle.pod, "Warning", reason, "Binding", str(fault))
 
     def _activate(self, state: CycleState) -> None:
-        """Try at once the pods that the plugins of an attempt asked for."""
+        """Activate the pods that the attempt's plugins asked for."""
         if state.to_activate:
             pods = list(state.to_activate.values())
             state.to_activate.clear()
@@ -556,10 +565,11 @@ class BindingCycles:
     def _fail(
         self, uid: str, binding_cycle: BindingCycle, status: Status, *, by_node: bool = False
     ) -> None:
-        """Undo, and put the pod back; by_node: refused as if the cluster had that node only.
+        """Roll back and requeue the pod. by_node: report the refusal as if the cluster had only
+        that node.
 
-        A refused pod must not come back because of the room that it gives up itself, so the
-        others hear of that afterwards.
+        Other pods are notified of the released resources only after the pod is requeued, so that it
+        is not woken by its own release.
         """
         self._undo(uid, binding_cycle)
         if not status.is_rejected:
@@ -576,7 +586,7 @@ class BindingCycles:
             self._requeue_after_release(binding_cycle, but=uid)
 
     def _requeue_after_release(self, binding_cycle: BindingCycle, but: str = "") -> None:
-        """Pods that this one kept out are worth another attempt. but: a uid to leave out."""
+        """Notify the queue of the released resources. but: uid of a pod to leave out."""
         self._context.queue.move(
             ASSIGNED_POD_DELETE,
             binding_cycle.placed,
@@ -586,7 +596,7 @@ class BindingCycles:
         )
 
     def _undo(self, uid: str, binding_cycle: BindingCycle) -> None:
-        """Stop the work outside, give back what was reserved and the room, end the journey."""
+        """Cancel I/O, run Unreserve, forget the assumed pod and end the binding cycle."""
         self._cancel_pending(binding_cycle)
         self.prebind.stop(binding_cycle)
         self._tell(binding_cycle, "FailedUnreserve", binding_cycle.framework.run_unreserve)
@@ -594,7 +604,7 @@ class BindingCycles:
         self._end(uid, binding_cycle)
 
     def _forget(self, uid: str) -> bool:
-        """Give back the room on the node; False when none was held."""
+        """Forget the assumed pod; False if it was not assumed."""
         held = self._context.cache.forget(uid) is not None
         if self.assumed_pod_listener is not None:
             self.assumed_pod_listener.forgotten(uid)
@@ -613,5 +623,5 @@ class BindingCycles:
 
 
 def is_definite_failure(code: int) -> bool:
-    """True for an HTTP status after which nothing has been done for certain."""
+    """True for an HTTP status after which the write certainly did not happen."""
     return 400 <= code < 500 and code != 408

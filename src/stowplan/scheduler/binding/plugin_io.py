@@ -1,4 +1,4 @@
-"""Works: what plugins are doing outside, asked for with Prepare and not over yet."""
+"""Pending plugin I/O: Prepare effects without an outcome yet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stowplan.scheduler.deadlines import Deadlines
 
 
 class PluginIO(msgspec.Struct, frozen=True):
-    """All that a plugin's `perform` is told: what the driver's `ctx` is made of."""
+    """Arguments of a plugin's `perform`; the driver builds `ctx` from them."""
 
     plugin: Any
     name: str
@@ -27,7 +27,7 @@ class PluginIO(msgspec.Struct, frozen=True):
 
 
 class PendingPluginIO:
-    """The works under way, by the number of the effect that asked for them."""
+    """Plugin I/O in progress, by effect number."""
 
     def __init__(self, context: SchedulerContext) -> None:
         self._context = context
@@ -38,13 +38,13 @@ class PendingPluginIO:
         return len(self._plugin_io)
 
     def get(self, effect: int) -> PluginIO | None:
-        """The work of a number, None when it is over."""
+        """Return the I/O with this effect number, or None if it has ended."""
         return self._plugin_io.get(effect)
 
     def start(
         self, member: RegisteredPlugin, point: str, pod: Pod, node_name: str, state: CycleState
     ) -> int:
-        """Ask for a plugin's work; returns its number."""
+        """Request plugin I/O; returns the effect number."""
         context = self._context
         usual = context.options.work_timeout_s
         timeout_s = float(getattr(member.plugin, "perform_timeout_s", usual))
@@ -56,20 +56,20 @@ class PendingPluginIO:
         return effect
 
     def end(self, effect: int) -> PluginIO | None:
-        """The work is over; None when it was before."""
+        """Remove ended I/O; returns None if it was removed before."""
         self._deadlines.clear(effect)
         return self._plugin_io.pop(effect, None)
 
     def cancel(self, effect: int) -> None:
-        """Nobody waits for the work any more."""
+        """Cancel I/O whose result is no longer needed."""
         plugin_io = self.end(effect)
         if plugin_io is not None:
             self._context.outbox.cancel(plugin_io.pod.uid, effect)
 
     def overdue(self) -> list[int]:
-        """The numbers of works whose time is up, the earliest first; to be cancelled."""
+        """Effect numbers of timed-out I/O, earliest first; the caller cancels them."""
         return self._deadlines.due(self._context.now)
 
     def next_deadline(self) -> int | None:
-        """When the next work's time is up."""
+        """The next time at which plugin I/O times out; None if there is none."""
         return self._deadlines.next()

@@ -1,4 +1,4 @@
-"""Calls: extenders that have been asked and have not answered yet."""
+"""Pending extender calls."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from stowplan.scheduler.context import SchedulerContext
 from stowplan.scheduler.deadlines import Deadlines
 
 TIMEOUT_GRACE_S = 0.1
-"""Whoever makes a call keeps its time and says what went wrong; only so much later it is given up
-here."""
+"""Seconds added to a call's timeout. The driver enforces the timeout and reports the error; this is
+only the fallback."""
 
 
 class ExtenderCall(msgspec.Struct, frozen=True):
-    """A question under way. effect: the number of the effect that asks it."""
+    """A call in progress. effect: number of its CallExtender effect."""
 
     effect: int
     uid: str
@@ -27,11 +27,11 @@ class ExtenderCall(msgspec.Struct, frozen=True):
 
 
 OnExtenderReply = Callable[[ExtenderCall, ExtenderResponse], None]
-"""Told once what came of a call, unless it is cancelled."""
+"""Called once with the result of a call, unless it is cancelled."""
 
 
 class PendingExtenderCalls:
-    """The calls under way, by the number of the effect."""
+    """Extender calls in progress, by effect number."""
 
     def __init__(self, context: SchedulerContext) -> None:
         self._context = context
@@ -42,7 +42,7 @@ class PendingExtenderCalls:
         return len(self._extender_calls)
 
     def ask(self, uid: str, question: ExtenderRequest, answered: OnExtenderReply) -> int:
-        """Ask an extender for a pod's sake; returns the number of the effect."""
+        """Call an extender on behalf of a pod; returns the effect number."""
         context, timeout_s = self._context, question.extender.timeout_s
         effect = context.outbox.call_extender(uid, question, timeout_s)
         self._extender_calls[effect] = ExtenderCall(effect, uid, question, answered)
@@ -50,30 +50,30 @@ class PendingExtenderCalls:
         return effect
 
     def replied(self, event: ExtenderReplied) -> None:
-        """An extender has answered."""
+        """An extender has responded."""
         self._ended(event.effect, ExtenderResponse(event.code, event.body))
 
     def failed(self, event: ExtenderFailed) -> None:
-        """It has not, and will not."""
+        """A call has failed."""
         self._ended(event.effect, ExtenderResponse(reason=event.reason))
 
     def cancel(self, effect: int) -> None:
-        """Nobody waits for an answer any more."""
+        """Cancel a call whose response is no longer needed."""
         call = self._end(effect)
         if call is not None:
             self._context.outbox.cancel(call.uid, effect)
 
     def serve_due(self) -> None:
-        """Give up the calls whose time is over."""
+        """Fail the calls that timed out."""
         for effect in self._deadlines.due(self._context.now):
-            # The end of one call may have cancelled others.
+            # Ending one may have cancelled others.
             if effect in self._extender_calls:
                 question = self._extender_calls[effect].question
                 self._context.outbox.cancel(self._extender_calls[effect].uid, effect)
                 self._ended(effect, timeout_response(question))
 
     def next_deadline(self) -> int | None:
-        """When the time of the next call is over."""
+        """The next time at which a call times out; None if there is none."""
         return self._deadlines.next()
 
     def _ended(self, effect: int, reply: ExtenderResponse) -> None:
