@@ -1,4 +1,4 @@
-"""CycleDecider: decides pods one by one, or in runs, or with what extenders say."""
+"""CycleDecider: decides pods one by one, in runs by kernel, or with extender responses."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from stowplan.objects.pod import Pod
 
 
 class CycleDecider:
-    """Decides pods one by one; one for all profiles of a scheduler.
+    """Decides pods; one instance serves all profiles of a scheduler.
 
-    Runs of pods it gives to the engine, once that pays. A pod that was refused is refused again
-    in the same words, without a walk, while nothing has changed that they depend on.
+    Runs of pods go to the engine once compiling pays off. A refused pod is refused again from the
+    cache while nothing that the decision depends on has changed.
     """
 
     def __init__(self, mode: EngineMode = EngineMode.AUTO) -> None:
@@ -40,7 +40,7 @@ class CycleDecider:
         self._repeating: dict[Framework, bool] = {}
 
     def engine(self) -> Engine | None:
-        """What places runs of pods; None while there is none."""
+        """The engine that places runs of pods, or None."""
         if self._engine is None and self._mode is not EngineMode.WALK and self._pays():
             compiled = load_kernels()
             if compiled is None:
@@ -50,7 +50,7 @@ class CycleDecider:
         return self._engine
 
     def forget_idle(self) -> None:
-        """Forget what nobody has asked for since the call before the last one."""
+        """Forget classes that were not used since the call before the last one."""
         if self._engine is not None:
             self._engine.forget_idle()
             self._refusals.leave(self._engine.classes())
@@ -65,7 +65,7 @@ class CycleDecider:
     def decide(
         self, pod: Pod, snapshot: Snapshot, framework: Framework, rng: TieBreakSource
     ) -> Decision:
-        """Choose a node for `pod`, or say why there is none."""
+        """Choose a node for `pod`, or say why no node fits."""
         one = None
         if self._engine is not None and snapshot.nominations.is_empty:
             one = self._engine.class_of(pod, framework)
@@ -81,7 +81,7 @@ class CycleDecider:
         return decision
 
     def _learn(self, one: EnginePodClass, attempt: Attempt, decision: Decision) -> None:
-        """Keep what others of the class would be told too."""
+        """Cache the refusal for other pods of the class."""
         assert self._engine is not None
         one.refused = None
         refusal = decision.refusal
@@ -100,13 +100,13 @@ class CycleDecider:
     def decide_with_extenders(
         self, pod: Pod, framework: Framework, rng: TieBreakSource, extenders: Sequence[HTTPExtender]
     ) -> ExtenderConsultation:
-        """The attempt of a pod about which extenders are asked."""
+        """Begin an attempt that needs extenders."""
         return ExtenderConsultation(pod, framework, extenders, draw_tie_break(rng), self._turn)
 
 
 def is_repeatable(framework: Framework) -> bool:
-    """True where what refuses a pod reads nothing but its class and the snapshot. A plugin that
-    says neither so nor what its rule amounts to may read more: what it keeps by itself, say."""
+    """True if refusals of this profile depend only on the pod class and the snapshot. A plugin that
+    declares neither this nor kernel terms may depend on more, such as state of its own."""
     filters = (*framework.at("preFilter"), *framework.at("filter"))
     return all(
         m.row_local or m.node_only or m.calls["parts"] or (m.in_tree and m.calls["concerns"])

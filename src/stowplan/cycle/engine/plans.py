@@ -1,4 +1,4 @@
-"""Plans: what a class of pods is to the kernels, from the parts that its plugins give."""
+"""Plans: a pod class in kernel form, built from the kernel terms of its plugins."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ KINDS = {
     TopologyTermKind.DRAWN: at.DRAWN,
 }
 POINTS_MAX = 2**31 - 1
-"""What a leaf of a tree can hold."""
+"""Maximum value of a tree leaf."""
 
 STRATEGIES = {
     ScoringStrategyType.LEAST: at.LEAST,
@@ -52,11 +52,11 @@ STRATEGIES = {
 
 
 class NoPlan(Exception):
-    """What a class's rules come to cannot be said to the kernels; the walk decides its pods."""
+    """Raised if a class cannot be expressed in kernel terms; the walk decides its pods."""
 
 
 class PluginPoints:
-    """A plugin of a profile with the points at which decisions ask it."""
+    """A plugin of a profile, with the extension points at which decisions call it."""
 
     def __init__(self, member: RegisteredPlugin, framework: Framework) -> None:
         self.member = member
@@ -69,7 +69,7 @@ class PluginPoints:
         calls = member.calls
         self.concerns, self.parts = calls["concerns"], calls["parts"]
         self.signature = calls["signature"]
-        # A plugin whose preparation is switched off at one point fails at the next.
+        # A plugin whose preparation is disabled at one extension point fails at the next.
         self.is_whole = not (
             (self.filters and calls["pre_filter"] and not self.prepares_filter)
             or (self.scores and calls["pre_score"] and not self.prepares_score)
@@ -78,13 +78,13 @@ class PluginPoints:
 
 
 def plugin_points_of(framework: Framework) -> list[PluginPoints] | None:
-    """The plugins that decisions ask; None where the profile is one that no plan can be made for:
-    it looks at a share of the nodes only, its Bind may fail at once and give room back before the
-    next pod, its scores add up to more than trees can hold, or some are divided first."""
+    """The plugins that decisions call; None if no plan can be made for the profile: it samples
+    nodes, its Bind may fail at once and release resources before the next pod, its total scores
+    overflow a tree leaf, or it divides some scores before adding them."""
     percentage = framework.profile.percentage_of_nodes_to_score
     if (percentage and percentage < 100) or not framework.unconditional_binder:
         return None
-    # Trees hold points in 32 bits.
+    # Trees hold 32-bit scores.
     if SCORE_MAX * sum(member.weight for member in framework.at("score")) > POINTS_MAX:
         return None
     if framework.profile.divisors:
@@ -98,7 +98,8 @@ def plugin_points_of(framework: Framework) -> list[PluginPoints] | None:
 
 
 class ClassTerms:
-    """The parts of a class, sorted out. Raises NoPlan for more of a sort than the kernels take."""
+    """Kernel terms of a class, by type. Raises NoPlan if there are more of a type than the kernels
+    support."""
 
     def __init__(self, parts: Sequence[tuple[PluginPoints, KernelTerm]]) -> None:
         self.room: ResourceFit | None = None
@@ -127,7 +128,7 @@ class ClassTerms:
     def _take_terms(self, uses: PluginPoints, part: TopologyTerms) -> None:
         taken = [t for t in part.terms if (uses.filters if t.kind.filters else uses.scores)]
         kinds = {term.kind for term in taken}
-        # What is normalised, or met as a whole, is so per plugin.
+        # Normalisation, and terms that must all match, apply per plugin.
         if (
             kinds
             & {t.kind for t in self.terms}
@@ -142,7 +143,7 @@ class ClassTerms:
 
 
 class Planner:
-    """Makes plans on the sheets of one table of nodes."""
+    """Makes plans in the class arrays of one node table."""
 
     def __init__(
         self, class_arrays: ClassArrays, snapshot: Snapshot, peers: PeerAffinityTerms
@@ -151,17 +152,17 @@ class Planner:
         self._snapshot = snapshot
         self._peers = peers
         self._statics: dict[object, StaticResult] = {}
-        # A resource keeps its place for as long as its table's shape does.
+        # A resource keeps its index as long as the table's shape is the same.
         self._items: dict[str, int] = {}
-        # By number: the term itself, and the class that it is of.
+        # By number: the term and its class.
         self._terms: list[TopologyTerm] = []
         self._planned: list[EnginePodClass] = []
-        # Which terms may count pods of a class, and the other way round.
+        # Which terms may count pods of a class, and which classes a term may count.
         self._by_anchor: LabelIndex[int] = LabelIndex()
         self._by_label: LabelIndex[EnginePodClass] = LabelIndex()
 
     def plan(self, one: EnginePodClass, uses: Sequence[PluginPoints]) -> None:
-        """Give a class its number and its place on the sheets. Raises NoPlan."""
+        """Assign a class its number and write its arrays. Raises NoPlan."""
         parts: list[tuple[PluginPoints, KernelTerm]] = []
         about_nodes: list[PluginPoints] = []
         one.state = CycleState()
@@ -195,8 +196,8 @@ class Planner:
         self._write_terms(params, one, class_terms, placed)
 
     def _parts(self, use: PluginPoints, one: EnginePodClass) -> tuple[KernelTerm, ...] | None:
-        """A plugin's parts; None for a rule that is about nodes only. Raises NoPlan for any
-        other."""
+        """The plugin's kernel terms; None for a node-only rule. Raises NoPlan if it declares
+        neither."""
         if not use.is_whole or not (use.parts or use.member.node_only):
             raise NoPlan
         if use.parts is None:
@@ -210,7 +211,7 @@ class Planner:
 
     def _write_amounts(self, params: at.Ints, one: EnginePodClass, class_terms: ClassTerms) -> None:
         item, footprint = self._item, one.footprint
-        # Written number by number: a view of Python's own costs half as much as the array.
+        # A memoryview: writing single numbers through it costs half as much as through the array.
         cells = memoryview(params.data)
         if class_terms.room is not None:
             cells[at.HAS_ROOM], cells[at.PODS] = 1, item("pods")
@@ -245,10 +246,10 @@ class Planner:
             place = self._items[resource] = self._snapshot.nodes.item(resource)
         return place
 
-    # Rules about nodes.
+    # Node-only rules.
 
     def _static(self, one: EnginePodClass, uses: Sequence[PluginPoints]) -> StaticResult:
-        """What rules about nodes say of a class; classes that they treat alike share it."""
+        """Result of node-only rules for a class; classes with equal results share it."""
         pod = one.pod
         signatures = [id(one) if use.signature is None else use.signature(pod) for use in uses]
         key = id(one.framework), *signatures
@@ -289,8 +290,8 @@ class Planner:
     def _prepared(
         self, use: PluginPoints, one: EnginePodClass, state: CycleState, passes: NDArray[np.bool_]
     ) -> bool:
-        """Ask PreFilter, and clear the rows that it leaves out; False when it skips. Raises NoPlan
-        when it refuses the pod."""
+        """Run PreFilter and clear the rows that it excludes; False if it skips. Raises NoPlan if it
+        refuses the pod."""
         member = use.member
         answer = member.call("pre_filter", one.pod, self._snapshot, state)
         if isinstance(answer, RestrictTo):
@@ -300,7 +301,7 @@ class Planner:
         return _is_asked(answer, member, state.skip_filter)
 
     def _scored(self, use: PluginPoints, one: EnginePodClass, state: CycleState) -> bool:
-        """Ask PreScore; False when it skips. Raises NoPlan when it fails."""
+        """Run PreScore; False if it skips. Raises NoPlan if it fails."""
         member = use.member
         # Which rows pass is not known here.
         if takes_parameter(member.plugin, "pre_score", "rows"):
@@ -312,8 +313,7 @@ class Planner:
     # Terms.
 
     def _placed(self, class_terms: ClassTerms) -> tuple[int, list[tuple[TopologyTerm, bool]]]:
-        """The layout for the keys of the terms, and the terms, those first that look at a row's
-        host only."""
+        """The layout for the terms' topology keys, and the terms, hostname terms first."""
         class_arrays, nodes = self._class_arrays, self._snapshot.nodes
         by_host, by_domain = [], []
         for term in class_terms.terms:
@@ -324,7 +324,7 @@ class Planner:
                 by_host.append(term)
                 continue
             if term.kind is TopologyTermKind.EVEN_SOFT:
-                # Nodes without a label count as one with an empty one; and of host names the
+                # Nodes without the label count as nodes with an empty value; for host names the
                 # walk counts nodes, not values.
                 if column.vocabulary.find("") >= 0:
                     raise NoPlan
@@ -373,7 +373,7 @@ class Planner:
         self._add_effects(one, sorted(set(self._by_anchor.found_by(labels))))
 
     def _add_effects(self, one: EnginePodClass, terms: Iterable[int]) -> None:
-        """What placing a pod of a class adds to these terms."""
+        """Record what placing a pod of a class adds to these terms."""
         for t in terms:
             count = self._terms[t].adds(one.pod)
             if count:
@@ -401,7 +401,7 @@ class Planner:
         self._terms.append(term)
 
     def recount(self, one: EnginePodClass) -> None:
-        """Count the pods of each of a class's terms anew."""
+        """Recount the pods of each term of a class."""
         class_arrays, n_nodes = self._class_arrays, self._snapshot.nodes.n_nodes
         for t in one.terms:
             term, params = self._terms[t], class_arrays.terms[t]
@@ -415,8 +415,11 @@ class Planner:
 
 
 class StaticResult(msgspec.Struct, frozen=True):
-    """What rules about nodes say. number: on the sheets. normalised: (is reversed, weight) of each
-    raw score. skips: the plugins whose PreFilter skips."""
+    """Result of node-only rules.
+
+    number: in the class arrays. normalised: (is reversed, weight) of each raw score. skips: plugins
+    whose PreFilter skips.
+    """
 
     number: int
     normalised: tuple[tuple[bool, int], ...]
@@ -424,8 +427,8 @@ class StaticResult(msgspec.Struct, frozen=True):
 
 
 def _as_points(member: RegisteredPlugin, scores: at.Ints) -> at.Ints | int | None:
-    """A plugin's scores of all rows as they are after normalising, where that is the same
-    whichever rows pass; None where it is not. Raises NoPlan."""
+    """A plugin's normalised scores of all rows, if they do not depend on which rows pass; otherwise
+    None. Raises NoPlan."""
     lowest, highest = int(scores.min(initial=0)), int(scores.max(initial=0))
     if member.calls["normalize_score"] is None:
         if lowest < 0 or highest > SCORE_MAX:
@@ -439,7 +442,7 @@ def _as_points(member: RegisteredPlugin, scores: at.Ints) -> at.Ints | int | Non
 
 
 def _all_refusals(verdicts: PluginVerdicts) -> bool:
-    """False where one answer is an error, which ends an attempt whatever other nodes there are."""
+    """False if a verdict is an error, which ends an attempt regardless of other nodes."""
     if verdicts.certain:
         return True
     codes = np.unique(verdicts.codes[verdicts.codes != 0]).tolist()
@@ -447,7 +450,8 @@ def _all_refusals(verdicts: PluginVerdicts) -> bool:
 
 
 def _is_asked(answer: Status, member: RegisteredPlugin, skips: set[str]) -> bool:
-    """False, and noted, for a plugin that skips. Raises NoPlan for one that does not succeed."""
+    """False for a plugin that skips, which is recorded in `skips`. Raises NoPlan for one that
+    fails."""
     if answer.is_skip:
         skips.add(member.name)
         return False
@@ -457,14 +461,15 @@ def _is_asked(answer: Status, member: RegisteredPlugin, skips: set[str]) -> bool
 
 
 def _single_part(before: P | None, part: P, n_amounts: int) -> P:
-    """A part of which there is one only, with no more amounts than the kernels take."""
+    """Check that there is only one term of a type, with no more amounts than the kernels
+    support."""
     if before is not None or n_amounts > at.AMOUNTS_MAX:
         raise NoPlan
     return part
 
 
 def _write_groups(cells: memoryview[int], first: int, width: int, numbers: Sequence[int]) -> int:
-    """Write groups of `width` numbers one after the other; how many groups there are."""
+    """Write groups of `width` numbers consecutively; returns the number of groups."""
     for place, number in enumerate(numbers, first):
         cells[place] = number
     return len(numbers) // width

@@ -2,10 +2,11 @@
 
 Stages, and the events that end them:
 
-    waiting         at Permit                            all plugins allow; one rejects; timeout
-    prebind         plugin I/O, or changes of objects    PrepareDone, PrepareFailed, WriteDone,
-                    before Bind                          WriteFailed; the watch; timeout
-    binding         bind sent                            BindDone, BindFailed, PrepareDone; the watch
+    waiting         at Permit                            all allow; one rejects; timeout
+    prebind         plugin I/O or object changes         PrepareDone, PrepareFailed, WriteDone,
+                                                         WriteFailed; the watch; timeout
+    binding         bind sent                            BindDone, BindFailed, PrepareDone;
+                                                         the watch
     bind unknown    outcome unknown, or bind of a gang   PodRead; the watch
                     member refused
     bound           accepted by the API server           the watch
