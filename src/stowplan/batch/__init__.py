@@ -1,4 +1,4 @@
-"""Sessions: all jobs decided in one round, with gangs, queues and fair shares."""
+"""Batch scheduling: sessions that decide all jobs together, with gangs, queues and fair shares."""
 
 from stowplan.batch.compat import COMPATS, KUBE_BATCH_0_5, Compat
 from stowplan.batch.session import Session, SessionAction, SessionOptions, SessionPlugin

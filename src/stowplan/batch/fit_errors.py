@@ -1,4 +1,4 @@
-"""Why a task fits on no node, in one text; and whether it does fit on one."""
+"""Fit errors: why a task fits on no node, as one message; and whether it fits on some node."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ NODES_NOT_READY = "node(s) were not ready"
 
 
 def fit_errors(session: Session, task: TaskInfo) -> str:
-    """`0/5 nodes are available: 3 Insufficient cpu, ...`; the same for tasks that ask the same.
+    """`0/5 nodes are available: 3 Insufficient cpu, ...`; equal for tasks with equal requests.
 
-    A node may be counted for several resources. Rules are asked only where some node has room.
-    Of a queue that has reached its capability that is said instead.
+    A node may be counted for several resources. Rules are evaluated only if some node has the
+    resources. If the queue has reached its capability, the message says so instead.
     """
     refusal = session.state.capabilities.refusal(task)
     if refusal:
@@ -56,7 +56,7 @@ def _text(session: Session, task: TaskInfo, *, has_room: bool) -> str:
 
 
 def fits_somewhere(session: Session, task: TaskInfo) -> bool:
-    """True when a node would do for a task as things are, and its queue may have it."""
+    """True if some node fits the task now and its queue's capability allows it."""
     if not session.state.capabilities.allows(task):
         return False
     nodes = session.state.nodes

@@ -1,7 +1,7 @@
-"""Answers: what policies may be asked, and the border at which theirs are looked at.
+"""Hook contracts: arguments and return values of session plugins' functions, and their checks.
 
-What ships is trusted. Of a stranger's function every answer is looked at where it comes in: a wrong
-one would otherwise break, or bend, something further on that knows nothing of who has said it.
+Built-in functions are trusted. Every answer of a custom function is checked when it is returned,
+since an invalid one would otherwise fail later in code that does not know its origin.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ HookKind = Literal[
 HOOK_KINDS: tuple[str, ...] = get_args(HookKind)
 OWN_PACKAGE = "stowplan"
 SHOWN_MAX = 80
-"""Of an answer that is wrong so many characters are shown."""
+"""Maximum number of characters shown of an invalid answer."""
 
 
 class ValidateResult(msgspec.Struct, frozen=True):
-    """Why a job cannot be scheduled as it is."""
+    """Why a job is invalid."""
 
     reason: str
     message: str
 
 
 Reads = Callable[[Any, Sequence[Any]], bool]
-"""Is an answer one that may be given to these arguments?"""
+"""Whether an answer is valid for these arguments: (answer, arguments) -> bool."""
 
 
 def _is_number(said: Any, asked: Sequence[Any]) -> bool:
@@ -100,7 +100,7 @@ def _is_ordered(said: Any, asked: Sequence[Any]) -> bool:
 
 
 class _HookContract(msgspec.Struct, frozen=True):
-    """What a function is given, how its answer is judged, and that in words."""
+    """Arguments of a function, the check of its answer, and the expected answer in words."""
 
     given: tuple[str, ...]
     reads: Reads
@@ -125,7 +125,7 @@ HOOK_CONTRACTS: Mapping[str, _HookContract] = {
     "overused": _HookContract(("queue",), _is_truth, _TRUTH),
     "job_ready": _HookContract(("job",), _is_truth, _TRUTH),
     "job_pipelined": _HookContract(("job",), _is_truth, _TRUTH),
-    "job_valid": _HookContract(("job",), _is_invalid, "None or Invalid with a reason"),
+    "job_valid": _HookContract(("job",), _is_invalid, "None or a ValidateResult with a reason"),
     "row_kind": _HookContract(("task",), _is_hashable, "something hashable, or None"),
     "key": _HookContract(("task",), _is_ordered, "something that can be compared"),
     "spares": _HookContract(("job",), _is_truth, _TRUTH),
@@ -135,35 +135,37 @@ HOOK_CONTRACTS: Mapping[str, _HookContract] = {
 
 
 def check_answers(kind: str, policy: str, function: Any, place: str) -> Any:
-    """The function as it is where it ships with us, else one that looks at each answer.
+    """Return a built-in function as it is, and any other with its answers checked.
 
-    place: where the policy has it from, for what is wrong with it.
-    Raises ContractError for a kind that is not known, and for what cannot be called like that; the
-    function that is answered with raises it for an answer that is none.
+    place: source location of the session plugin, for messages. Raises ContractError for an unknown
+    kind and for a function that does not accept the arguments; the returned function raises it for
+    an invalid answer.
     """
     contract = HOOK_CONTRACTS.get(kind)
-    whose = f"{place}: policy {policy!r}"
+    whose = f"{place}: plugin {policy!r}"
     if contract is None:
         hint = did_you_mean(kind, HOOK_KINDS)
-        wanted = f"wanted one of {', '.join(HOOK_KINDS)}{' (' + hint + ')' if hint else ''}"
-        raise ContractError(f"{whose} registers for {kind!r}; {wanted}")
+        wanted = f"expected one of {', '.join(HOOK_KINDS)}{' (' + hint + ')' if hint else ''}"
+        raise ContractError(f"{whose}: unknown hook {kind!r}: {wanted}")
     if not callable(function):
-        raise ContractError(f"{whose}, {kind}: got {short_repr(function)}, wanted a function")
+        raise ContractError(
+            f"{whose}, {kind}: invalid value: {short_repr(function)}: expected a function"
+        )
     if is_shipped(function):
         return function
     if not accepts_arguments(function, len(contract.given)):
         given = ", ".join(contract.given)
         raise ContractError(f"{whose}, {kind}: cannot be called with ({given})")
 
-    # What is written on the function is no matter here; a partial has no name to be kept.
+    # Function attributes are not copied: a partial has none.
     @wraps(function, assigned=(), updated=())
     def looked_at(*asked: Any) -> Any:
-        # What it is given it may change, which is looked for elsewhere.
+        # The function may modify its arguments; that is checked elsewhere.
         before = [tuple(one) if isinstance(one, list) else one for one in asked]
         said = function(*asked)
         if not contract.reads(said, before):
             raise ContractError(
-                f"{whose}, {kind}: got {short_repr(said)}, wanted {contract.wanted}"
+                f"{whose}, {kind}: invalid answer: {short_repr(said)}: expected {contract.wanted}"
             )
         return said
 
@@ -176,19 +178,19 @@ def is_shipped(function: Any) -> bool:
 
 
 def accepts_arguments(function: Any, n_given: int) -> bool:
-    """True when a function can be called with so many arguments."""
+    """True if a function can be called with this many arguments."""
     try:
         inspect.signature(function).bind(*[None] * n_given)
     except TypeError:
         return False
     except ValueError:
-        # Of what is written in C nobody may know.
+        # Functions written in C may have no signature.
         return True
     return True
 
 
 def source_location(function: Any) -> str:
-    """Where a function, or a class, is written, as well as it can be said."""
+    """Source location of a function or class, as far as known."""
     code = getattr(inspect.unwrap(function) if callable(function) else None, "__code__", None)
     if code is not None:
         return f"{code.co_filename}:{code.co_firstlineno}"
@@ -198,7 +200,7 @@ def source_location(function: Any) -> str:
 
 
 def short_repr(said: Any) -> str:
-    """An answer in few words."""
+    """A short representation of an answer."""
     if isinstance(said, np.ndarray):
         return f"an array of {said.dtype} {said.shape}"
     text = repr(said)

@@ -1,9 +1,9 @@
-"""Jobs whose queue or PodGroup does not exist: no session takes them up, and users are told why.
+"""Missing objects: jobs whose queue or PodGroup does not exist are reported, not scheduled.
 
-Their pods get the condition PodScheduled False and an event, the PodGroup the condition
-Unschedulable and an event; neither is repeated until it changes.
+Their pods get the condition PodScheduled=False and an event, the PodGroup the condition
+Unschedulable and an event; neither is repeated unless it changes.
 
-Differs: kube-batch leaves such jobs out of its sessions and says nothing.
+Differs: kube-batch silently skips such jobs.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ POD_GROUP_NOT_FOUND = "PodGroupNotFound"
 
 
 def missing(job: JobInfo, queues: Container[str], default_queue: str) -> ValidateResult | None:
-    """The missing object that a job names, as reason and message; None where both exist."""
+    """The missing object that a job refers to, as reason and message; None if both exist."""
     if job.group is None and not job.has_budget:
         namespace, _, name = job.uid.partition("/")
         text = f'podgroups "{name}" not found in namespace "{namespace}"'
@@ -47,9 +47,9 @@ def missing(job: JobInfo, queues: Container[str], default_queue: str) -> Validat
 def report_missing(
     inventory: Inventory, session: str
 ) -> tuple[list[PodGroupReport], list[PodFitError]]:
-    """The reports and notes about such jobs that have not been made yet; they count as made.
+    """New reports and notes about such jobs; they are recorded as made.
 
-    session: the name of the session, for conditions.
+    session: name of the session, for conditions.
     """
     reports: list[PodGroupReport] = []
     notes: list[PodFitError] = []

@@ -1,4 +1,4 @@
-"""The close of a session: phase and conditions of groups, notes for users.
+"""Session close: phase and conditions of groups, and events for users.
 
 Source: kube-batch v0.5, framework/session.go (jobStatus), cache/cache.go (RecordJobStatusEvent),
 api/job_info.go (FitError).
@@ -23,11 +23,11 @@ SCHEDULED = "Scheduled"
 
 
 REPORTED = "told"
-"""Under this a job keeps what has been said of it."""
+"""Key under which a job keeps what has been reported about it."""
 
 
 class PodGroupStatusUpdate(msgspec.Struct, frozen=True):
-    """The status of a group is to be written. notes: (type, reason, message) of events."""
+    """A group's status to be written. notes: (type, reason, message) of events."""
 
     group: PodGroupInfo
     status: PodGroupStatus
@@ -36,7 +36,7 @@ class PodGroupStatusUpdate(msgspec.Struct, frozen=True):
 
 
 class PodFitError(msgspec.Struct, frozen=True):
-    """A pod found no place in this session: a condition, and an event FailedScheduling."""
+    """A pod that was not placed in this session: a condition, and an event FailedScheduling."""
 
     uid: str
     key: str
@@ -44,7 +44,7 @@ class PodFitError(msgspec.Struct, frozen=True):
 
 
 class SessionClose:
-    """Conditions set during a session, and what is written at its end."""
+    """Collects conditions during a session and computes statuses at its end."""
 
     def __init__(self, state: SessionState, uid: str, now: datetime.datetime | None) -> None:
         self._session_state = state
@@ -54,7 +54,7 @@ class SessionClose:
         self._reported_conditions: dict[str, tuple[str, str]] = {}
 
     def set_condition(self, job: JobInfo, reason: str, message: str) -> None:
-        """Say that a job cannot be scheduled, in place of what was said before."""
+        """Set the condition that a job cannot be scheduled, replacing an earlier one."""
         group = job.group
         if group is None:
             if self._session_state.compat.budget_jobs_panic:
@@ -70,13 +70,13 @@ class SessionClose:
     def close(
         self, jobs: Iterable[JobInfo]
     ) -> tuple[list[PodGroupStatusUpdate], list[PodFitError]]:
-        """Write down what became of each job."""
+        """Compute the status and events of each job."""
         writes: list[PodGroupStatusUpdate] = []
         notes: list[PodFitError] = []
         said, rewrites = self._reported_conditions, self._session_state.compat.rewrites_status
         for job in jobs:
             group = job.group
-            # Where no task has changed since, and the same is to be said, it has been said.
+            # Nothing new: no task has changed, and the same has been reported before.
             key = (group, said.get(job.uid), job.fit_errors, job.short_by)
             if job.kept.get(REPORTED) == key and not rewrites:
                 continue
@@ -119,7 +119,7 @@ class SessionClose:
         return RUNNING if taking + succeeded >= group.min_member else PENDING
 
     def _clear_condition(self, job: JobInfo, group: PodGroupInfo) -> None:
-        """A group that runs is not unschedulable any more, whatever an earlier session said."""
+        """A running group is no longer unschedulable, whatever an earlier session reported."""
         for condition in group.status.conditions:
             stale = condition.type == UNSCHEDULABLE and condition.transition_id != self._uid
             if stale and condition.status == "True" and job.is_ready:
@@ -150,7 +150,7 @@ class SessionClose:
 
 
 def with_condition(status: PodGroupStatus, said: PodGroupCondition) -> PodGroupStatus:
-    """A status with a condition in place of the one of its type, if any."""
+    """A status with a condition added, replacing one of the same type."""
     conditions = list(status.conditions)
     for index, condition in enumerate(conditions):
         if condition.type == said.type:
@@ -162,7 +162,7 @@ def with_condition(status: PodGroupStatus, said: PodGroupCondition) -> PodGroupS
 
 
 def is_same_status(before: PodGroupStatus, after: PodGroupStatus) -> bool:
-    """True when the two say the same, whenever and by whomever it was said."""
+    """True if both are equal apart from times and session ids."""
     return _without_times(before) == _without_times(after)
 
 
@@ -174,7 +174,7 @@ def _without_times(status: PodGroupStatus) -> PodGroupStatus:
 
 
 def job_fit_error(job: JobInfo) -> str:
-    """Why the job's last task that found no room found none."""
+    """Why the last task of the job that found no node found none."""
     if job.fit_errors:
         return job.fit_errors
     if not job.short_by:

@@ -1,8 +1,8 @@
-"""Today's rules for sessions: the filters and scores of a profile, asked through its framework.
+"""ProfileRules: the filters and scores of the default profile as session rules.
 
-Resources are the session's own business: it must tell what is idle from what is being released.
-So the filter that looks at them is left out; their scores count. Rows of the session are those of
-its ledger, rows of the framework those of the table of nodes; names join them.
+The session accounts for resources itself, since it distinguishes idle from releasing resources; the
+resource filter is therefore left out, while resource scores count. Session rows index the session's
+nodes, framework rows the node table; they are joined by node name.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ WEIGHT_OF = {
     NodeAffinityPlugin.name: "node_affinity",
     InterPodAffinity.name: "pod_affinity",
 }
-"""Plugin -> the weight of `nodeorder` that stands in for its own."""
+"""Plugin -> the `nodeorder` weight that replaces its own."""
 
 IGNORE_PODS = frozenset(
     {
@@ -59,13 +59,13 @@ IGNORE_PODS = frozenset(
         TaintToleration.name,
     }
 )
-"""Rules that read nothing of the pods on nodes: within a session they say the same again."""
+"""Rules that read nothing about pods on nodes; their result is constant within a session."""
 
 MOVED_BY_PODS = frozenset({NodeResourcesFit.name, NodeResourcesBalancedAllocation.name})
-"""Scores that read nothing but the amounts of the node that they are asked about."""
+"""Scores that depend only on the amounts of the node being scored."""
 
 FEW_ROWS = 4
-"""Of so many rows each is looked up by itself."""
+"""Up to this many rows are looked up one by one."""
 
 
 def session_framework(
@@ -73,10 +73,8 @@ def session_framework(
     own: Iterable[type[Any]] = (),
     shared: HandleState | None = None,
 ) -> Framework:
-    """The default profile without the filter on resources. own: plugins that take part too.
-
-    shared: with profiles beside.
-    """
+    """The default profile without the resource filter. own: additional custom plugins. shared:
+    handle state shared with the profiles."""
     full, given = registry(), tuple(own)
     for plugin in given:
         full.register(plugin)
@@ -95,7 +93,7 @@ def session_framework(
 
 
 def table_of_session(state: SessionState) -> NodeTable:
-    """A table of the session's nodes with the pods that it holds on them."""
+    """A node table of the session's nodes and the pods on them."""
     table, nodes = NodeTable(), state.nodes
     for node in nodes.nodes:
         if node is not None:
@@ -108,10 +106,10 @@ def table_of_session(state: SessionState) -> NodeTable:
 
 
 class ProfileRules:
-    """Filters and scores of a framework, for the nodes of a session."""
+    """Filters and scores of a framework for the nodes of a session."""
 
     def __init__(self, state: SessionState, framework: Framework, snapshot: Snapshot) -> None:
-        """snapshot: of the same nodes and pods as the session's."""
+        """snapshot: holds the same nodes and pods as the session."""
         self._framework = framework
         self._snapshot = snapshot
         self._table = snapshot.nodes
@@ -124,17 +122,18 @@ class ProfileRules:
         self._views: dict[Hashable, _TaskView] = {}
         self._still: dict[Hashable, _StaticAnswers | None] = {}
 
-    # What is asked.
+    # Session rules.
 
     def row_kind(self, task: TaskInfo) -> Hashable:
-        """Equal for tasks of which rows are said the same, None where others bear on a row."""
+        """Key of the task's results: tasks with equal keys get equal results on every row; None if
+        results depend on other rows."""
         view = self._view(task)
         return None if view.still is None else view.key
 
     def passing(self, task: TaskInfo, rows: Ints, pressures: PressureChecks) -> Bools:
         """bool (n_rows,): rows that pass every filter.
 
-        Differs: pressures keep pods away by their taints, whether the file asks for it or not.
+        Differs: pressure conditions keep pods away through their taints, whatever the file says.
         """
         view = self._view(task)
         if view.still is None:
@@ -142,24 +141,24 @@ class ProfileRules:
         return view.passing(self._mapped(rows))
 
     def refusals(self, task: TaskInfo, pressures: PressureChecks) -> Mapping[str, int]:
-        """The refusals of the filters, each node counted once."""
+        """Reasons of the filters' refusals; each node is counted once."""
         return self._view(task, anew=True).reasons()
 
     def scores(self, task: TaskInfo, rows: Ints, weights: NodeScoreWeights) -> Floats:
-        """float64 (n_rows,): the weighted sum of the scores."""
+        """float64 (n_rows,): weighted sum of the scores."""
         return self._view(task).scores(self._mapped(rows), weights)
 
     def placed(self, task: TaskInfo, row: int) -> None:
-        """Let the pod be on the node for the rest of the session."""
+        """Add the pod to the node for the rest of the session."""
         mapped = row if self._rows is None else int(self._rows[row])
         self._overlay.place(PodInfo.of(task.pod), mapped)
 
     def unplaced(self, task: TaskInfo, row: int) -> None:
-        """Take the pod placed last off again."""
+        """Remove the pod that was added last."""
         self._overlay.rollback(self._overlay.mark() - 1)
 
     def close(self) -> None:
-        """Leave the table as it was."""
+        """Restore the node table."""
         self._overlay.rollback(0)
 
     def _mapped(self, rows: Ints) -> Ints:
@@ -178,10 +177,11 @@ class ProfileRules:
 
 
 class _StaticAnswers(msgspec.Struct, frozen=True):
-    """What pods that come and go do not change of the answers to one kind of task.
+    """Results for one kind of task that do not depend on pods on nodes.
 
-    mask: bool (n_nodes,), the rows that pass; None where that may change. scores: plugin -> int64
-    (n_nodes,), normalised. moving: the other scores. said: amounts of a node -> their sum.
+    mask: bool (n_nodes,), rows that pass; None if it may change. scores: plugin -> int64
+    (n_nodes,), normalised. moving: the other scores. said: amounts of a node -> sum of the moving
+    scores.
     """
 
     mask: Bools | None
@@ -191,10 +191,10 @@ class _StaticAnswers(msgspec.Struct, frozen=True):
 
 
 class _TaskView:
-    """What the framework says to the tasks of one kind.
+    """Filter and score results for the tasks of one kind.
 
-    key: equal for kinds that are told the same of each row; None where what is said of a row may
-    depend on others. still: what stands still; None likewise.
+    key: equal for kinds with equal results on every row; None if the result for a row depends on
+    others. still: the constant part; None likewise.
     """
 
     def __init__(self, task: TaskInfo, framework: Framework, snapshot: Snapshot) -> None:
@@ -226,7 +226,7 @@ class _TaskView:
         return result
 
     def reasons(self) -> Mapping[str, int]:
-        """Reason -> how many nodes are refused for it."""
+        """Reason -> number of nodes refused for it."""
         diagnosis = Diagnosis(self._snapshot.nodes.n_nodes)
         if self._refusal is not None:
             diagnosis.absent = self._refusal
@@ -256,7 +256,7 @@ class _TaskView:
         return total
 
     def _moving(self, rows: Ints, still: _StaticAnswers, weights: NodeScoreWeights) -> Floats:
-        """float64 (n_rows,): the sum of the scores that pods move."""
+        """float64 (n_rows,): sum of the scores that depend on pods."""
         nodes = self._snapshot.nodes
         total: Floats = np.zeros(rows.shape[0], dtype=np.float64)
         for member in still.moving:
@@ -265,7 +265,8 @@ class _TaskView:
         return total
 
     def _moving_at(self, row: int, still: _StaticAnswers, weights: NodeScoreWeights) -> float:
-        """The same of one row. Nodes are much alike: what was said of such a node is kept."""
+        """The same for one row. Results are cached by the node's amounts, as many nodes are
+        equal."""
         allocatable, requested, nonzero, _ = self._snapshot.nodes.amounts
         state = (
             weights,
@@ -280,7 +281,7 @@ class _TaskView:
         return found
 
     def stand_still(self) -> _StaticAnswers | None:
-        """What no pod that comes or goes will change; None where others bear on a row's score."""
+        """The constant part of the results; None if the score of a row depends on other rows."""
         nodes, state, pod = self._snapshot.nodes, self._state, self._pod
         scores: dict[str, Ints] = {}
         moving = []
@@ -290,7 +291,8 @@ class _TaskView:
                 continue
             raw = member.scores(pod, nodes, nodes.all_rows, state)
             normal = member.normalized(raw, pod, nodes, nodes.all_rows, state)
-            # Measured against the highest: only equal scores are the same among any rows.
+            # Scores are normalised by the highest, so only equal scores are independent of which
+            # rows pass.
             if normal is not raw and raw.min() != raw.max():
                 return None
             scores[member.name] = normal
@@ -315,18 +317,18 @@ class _TaskView:
         return tuple((m.name, m.call("signature", pod)) for m in members)
 
     def _scores(self) -> list[RegisteredPlugin]:
-        """The scores in force."""
+        """The enabled scores."""
         state = self._state
         return [
             m
             for m in self._framework.at("score")
             if m.name not in state.skip_score
-            # Without claims it has nothing to say.
+            # Without claims this score is 0.
             and not (m.name == DynamicResources.name and m.name in state.skip_filter)
         ]
 
     def _standing(self, still: _StaticAnswers, weights: NodeScoreWeights) -> Floats:
-        """float64 (n_nodes,): the sum of the scores that stand still."""
+        """float64 (n_nodes,): sum of the constant scores."""
         if self._totals is None or self._totals[0] != weights:
             total = np.zeros(self._snapshot.nodes.n_nodes, dtype=np.float64)
             for name, normal in still.scores.items():
@@ -343,7 +345,7 @@ class _TaskView:
 
 
 def _weight(member: RegisteredPlugin, weights: NodeScoreWeights) -> int:
-    """What a score weighs: as the configuration of sessions says, else as the profile does."""
+    """Weight of a score: from the session configuration, otherwise from the profile."""
     stated: int | None = None
     if member.name in WEIGHT_OF:
         stated = getattr(weights, WEIGHT_OF[member.name])

@@ -1,4 +1,4 @@
-"""From an `actions:` / `tiers:` file to sessions: the one place that names actions and policies."""
+"""Session configuration: builds sessions from an `actions:` / `tiers:` file."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from stowplan.framework import Framework, Snapshot
 ACTIONS: dict[str, type[SessionAction]] = {
     action.name: action for action in (Allocate, Backfill, Preempt, Reclaim)
 }
-"""Name -> class of every action that ships."""
+"""Name -> class of every built-in action."""
 
 SESSION_PLUGINS: dict[str, type[SessionPlugin]] = {
     policy.name: policy
@@ -54,7 +54,7 @@ SESSION_PLUGINS: dict[str, type[SessionPlugin]] = {
         ProportionPlugin,
     )
 }
-"""Name -> class of every policy that ships."""
+"""Name -> class of every built-in session plugin."""
 
 _NUMBER = ("a whole number", is_integer)
 _TRUTH = ("true or false", is_boolean)
@@ -80,9 +80,10 @@ def batch_configuration(
     actions: Mapping[str, type[SessionAction]] | None = None,
     policies: Mapping[str, type[SessionPlugin]] | None = None,
 ) -> BatchConfiguration:
-    """The configuration that `text` holds, None for the default one; raises ConfigError.
+    """Parse a configuration (None: the default one); raises ConfigError.
 
-    actions, policies: one's own, by name, beside those that ship; theirs take any argument.
+    actions, policies: custom ones by name, in addition to the built-in ones; they take any
+    argument.
     """
     known = known_names(compat, actions, policies)
     return read(DEFAULT_TEXT if text is None else text, source, known)
@@ -93,7 +94,7 @@ def known_names(
     actions: Iterable[str] | None = None,
     policies: Iterable[str] | None = None,
 ) -> SupportedSettings:
-    """What a file may name: what ships, and one's own beside it."""
+    """Names that a file may use: built-in and custom ones."""
     return SupportedSettings(
         actions={*ACTIONS, *(actions or ())},
         policies={
@@ -101,7 +102,7 @@ def known_names(
             **dict.fromkeys(policies or ()),
         },
         lenient=compat is not None and compat.lenient_file,
-        # kube-batch knows of no other scheduler's pods.
+        # kube-batch ignores pods of other schedulers.
         scheduler_names=(KUBE_BATCH,)
         if compat is not None and compat.lenient_file
         else SCHEDULER_NAMES,
@@ -113,10 +114,10 @@ def rules_for(
     framework: Framework | None = None,
     snapshot: Callable[[], Snapshot] | None = None,
 ) -> Callable[[SessionState], SessionRules]:
-    """What makes the rules of a session.
+    """Factory of a session's rules.
 
-    framework: whose filters and scores count, from `session_framework` unless given. snapshot:
-    gives the nodes and pods as they are when a session opens; None makes a table per session.
+    framework: provides filters and scores; `session_framework` by default. snapshot: returns nodes
+    and pods when a session opens; None builds a table per session.
     """
     if compat.rules_of_1_13:
         return Release113Rules
@@ -136,7 +137,7 @@ def session_options(
     actions: Mapping[str, type[SessionAction]] | None = None,
     policies: Mapping[str, type[SessionPlugin]] | None = None,
 ) -> SessionOptions:
-    """What every session of a configuration is opened with."""
+    """Options of every session of a configuration."""
     all_actions = {**ACTIONS, **(actions or {})}
     switches = compat or Compat()
     resume = () if switches.forgets_promises else (Resume(),)
@@ -145,7 +146,7 @@ def session_options(
             tuple(SessionPluginUse(p.name, frozenset(p.disabled), p.arguments) for p in tier)
             for tier in configuration.tiers or ()
         ),
-        # What Volcano alone has was warned of when the file was read.
+        # Volcano-only settings were reported as warnings when the file was read.
         actions=(
             *resume,
             *(all_actions[name]() for name in configuration.actions if name in all_actions),
