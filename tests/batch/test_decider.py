@@ -255,7 +255,10 @@ def test_a_configuration_for_another_scheduler_is_refused() -> None:
     text = gangs.configured(["schedulerName=other"])
     (refused,) = reports(yard.told(happened.ConfigurationChanged(text, "new.yaml")))
     assert refused.is_fault
-    assert "got 'other', wanted 'kube-batch, volcano' until a restart" in refused.text
+    assert (
+        "Invalid value: 'other': cannot change before a restart: expected 'kube-batch, volcano'"
+        in refused.text
+    )
     assert yard.decider.scheduler_name == "kube-batch"
 
 
@@ -381,30 +384,45 @@ tiers:
 @pytest.mark.parametrize(
     ("policy", "said"),
     [
-        (answering("preemptable", None), "preemptable: got None, wanted some of the candidates"),
-        (answering("reclaimable", ["x"]), "reclaimable: got ['x'], wanted some of the candidates"),
-        (answering("job_valid", True), "job_valid: got True, wanted None or Invalid"),
-        (answering("job_order", None), "job_order: got None, wanted a number below"),
-        (answering("queue_order", True), "queue_order: got True, wanted a number"),
-        (answering("predicate", True), "predicate: got True, wanted an array of bool"),
-        (answering("predicate", np.ones(9)), "got an array of float64 (9,), wanted an array of"),
-        (answering("node_order", [1.0]), "node_order: got [1.0], wanted an array of finite"),
+        (
+            answering("preemptable", None),
+            "preemptable: invalid answer: None: expected some of the candidates",
+        ),
+        (
+            answering("reclaimable", ["x"]),
+            "reclaimable: invalid answer: ['x']: expected some of the candidates",
+        ),
+        (answering("job_valid", True), "job_valid: invalid answer: True: expected None or a Val"),
+        (answering("job_order", None), "job_order: invalid answer: None: expected a number"),
+        (answering("queue_order", True), "queue_order: invalid answer: True: expected a number"),
+        (
+            answering("predicate", True),
+            "predicate: invalid answer: True: expected an array of bool",
+        ),
+        (
+            answering("predicate", np.ones(9)),
+            "answer: an array of float64 (9,): expected an array of",
+        ),
+        (answering("node_order", [1.0]), "node_order: invalid answer: [1.0]: expected an array of"),
         (
             answering("node_order", np.array([np.nan])),
-            "node_order: got an array of float64 (1,), w",
+            "node_order: invalid answer: an array of float64 (1,): e",
         ),
-        (answering("overused", None), "overused: got None, wanted True or False"),
-        (answering("job_ready", 1), "job_ready: got 1, wanted True or False"),
-        (answering("predicate", np.ones(1) > 0, row_kind=lambda t: []), "row_kind: got [], wanted"),
+        (answering("overused", None), "overused: invalid answer: None: expected True or False"),
+        (answering("job_ready", 1), "job_ready: invalid answer: 1: expected True or False"),
+        (
+            answering("predicate", np.ones(1) > 0, row_kind=lambda t: []),
+            "row_kind: invalid answer: []",
+        ),
         (
             answering("task_order", 0, key=lambda t: None),
-            "key: got None, wanted something that can",
+            "key: invalid answer: None: expected something that can",
         ),
         (
             answering("job_ordr", 0),
-            "registers for 'job_ordr'; wanted one of job_order, queue_order",
+            "unknown hook 'job_ordr': expected one of job_order, queue_order",
         ),
-        (answering("job_order", 0, spares=3), "spares: got 3, wanted a function"),
+        (answering("job_order", 0, spares=3), "spares: invalid value: 3: expected a function"),
     ],
 )
 def test_a_wrong_answer_is_told_of_in_one_line(policy: type[SessionPlugin], said: str) -> None:
@@ -421,7 +439,7 @@ def test_a_wrong_answer_is_told_of_in_one_line(policy: type[SessionPlugin], said
     assert told
     assert told[0].is_fault
     assert said in told[0].text
-    assert "policy 'answers'" in told[0].text
+    assert "plugin 'answers'" in told[0].text
     assert "test_decider.py:" in told[0].text
     assert "\n" not in told[0].text
 
@@ -449,9 +467,9 @@ class Short(SessionPlugin):
     [
         (
             Elsewhere,
-            "registers job_order under 'answer', wanted its own name, one of answers, gang",
+            "hook job_order: invalid plugin name: 'answer': expected one of answers, gang",
         ),
-        (Short, "policy 'answers', job_order: cannot be called with (first, second)"),
+        (Short, "plugin 'answers', job_order: cannot be called with (first, second)"),
     ],
 )
 def test_what_would_never_be_asked_is_refused(policy: type[SessionPlugin], said: str) -> None:
@@ -462,7 +480,9 @@ def test_what_would_never_be_asked_is_refused(policy: type[SessionPlugin], said:
 
 @pytest.mark.parametrize("wrong", [None, 3, lambda: None])
 def test_handlers_that_cannot_be_called_are_refused(wrong: Any) -> None:
-    with pytest.raises(ContractError, match=r"Handlers\.deallocated: got .*, wanted a function of"):
+    with pytest.raises(
+        ContractError, match=r"Handlers\.deallocated: invalid value: .*: expected a f"
+    ):
         TaskEventHandlers(lambda task: None, wrong)
 
 
@@ -487,8 +507,8 @@ class Deaf(SessionPlugin):
 @pytest.mark.parametrize(
     ("part", "said"),
     [
-        (NoRun, "NoRun: defines no run; wanted `def run(self, session)`"),
-        (Needy, "Needy: cannot be made; wanted a class that is given its arguments"),
+        (NoRun, "NoRun: method run is missing: expected `def run(self, session)`"),
+        (Needy, "Needy: cannot be created: expected a class that takes its arguments"),
         (Deaf, "Deaf: on_open() cannot be called with (session)"),
     ],
 )

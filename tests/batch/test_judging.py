@@ -7,16 +7,16 @@ import pytest
 from stowplan.testing import session_invariants
 from stowplan.testing.auditor import Violation
 from stowplan.testing.session_invariants import check_session
-from tests.scenarios.town import Town
+from tests.scenarios.cluster_script import ClusterScript
 
 BEGINNING = ["class low 1", "class mid 50", "class high 100"]
 
 
 def judged(*commands: str) -> None:
-    town = Town()
-    town.judge = check_session
+    script = ClusterScript()
+    script.judge = check_session
     for command in (*BEGINNING, *commands):
-        town.play([command])
+        script.play([command])
 
 
 def where_room_is_promised() -> None:

@@ -7,165 +7,165 @@ from collections.abc import Callable
 import pytest
 
 from stowplan.batch import KUBE_BATCH_0_5, Compat
-from tests.batch.worlds import BatchWorld
+from tests.batch.batch_cluster import BatchCluster
 
 Seen = tuple[dict[str, str], list[str]]
 
 
 def big_gang_before_a_small_job(compat: Compat) -> Seen:
     """A gang of three finds room for two; a job of two comes after it."""
-    world = BatchWorld("allocate", compat)
-    world.node("n1", cpu=2)
-    world.gang("big", 3)
-    world.gang("small", 2)
-    return world.run()
+    cluster = BatchCluster("allocate", compat)
+    cluster.node("n1", cpu=2)
+    cluster.gang("big", 3)
+    cluster.gang("small", 2)
+    return cluster.run()
 
 
 def gang_with_too_few_pods(compat: Compat) -> Seen:
     """A group needs three and has two pods; another could use the room."""
-    world = BatchWorld("allocate", compat)
-    world.node("n1", cpu=2)
-    world.gang("few", 2, least=3)
-    world.gang("other", 1)
-    return world.run()
+    cluster = BatchCluster("allocate", compat)
+    cluster.node("n1", cpu=2)
+    cluster.gang("few", 2, least=3)
+    cluster.gang("other", 1)
+    return cluster.run()
 
 
 def pod_of_two_millis(compat: Compat) -> Seen:
     """A node without a single milli-CPU to spare, and a pod that wants two."""
-    world = BatchWorld("allocate, backfill", compat)
-    world.node("n1", cpu=1)
-    world.gang("all", 1, node="n1")
-    world.gang("tiny", 1, "2m")
-    return world.run()
+    cluster = BatchCluster("allocate, backfill", compat)
+    cluster.node("n1", cpu=1)
+    cluster.gang("all", 1, node="n1")
+    cluster.gang("tiny", 1, "2m")
+    return cluster.run()
 
 
 def init_container_only(compat: Compat) -> Seen:
     """A pod asks for a CPU in its init container alone."""
-    world = BatchWorld("allocate, backfill", compat)
-    world.node("n1", cpu=1)
-    world.group("g", 1)
-    world.pod("p", "g", None, init_cpu="1")
-    return world.run()
+    cluster = BatchCluster("allocate, backfill", compat)
+    cluster.node("n1", cpu=1)
+    cluster.group("g", 1)
+    cluster.pod("p", "g", None, init_cpu="1")
+    return cluster.run()
 
 
 def smaller_pod_behind_one_that_fits_nowhere(compat: Compat) -> Seen:
     """The first pod of a job is too large for any node, the second is not."""
-    world = BatchWorld("allocate", compat)
-    world.node("n1", cpu=1)
-    world.group("g", 1)
-    world.pod("large", "g", "3", priority=2)
-    world.pod("small", "g", "1", priority=1)
-    return world.run()
+    cluster = BatchCluster("allocate", compat)
+    cluster.node("n1", cpu=1)
+    cluster.group("g", 1)
+    cluster.pod("large", "g", "3", priority=2)
+    cluster.pod("small", "g", "1", priority=1)
+    return cluster.run()
 
 
 def equal_priority(compat: Compat) -> Seen:
     """A job waits while one of the same priority runs."""
-    world = BatchWorld("preempt", compat)
-    world.node("n1", cpu=1)
-    world.gang("old", 1, node="n1")
-    world.gang("new", 1)
-    return world.run()
+    cluster = BatchCluster("preempt", compat)
+    cluster.node("n1", cpu=1)
+    cluster.gang("old", 1, node="n1")
+    cluster.gang("new", 1)
+    return cluster.run()
 
 
 def gang_at_its_minimum(compat: Compat) -> Seen:
     """Of a gang of four that needs three, two would have to go."""
-    world = BatchWorld("preempt", compat)
-    world.priority("high", 10)
-    world.node("n1", cpu=4)
-    world.gang("old", 4, least=3, node="n1")
-    world.gang("new", 1, "2", priority="high")
-    return world.run()
+    cluster = BatchCluster("preempt", compat)
+    cluster.priority("high", 10)
+    cluster.node("n1", cpu=4)
+    cluster.gang("old", 4, least=3, node="n1")
+    cluster.gang("new", 1, "2", priority="high")
+    return cluster.run()
 
 
 def free_room_beside_a_victim(compat: Compat) -> Seen:
     """Two CPUs are wanted, one is free, and each victim has one."""
-    world = BatchWorld("preempt", compat)
-    world.priority("high", 10)
-    world.node("n1", cpu=5)
-    world.gang("old", 4, least=0, node="n1")
-    world.gang("new", 1, "2", priority="high")
-    return world.run()
+    cluster = BatchCluster("preempt", compat)
+    cluster.priority("high", 10)
+    cluster.node("n1", cpu=5)
+    cluster.gang("old", 4, least=0, node="n1")
+    cluster.gang("new", 1, "2", priority="high")
+    return cluster.run()
 
 
 def victims_that_do_not_help(compat: Compat) -> Seen:
     """All victims together are smaller than what is wanted."""
-    world = BatchWorld("reclaim", compat)
-    world.queue("q1")
-    world.queue("q2")
-    world.node("n1", cpu=3)
-    world.gang("old", 2, least=0, queue="q1", node="n1")
-    world.gang("new", 1, "4", queue="q2")
-    return world.run()
+    cluster = BatchCluster("reclaim", compat)
+    cluster.queue("q1")
+    cluster.queue("q2")
+    cluster.node("n1", cpu=3)
+    cluster.gang("old", 2, least=0, queue="q1", node="n1")
+    cluster.gang("new", 1, "4", queue="q2")
+    return cluster.run()
 
 
 def queue_at_what_it_deserves(compat: Compat) -> Seen:
     """Two queues that want CPU only; the first has its half and no more."""
-    world = BatchWorld("reclaim", compat)
-    world.queue("q1")
-    world.queue("q2")
-    world.node("n1", cpu=4)
-    world.gang("old", 2, least=0, queue="q1", node="n1")
-    world.gang("also", 2, least=0, queue="q2", node="n1")
-    world.gang("new", 1, queue="q2")
-    return world.run()
+    cluster = BatchCluster("reclaim", compat)
+    cluster.queue("q1")
+    cluster.queue("q2")
+    cluster.node("n1", cpu=4)
+    cluster.gang("old", 2, least=0, queue="q1", node="n1")
+    cluster.gang("also", 2, least=0, queue="q2", node="n1")
+    cluster.gang("new", 1, queue="q2")
+    return cluster.run()
 
 
 def several_pods_of_a_job_reclaim(compat: Compat) -> Seen:
     """A job with two pods is owed two CPUs."""
-    world = BatchWorld("reclaim", compat)
-    world.queue("q1")
-    world.queue("q2")
-    world.node("n1", cpu=4)
-    world.gang("old", 4, least=0, queue="q1", node="n1")
-    world.gang("new", 2, least=1, queue="q2")
-    return world.run()
+    cluster = BatchCluster("reclaim", compat)
+    cluster.queue("q1")
+    cluster.queue("q2")
+    cluster.node("n1", cpu=4)
+    cluster.gang("old", 4, least=0, queue="q1", node="n1")
+    cluster.gang("new", 2, least=1, queue="q2")
+    return cluster.run()
 
 
 def gang_reclaims_whole_or_not(compat: Compat) -> Seen:
     """A gang of two wants two CPUs a pod; only one of its pods can be given room."""
-    world = BatchWorld("reclaim", compat)
-    world.queue("q1", 3)
-    world.queue("q2", 3)
-    world.node("n1", cpu=2)
-    world.node("n2", cpu=1)
-    world.gang("old", 2, least=0, queue="q1", node="n1")
-    world.gang("older", 1, least=0, queue="q1", node="n2")
-    world.gang("new", 2, "1500m", queue="q2")
-    return world.run()
+    cluster = BatchCluster("reclaim", compat)
+    cluster.queue("q1", 3)
+    cluster.queue("q2", 3)
+    cluster.node("n1", cpu=2)
+    cluster.node("n2", cpu=1)
+    cluster.gang("old", 2, least=0, queue="q1", node="n1")
+    cluster.gang("older", 1, least=0, queue="q1", node="n2")
+    cluster.gang("new", 2, "1500m", queue="q2")
+    return cluster.run()
 
 
 def critical_pods_in_a_second_tier(compat: Compat) -> Seen:
     """proportion, in the second tier, would not let the first queue fall below its half."""
-    world = BatchWorld("reclaim", compat)
-    world.queue("q1")
-    world.queue("q2")
-    world.node("n1", cpu=4)
-    world.gang("old", 3, least=0, queue="q1", node="n1")
-    world.gang("new", 2, "2", queue="q2", least=1)
-    return world.run()
+    cluster = BatchCluster("reclaim", compat)
+    cluster.queue("q1")
+    cluster.queue("q2")
+    cluster.node("n1", cpu=4)
+    cluster.gang("old", 3, least=0, queue="q1", node="n1")
+    cluster.gang("new", 2, "2", queue="q2", least=1)
+    return cluster.run()
 
 
 def pod_of_a_job_that_has_lower_ones(compat: Compat) -> Seen:
     """A pod waits that is more important than another of its job, which runs."""
-    world = BatchWorld("preempt", compat)
-    world.node("n1", cpu=2)
-    world.group("g", 1)
-    world.pod("low", "g", node="n1", priority=1)
-    world.pod("other", "g", node="n1", priority=1)
-    world.pod("high", "g", priority=9)
-    return world.run()
+    cluster = BatchCluster("preempt", compat)
+    cluster.node("n1", cpu=2)
+    cluster.group("g", 1)
+    cluster.pod("low", "g", node="n1", priority=1)
+    cluster.pod("other", "g", node="n1", priority=1)
+    cluster.pod("high", "g", priority=9)
+    return cluster.run()
 
 
 def pod_of_a_job_under_drf_alone(compat: Compat) -> Seen:
     """The same with drf in the first tier, so that it is asked whatever tiers do."""
     tiers = "\ntiers:\n- plugins: [{name: priority}, {name: drf}, {name: predicates}]\n"
-    world = BatchWorld("preempt", compat, tiers)
-    world.node("n1", cpu=2)
-    world.group("g", 1)
-    world.pod("low", "g", node="n1", priority=1)
-    world.pod("other", "g", node="n1", priority=1)
-    world.pod("high", "g", priority=9)
-    return world.run()
+    cluster = BatchCluster("preempt", compat, tiers)
+    cluster.node("n1", cpu=2)
+    cluster.group("g", 1)
+    cluster.pod("low", "g", node="n1", priority=1)
+    cluster.pod("other", "g", node="n1", priority=1)
+    cluster.pod("high", "g", priority=9)
+    return cluster.run()
 
 
 def gang_of_more_than_half(compat: Compat) -> Seen:
@@ -173,25 +173,25 @@ def gang_of_more_than_half(compat: Compat) -> Seen:
     tiers = (
         "\ntiers:\n- plugins: [{name: priority}, {name: drf}, {name: predicates}, {name: gang}]\n"
     )
-    world = BatchWorld("preempt", compat, tiers)
-    world.priority("high", 10)
-    world.node("n1", cpu=4)
+    cluster = BatchCluster("preempt", compat, tiers)
+    cluster.priority("high", 10)
+    cluster.node("n1", cpu=4)
     for number in range(4):
-        world.gang(f"old{number}", 1, node="n1")
-    world.gang("new", 3, priority="high")
-    return world.run()
+        cluster.gang(f"old{number}", 1, node="n1")
+    cluster.gang("new", 3, priority="high")
+    return cluster.run()
 
 
 def node_that_comes_back(compat: Compat) -> Seen:
     """A node goes with a pod on it, and comes back before anybody has removed the pod."""
     tiers = "\ntiers:\n- plugins: [{name: gang}, {name: predicates}]\n"
-    world = BatchWorld("allocate", compat, tiers)
-    world.node("n1", cpu=1)
-    world.gang("old", 1, node="n1")
-    world.inventory.node_deleted("n1")
-    world.node("n1", cpu=1)
-    world.gang("new", 1)
-    return world.run()
+    cluster = BatchCluster("allocate", compat, tiers)
+    cluster.node("n1", cpu=1)
+    cluster.gang("old", 1, node="n1")
+    cluster.inventory.node_deleted("n1")
+    cluster.node("n1", cpu=1)
+    cluster.gang("new", 1)
+    return cluster.run()
 
 
 @pytest.mark.parametrize(

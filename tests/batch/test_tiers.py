@@ -10,15 +10,15 @@ from stowplan.batch import KUBE_BATCH_0_5, Compat
 from stowplan.batch.state.jobs import TaskInfo
 from stowplan.batch.state.queues import QueueInfo
 from stowplan.batch.tiers import Hooks, SessionPluginUse
-from tests.batch.worlds import BatchWorld
+from tests.batch.batch_cluster import BatchCluster
 
 Said = Callable[[TaskInfo, Sequence[TaskInfo]], list[TaskInfo]]
 
 
 def tasks(n_tasks: int) -> list[TaskInfo]:
-    world = BatchWorld()
-    world.gang("g", n_tasks)
-    return list(world.inventory.jobs["ns/g"].tasks.values())
+    cluster = BatchCluster()
+    cluster.gang("g", n_tasks)
+    return list(cluster.inventory.jobs["ns/g"].tasks.values())
 
 
 def hooks(compat: Compat, *tiers: str) -> Hooks:
@@ -87,7 +87,7 @@ def test_without_comparisons_the_older_goes_first_then_the_name() -> None:
 
 def test_readiness_is_a_conjunction_and_overused_a_disjunction() -> None:
     asked = hooks(Compat(), "a b")
-    job = BatchWorld().inventory.jobs
+    job = BatchCluster().inventory.jobs
     assert not job
     for kind, combined in (("job_ready", False), ("overused", True)):
         asked.register(kind, "a", lambda _: True)  # type: ignore[arg-type]

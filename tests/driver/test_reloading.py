@@ -51,10 +51,10 @@ def test_a_changed_file_holds_or_is_refused_and_the_last_good_one_goes_on(
                 rereading = asyncio.create_task(process._reload_configuration(live))
                 await api.until(lambda: bool(live.informers and served(live, "queues")))
                 config.write_text(gangs.configured(["actions=backfil"]))
-                await api.until(said(caplog, "refused, the last good one holds"))
+                await api.until(said(caplog, "invalid configuration, keeping the last valid one"))
                 assert said(caplog, "got 'backfil'")()
                 config.write_text(gangs.configured(["schedulerName=other"]))
-                await api.until(said(caplog, "until a restart"))
+                await api.until(said(caplog, "cannot change before a restart"))
                 assert actions(live) == ("backfill",)
                 assert api.binds == []
                 config.write_text(gangs.configured(["actions=allocate"]))

@@ -37,8 +37,7 @@ from stowplan.simulation.cluster.simulated_dispatcher import SimulatedReply
 from stowplan.simulation.cluster.simulated_extenders import SimulatedExtenders
 from stowplan.simulation.event_queue import SECOND
 from stowplan.testing.generators.choices import RandomSource, pick, random_int
-from tests.scenarios import crew as scenarios
-from tests.scenarios.crew import Purser
+from tests.scenarios.label_plugins import LABEL_PLUGINS, ReserveByLabel
 
 TIDE = "tide"
 WAIT_S = 6.0
@@ -88,9 +87,9 @@ PLUGINS = (
 )
 
 
-ALONE = (Tide, Purser)
-CREW = (Tide, *(one for one in scenarios.CREW.values() if one.name != "Loadmaster"))
-BINDERS = ("Saboteur", "Pilot", "DefaultBinder")
+ALONE = (Tide, ReserveByLabel)
+CREW = (Tide, *(one for one in LABEL_PLUGINS.values() if one.name != "PreBindRefusal"))
+BINDERS = ("ContractBreaker", "BindIO", "DefaultBinder")
 
 
 # Extenders: one that has to be heard, and one that may be passed over.
@@ -199,22 +198,22 @@ def extended(seed: int, leads: bool, term: int) -> Scheduler:
     return scheduler_for(configuration, registry, options=options)
 
 
-PAUSES = {TIDE, "captain", "mate", "crane", "winch", "pilot"}
-HOLDS = {"captain", "mate", "crane", "purser", "saboteur"}
+PAUSES = {TIDE, "permit", "second-permit", "prebind-io", "second-prebind-io", "bind-io"}
+HOLDS = {"permit", "second-permit", "prebind-io", "reserve", "breaks"}
 SABOTAGE = ("filter", "reserve", "unreserve", "permit", "flight", "prebind", "bind", "postbind")
 CREW_LABELS = (
     (TIDE, "yes"),
-    ("captain", "30"),
-    ("captain", "no"),
-    ("mate", "20"),
-    ("crane", "yes"),
-    ("crane", "broken"),
-    ("winch", "yes"),
-    ("purser", "no"),
-    ("pilot", "yes"),
-    ("wakes", "p1"),
-    ("wakes", "p2"),
-    *(("saboteur", point) for point in SABOTAGE[::3]),
+    ("permit", "30"),
+    ("permit", "no"),
+    ("second-permit", "20"),
+    ("prebind-io", "yes"),
+    ("prebind-io", "fails"),
+    ("second-prebind-io", "yes"),
+    ("reserve", "no"),
+    ("bind-io", "yes"),
+    ("activates", "p1"),
+    ("activates", "p2"),
+    *(("breaks", point) for point in SABOTAGE[::3]),
 )
 
 
@@ -251,14 +250,14 @@ def tides_and_answers(rng: RandomSource, until: int) -> Iterator[ChurnEvent]:
 
 
 def look(scheduler: Scheduler) -> None:
-    """Nobody who waits in the queue holds a cabin."""
+    """No queued pod holds a reservation."""
     for framework in scheduler._context.frameworks.values():
-        reserved = framework.members[Purser.name].plugin.reserved
+        reserved = framework.members[ReserveByLabel.name].plugin.reserved
         for entry in scheduler.queue:
-            assert entry.uid not in reserved, f"{entry.key} waits and holds a cabin"
+            assert entry.uid not in reserved, f"{entry.key} is queued and holds a reservation"
 
 
-LABELS = ((TIDE, "yes"), (TIDE, "yes"), ("purser", "yes"))
+LABELS = ((TIDE, "yes"), (TIDE, "yes"), ("reserve", "yes"))
 KIT = FaultRunConfig(
     scheduler,
     waits=lambda pod: TIDE in pod.labels,

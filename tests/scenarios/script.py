@@ -3,8 +3,8 @@
 A script is a text of stories in blocks, each with commands, `----` and the effects of one call of
 `handle`; a comment before a block says what it is about. The first block may set the machine up.
 
-    machine profiles=one,two plugins=Captain,Crane binders=Pilot assume_limit=30 leads=no
-    machine extenders=fit:filter:names waits=2          see `callers`
+    machine profiles=one,two plugins=PermitByLabel,PreBindIO binders=BindIO assume_limit=30 leads=no
+    machine extenders=fit:filter:names waits=2          see `extender_commands`
 
 The watch; settings are those that `draw` knows, kept from command to command, and a few more:
 
@@ -35,14 +35,14 @@ What became of effects, the latest about that pod or object:
     read web on n1                      read web pending         read web gone
     evict web done                      evict web failed 500 try again
     patch train failed 500              (the status of a group)
-    prepare web done                    prepare web failed no power       (web/Crane for one of two)
+    prepare web done                    prepare web failed no power       (web/PreBindIO for one of two)
     write pv1 done                      write pv1 failed 409 it has been modified
     write pv1/web done                  write pv1 done already            (there was nothing to do)
     answer web {"NodeNames": ["n1"]}    answer web/fit 500                answer web failed no route
 
 Others:
 
-    allow web Captain                   reject web Captain not today
+    allow web PermitByLabel                   reject web PermitByLabel not today
     elected 2                           deposed
     wait 30s                            time passes; the machine is called whenever it asks for it
     show                                where everything is
@@ -73,9 +73,9 @@ from stowplan.queue import QueueOptions
 from stowplan.scheduler import Scheduler, SchedulerOptions
 from stowplan.scheduler.extenders.extender_attempts import AWAITING
 from stowplan.testing import draw
-from tests.scenarios import callers, gangs
-from tests.scenarios.crew import CREW
-from tests.scenarios.storage import KINDS
+from tests.scenarios import extender_commands, group_commands
+from tests.scenarios.label_plugins import LABEL_PLUGINS
+from tests.scenarios.storage_commands import KINDS
 
 SECOND = 1_000_000_000
 DASHES = "----"
@@ -166,14 +166,14 @@ class Player:
 
     def _event(self, command: str) -> Event:
         words = command.split()
-        if words[0] in KINDS or words[0] in gangs.KINDS:
+        if words[0] in KINDS or words[0] in group_commands.KINDS:
             return self._read_object(*words)
         read: Callable[..., Event] = getattr(self, f"_read_{words[0]}")
         return read(*words[1:])
 
     def _read_object(self, kind: str, name: str, *settings: str) -> Event:
         is_new = (kind, name) not in self._objects
-        make = {**KINDS, **gangs.KINDS}[kind]
+        make = {**KINDS, **group_commands.KINDS}[kind]
         value = make(name, self._newer(), self._settled(kind, name, settings))
         if "gone" in settings:
             del self._objects[kind, name]
@@ -218,7 +218,7 @@ class Player:
             pod.metadata,
             uid=own.get("uid", pod.uid),
             deletion_timestamp=leaving,
-            annotations=gangs.annotations(own.get("group", "")),
+            annotations=group_commands.annotations(own.get("group", "")),
         )
         spec = replace(pod.spec, scheduler_name=own.get("scheduler", pod.spec.scheduler_name))
         conditions = (PREEMPTED,) if "preempted" in settings else ()
@@ -249,7 +249,7 @@ class Player:
 
     def _read_answer(self, name: str, first: str, *rest: str) -> Event:
         name, _, extender = name.partition("/")
-        return callers.answer(self._asked("answer", name, extender), first, rest)
+        return extender_commands.answer(self._asked("answer", name, extender), first, rest)
 
     def _read_bind(self, name: str, how: str, code: str = "0", *reason: str) -> Event:
         effect = self._asked("bind", name)
@@ -297,7 +297,7 @@ class Player:
         return happened.Synced()
 
     def _read_reload(self, *settings: str) -> Event:
-        return happened.ConfigurationChanged(gangs.configured(settings), "batch.yaml")
+        return happened.ConfigurationChanged(group_commands.configured(settings), "batch.yaml")
 
     def _read_allow(self, name: str, plugin: str) -> Event:
         return happened.Allowed(f"default/{name}", plugin)
@@ -328,7 +328,7 @@ def made(
 ) -> Scheduler:
     """A machine with these profiles, all alike, with plugins of the crew, and binders by name.
 
-    extenders: see `callers`. waits: how many attempts may wait for them. sessions: whether such are
+    extenders: see `extender_commands`. waits: how many attempts may wait for them. sessions: whether such are
     held too; batch: their options.
     """
     bind = {"disabled": [{"name": "*"}], "enabled": [{"name": n} for n in binders.split(",")]}
@@ -339,10 +339,10 @@ def made(
             {"schedulerName": name, "plugins": {"bind": bind} if binders else {}}
             for name in profiles.split(",")
         ],
-        "extenders": callers.configured(extenders),
+        "extenders": extender_commands.configured(extenders),
     }
-    crew = [CREW[name] for name in plugins.split(",") if name]
-    configuration, registry = configuration_of(json.dumps(tree), "script", crew)
+    custom = [LABEL_PLUGINS[name] for name in plugins.split(",") if name]
+    configuration, registry = configuration_of(json.dumps(tree), "script", custom)
     limit = float(assume_limit) if assume_limit else None
     queue = QueueOptions(hints=hints == "yes", initial_backoff_s=float(backoff))
     options = SchedulerOptions(
@@ -356,9 +356,9 @@ def made(
     asked = extenders_of(configuration)
     held = None
     if sessions:
-        text = gangs.configured([f"{key}={value}" for key, value in batch.items()])
+        text = group_commands.configured([f"{key}={value}" for key, value in batch.items()])
         shared = next(iter(built.values())).shared
-        held = deciders_of([ConfigText(text, "batch.yaml")], crew).session_decider(shared)
+        held = deciders_of([ConfigText(text, "batch.yaml")], custom).session_decider(shared)
     return Scheduler(built, CycleDecider(), options, extenders=asked, sessions=held)
 
 
@@ -372,7 +372,7 @@ def _subject(effect: Any) -> str:
 def _partner(effect: Any) -> str:
     """The plugin or extender that has to do with an effect."""
     if isinstance(effect, to_do.CallExtender):
-        return callers.caller(effect.question)
+        return extender_commands.caller(effect.question)
     return str(getattr(effect, "plugin", ""))
 
 
@@ -406,7 +406,7 @@ def _line(effect: Effect) -> str:
             node = effect.nominated_node
             return f"patch {short(effect)}{'' if node is None else f' nominated={node}'}{said}"
         case to_do.PatchGroup():
-            return f"group {short(effect)}: {gangs.told(effect.status)}"
+            return f"group {short(effect)}: {group_commands.told(effect.status)}"
         case to_do.RecordEvent():
             kind = "" if effect.kind == "Pod" else f"{effect.kind} "
             return f"event {kind}{short(effect)} {effect.type} {effect.reason}: {effect.note}"
@@ -419,7 +419,7 @@ def _line(effect: Effect) -> str:
             kind, patch = type(effect.value).__name__, encode(effect.patch).decode()
             return f"write {kind} {effect.value.name}: {patch}"
         case to_do.CallExtender():
-            return callers.written(effect)
+            return extender_commands.written(effect)
         case to_do.Cancel():
             return f"cancel {effect.uid.partition('/')[2]}"
         case to_do.Report():

@@ -41,5 +41,5 @@ def test_control_a_lost_pod_is_noticed() -> None:
     # As if a binding had been forgotten.
     (uid,) = dict(player.scheduler.bindings)
     player.scheduler.cache.forget(uid)
-    with pytest.raises(AssertionError, match="no room is held"):
+    with pytest.raises(AssertionError, match="pod is not assumed"):
         player.scheduler.validate()

@@ -1,6 +1,6 @@
-"""The effects of a voyage, a line each: what a process with another hash seed must print too.
+"""The effects of a walk, a line each: what a process with another hash seed must print too.
 
-The stories of storms are compared in the same way (`tests/fault_runs/test_fault_runs.py`); voyages
+The stories of storms are compared in the same way (`tests/fault_runs/test_fault_runs.py`); walks
 reach claims and volumes, of which storms have none.
 
 Run: python -m tests.scheduler.effect_log SEED... [--wrong]. With --wrong the parked pods that an
@@ -18,13 +18,13 @@ from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.queue import QueueEntry
 from stowplan.queue.unschedulable_pods import UnschedulablePods
-from tests.scheduler.voyage import Voyage
+from tests.scheduler.random_walk import RandomWalk
 
 N_STEPS = 120
 
 
-class Logged(Voyage):
-    """A voyage that keeps every effect."""
+class Logged(RandomWalk):
+    """A walk that keeps every effect."""
 
     def __init__(self, seed: int) -> None:
         self.effects: list[Effect] = []
@@ -37,11 +37,11 @@ class Logged(Voyage):
 
 
 def effect_log(seed: int) -> list[str]:
-    """The effects of the voyage of a seed."""
-    voyage = Logged(seed)
+    """The effects of the walk of a seed."""
+    walk = Logged(seed)
     for _ in range(N_STEPS):
-        voyage.step()
-    return [repr(effect) for effect in voyage.effects]
+        walk.step()
+    return [repr(effect) for effect in walk.effects]
 
 
 def in_order_of_a_set(self: UnschedulablePods, plugins: Iterable[str]) -> list[QueueEntry]:

@@ -11,7 +11,7 @@ from stowplan.objects.pod import Pod, PodCondition
 from stowplan.scheduler.failure_handler import is_condition_new
 from stowplan.scheduler.outbox import Outbox
 from stowplan.testing import node, pod
-from tests.scheduler.bridge import Bridge
+from tests.scheduler.scheduler_driver import SchedulerDriver
 
 SAID = PodCondition("PodScheduled", "False", "Unschedulable", "no room")
 
@@ -43,44 +43,44 @@ def test_news_is_what_the_status_does_not_say(of: Pod, nominated: str | None, ne
 
 
 def test_a_pod_that_fails_for_the_same_reason_again_is_not_patched_again() -> None:
-    bridge = Bridge(cpu="1")
-    web = bridge.add("web", cpu="2")
-    patch = bridge.last(to_do.PatchStatus)
+    driver = SchedulerDriver(cpu="1")
+    web = driver.add("web", cpu="2")
+    patch = driver.last(to_do.PatchStatus)
     requested_status = PodCondition("PodScheduled", "False", patch.reason, patch.message)
     seen = replace(web, status=replace(web.status, conditions=(requested_status,)))
-    bridge.told(happened.PodUpdated(seen))
-    effects = [type(effect) for effect in bridge.after(330)]
+    driver.handle(happened.PodUpdated(seen))
+    effects = [type(effect) for effect in driver.after(330)]
     assert (to_do.RecordEvent in effects, to_do.PatchStatus in effects) == (True, False)
     # The text counts the nodes, so another node is news.
-    bridge.told(happened.NodeAdded(node("n2", cpu="1")))
-    assert to_do.PatchStatus in [type(effect) for effect in bridge.after(331)]
+    driver.handle(happened.NodeAdded(node("n2", cpu="1")))
+    assert to_do.PatchStatus in [type(effect) for effect in driver.after(331)]
 
 
 def test_a_refusal_after_permit_says_unschedulable_and_is_tried_again_like_an_error() -> None:
     """No event can mend it, so the pod is not parked."""
-    bridge = Bridge(plugins="Loadmaster")
-    bridge.add("web", labels={"loadmaster": "no"})
-    assert bridge.last(to_do.PatchStatus).reason == "Unschedulable"
-    assert bridge.last(to_do.PatchStatus).message == "too heavy"
-    entry = bridge.scheduler.queue.get("default/web")
+    driver = SchedulerDriver(plugins="PreBindRefusal")
+    driver.add("web", labels={"prebind": "no"})
+    assert driver.last(to_do.PatchStatus).reason == "Unschedulable"
+    assert driver.last(to_do.PatchStatus).message == "prebind refused"
+    entry = driver.scheduler.queue.get("default/web")
     assert entry is not None
     assert (entry.errors, entry.refusals, entry.refusers) == (1, 0, frozenset())
 
 
 def test_an_announcement_is_taken_back_though_the_watch_has_not_shown_it() -> None:
-    bridge = Bridge(plugins="Captain")
-    web = bridge.add("web", labels={"captain": "60"})
-    bridge.told(happened.Rejected(web.uid, "Captain", "no"))
-    patch = bridge.last(to_do.PatchStatus)
+    driver = SchedulerDriver(plugins="PermitByLabel")
+    web = driver.add("web", labels={"permit": "60"})
+    driver.handle(happened.Rejected(web.uid, "PermitByLabel", "no"))
+    patch = driver.last(to_do.PatchStatus)
     requested_status = PodCondition("PodScheduled", "False", patch.reason, patch.message)
-    bridge.told(
+    driver.handle(
         happened.PodUpdated(
             replace(web, status=replace(web.status, conditions=(requested_status,)))
         ),
         happened.NodeAdded(node("n2")),
     )
-    assert bridge.last(to_do.PatchStatus).nominated_node == "n1"
-    effects = bridge.told(happened.Rejected(web.uid, "Captain", "no"))
+    assert driver.last(to_do.PatchStatus).nominated_node == "n1"
+    effects = driver.handle(happened.Rejected(web.uid, "PermitByLabel", "no"))
     patches = [effect for effect in effects if isinstance(effect, to_do.PatchStatus)]
     assert [patch.nominated_node for patch in patches] == [""]
 
@@ -88,27 +88,27 @@ def test_an_announcement_is_taken_back_though_the_watch_has_not_shown_it() -> No
 # What has been asked for counts before it is shown.
 
 
-def patches(bridge: Bridge) -> list[to_do.PatchStatus]:
-    return [one for one in bridge.effects if isinstance(one, to_do.PatchStatus)]
+def patches(driver: SchedulerDriver) -> list[to_do.PatchStatus]:
+    return [one for one in driver.effects if isinstance(one, to_do.PatchStatus)]
 
 
 def test_what_is_on_its_way_is_taken_back_though_the_watch_shows_the_same_again() -> None:
     """The pod is refused for CPU, which is shown; for a taint, which is not; for CPU again."""
-    bridge = Bridge(cpu="1")
-    big = bridge.add("big", cpu="2")
-    (first,) = patches(bridge)
+    driver = SchedulerDriver(cpu="1")
+    big = driver.add("big", cpu="2")
+    (first,) = patches(driver)
     requested_status = PodCondition("PodScheduled", "False", first.reason, first.message)
-    bridge.told(
+    driver.handle(
         happened.PodUpdated(
             replace(big, status=replace(big.status, conditions=(requested_status,)))
         )
     )
-    bridge.told(happened.NodeUpdated(node("n1", cpu="1", taints=("x=y:NoSchedule",))))
-    bridge.after(400)
-    bridge.told(happened.NodeUpdated(node("n1", cpu="1")))
-    bridge.after(400)
-    assert patches(bridge)[1].message != first.message
-    assert patches(bridge)[-1].message == first.message
+    driver.handle(happened.NodeUpdated(node("n1", cpu="1", taints=("x=y:NoSchedule",))))
+    driver.after(400)
+    driver.handle(happened.NodeUpdated(node("n1", cpu="1")))
+    driver.after(400)
+    assert patches(driver)[1].message != first.message
+    assert patches(driver)[-1].message == first.message
 
 
 def test_a_nomination_that_is_being_cleared_is_announced_anew() -> None:
@@ -125,8 +125,8 @@ def test_a_nomination_that_is_being_cleared_is_announced_anew() -> None:
 
 
 def test_what_was_said_of_a_pod_that_is_gone_is_forgotten() -> None:
-    bridge = Bridge(cpu="1")
-    big = bridge.add("big", cpu="2")
-    assert bridge.scheduler._context.outbox.requested_status
-    bridge.told(happened.PodDeleted(big))
-    assert not bridge.scheduler._context.outbox.requested_status
+    driver = SchedulerDriver(cpu="1")
+    big = driver.add("big", cpu="2")
+    assert driver.scheduler._context.outbox.requested_status
+    driver.handle(happened.PodDeleted(big))
+    assert not driver.scheduler._context.outbox.requested_status

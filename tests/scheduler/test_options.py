@@ -14,7 +14,7 @@ from stowplan.messages.effects import Effect
 from stowplan.queue import QueueOptions, SubQueue
 from stowplan.scheduler import Scheduler, SchedulerOptions
 from stowplan.testing import node, pod
-from tests.scheduler.world import SECOND
+from tests.scheduler.fake_cluster import SECOND
 
 SLOW = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",

@@ -20,10 +20,10 @@ from stowplan.queue import SubQueue
 from stowplan.scheduler.binding.binding_cycle import BindingStage
 from stowplan.scheduler.event_handlers import is_same_pod, is_same_version
 from stowplan.testing import node, pod
-from tests.scheduler.bridge import Bridge, bound
+from tests.scheduler.scheduler_driver import SchedulerDriver, bound
 
 
-class Listening(Bridge):
+class Listening(SchedulerDriver):
     """A machine whose queue's moves are written down: the event's label and who is looked at."""
 
     def __init__(self, **settings: str) -> None:
@@ -47,13 +47,13 @@ def version(one: Pod, number: int) -> Pod:
 
 
 def test_a_bound_pod_is_heard_of_when_it_comes_changes_and_goes() -> None:
-    bridge = Listening()
+    driver = Listening()
     web = pod("web", on="n1")
-    bridge.told(happened.PodAdded(web))
+    driver.handle(happened.PodAdded(web))
     labelled = replace(web, metadata=replace(web.metadata, labels={"app": "web"}))
-    bridge.told(happened.PodUpdated(labelled))
-    bridge.told(happened.PodDeleted(labelled))
-    assert bridge.heard == [
+    driver.handle(happened.PodUpdated(labelled))
+    driver.handle(happened.PodDeleted(labelled))
+    assert driver.heard == [
         ASSIGNED_POD_ADD.label,
         "AssignedPodUpdatePodLabel",
         ASSIGNED_POD_DELETE.label,
@@ -61,15 +61,15 @@ def test_a_bound_pod_is_heard_of_when_it_comes_changes_and_goes() -> None:
 
 
 def test_what_is_named_again_is_no_news() -> None:
-    bridge = Listening()
+    driver = Listening()
     web, api = version(pod("web", on="n1"), 7), version(pod("api", cpu="100"), 8)
-    bridge.told(happened.PodAdded(web), happened.PodAdded(api))
-    entry = bridge.scheduler.queue.get("default/api")
+    driver.handle(happened.PodAdded(web), happened.PodAdded(api))
+    entry = driver.scheduler.queue.get("default/api")
     assert entry is not None
-    bridge.heard.clear()
+    driver.heard.clear()
     again = version(pod("web", on="n1"), 7), version(pod("api", cpu="100"), 8)
-    bridge.told(*map(happened.PodAdded, again))
-    assert (bridge.heard, entry.attempts) == ([], 1)
+    driver.handle(*map(happened.PodAdded, again))
+    assert (driver.heard, entry.attempts) == ([], 1)
 
 
 def test_a_version_is_that_of_one_pod() -> None:
@@ -88,91 +88,91 @@ def test_a_pod_does_not_leave_its_node() -> None:
 
 
 def test_a_pod_that_left_its_node_is_one_that_went_and_came() -> None:
-    bridge = Bridge(cpu="1")
-    bridge.told(happened.PodAdded(pod("web", cpu="1", on="n1")))
-    bridge.told(happened.PodUpdated(pod("web", cpu="1")))
-    assert bridge.stage("web") is BindingStage.BINDING
+    driver = SchedulerDriver(cpu="1")
+    driver.handle(happened.PodAdded(pod("web", cpu="1", on="n1")))
+    driver.handle(happened.PodUpdated(pod("web", cpu="1")))
+    assert driver.stage("web") is BindingStage.BINDING
 
 
 def test_a_pod_of_others_is_counted_when_it_is_bound_and_not_before() -> None:
-    bridge = Bridge()
+    driver = SchedulerDriver()
     foreign = pod("web", scheduler="other")
-    bridge.told(happened.PodAdded(foreign))
-    assert len(bridge.scheduler.queue) == 0
-    bridge.told(happened.PodUpdated(bound(foreign)))
-    assert bridge.scheduler.cache.nodes.knows_pod(foreign.uid)
-    bridge.told(happened.PodDeleted(bound(foreign)))
-    assert not bridge.scheduler.cache.nodes.knows_pod(foreign.uid)
+    driver.handle(happened.PodAdded(foreign))
+    assert len(driver.scheduler.queue) == 0
+    driver.handle(happened.PodUpdated(bound(foreign)))
+    assert driver.scheduler.cache.nodes.knows_pod(foreign.uid)
+    driver.handle(happened.PodDeleted(bound(foreign)))
+    assert not driver.scheduler.cache.nodes.knows_pod(foreign.uid)
 
 
 def test_the_end_of_a_pod_that_nobody_knows_is_no_news() -> None:
-    bridge = Listening()
-    bridge.told(happened.PodDeleted(pod("web", on="n1")))
-    assert bridge.heard == []
+    driver = Listening()
+    driver.handle(happened.PodDeleted(pod("web", on="n1")))
+    assert driver.heard == []
 
 
 def test_a_nominated_pod_that_goes_wakes_those_of_its_priority_and_below() -> None:
-    bridge = Listening()
-    bridge.add("vip", cpu="100", priority=5, nominated="n1")
-    bridge.heard.clear()
-    bridge.told(happened.PodDeleted(pod("vip", cpu="100", priority=5, nominated="n1")))
-    assert bridge.heard == [ASSIGNED_POD_DELETE.label]
-    assert bridge.only is not None
-    assert [bridge.only(pod("x", priority=each)) for each in (4, 5, 6)] == [True, True, False]
+    driver = Listening()
+    driver.add("vip", cpu="100", priority=5, nominated="n1")
+    driver.heard.clear()
+    driver.handle(happened.PodDeleted(pod("vip", cpu="100", priority=5, nominated="n1")))
+    assert driver.heard == [ASSIGNED_POD_DELETE.label]
+    assert driver.only is not None
+    assert [driver.only(pod("x", priority=each)) for each in (4, 5, 6)] == [True, True, False]
 
 
 def test_so_does_one_whose_nomination_is_changed() -> None:
-    bridge = Listening()
-    bridge.add("vip", cpu="100", priority=5, nominated="n1")
-    bridge.heard.clear()
-    bridge.told(happened.PodUpdated(pod("vip", cpu="100", priority=5, nominated="n2")))
-    assert bridge.heard == [ASSIGNED_POD_DELETE.label]
-    bridge.told(happened.PodUpdated(pod("vip", cpu="100", priority=5, nominated="n2")))
-    assert bridge.heard == [ASSIGNED_POD_DELETE.label]
+    driver = Listening()
+    driver.add("vip", cpu="100", priority=5, nominated="n1")
+    driver.heard.clear()
+    driver.handle(happened.PodUpdated(pod("vip", cpu="100", priority=5, nominated="n2")))
+    assert driver.heard == [ASSIGNED_POD_DELETE.label]
+    driver.handle(happened.PodUpdated(pod("vip", cpu="100", priority=5, nominated="n2")))
+    assert driver.heard == [ASSIGNED_POD_DELETE.label]
 
 
 def test_a_pod_that_goes_unnominated_wakes_nobody() -> None:
-    bridge = Listening()
-    big = bridge.add("big", cpu="100")
-    bridge.told(happened.PodDeleted(big))
-    assert bridge.heard == []
+    driver = Listening()
+    big = driver.add("big", cpu="100")
+    driver.handle(happened.PodDeleted(big))
+    assert driver.heard == []
 
 
 def test_changes_of_a_pod_that_waits_at_permit_are_kept_for_its_next_attempt() -> None:
-    bridge = Bridge(plugins="Captain")
-    web = bridge.add("web", labels={"captain": "60"})
+    driver = SchedulerDriver(plugins="PermitByLabel")
+    web = driver.add("web", labels={"permit": "60"})
     changed = replace(web, metadata=replace(web.metadata, labels={"app": "web"}))
-    assert bridge.told(happened.PodUpdated(changed)) == []
-    bridge.told(happened.Rejected(web.uid, "Captain"))
-    entry = bridge.scheduler.queue.get(web.key)
+    assert driver.handle(happened.PodUpdated(changed)) == []
+    driver.handle(happened.Rejected(web.uid, "PermitByLabel"))
+    entry = driver.scheduler.queue.get(web.key)
     assert entry is not None
     assert entry.pod.labels == {"app": "web"}
 
 
 def test_without_hints_a_bound_pod_concerns_those_only_that_look_across_nodes() -> None:
     """Its coming is no reason to try a pod again for which there was no room; more room is."""
-    bridge = Bridge(hints="no", cpu="1")
-    bridge.add("web", cpu="2")
+    driver = SchedulerDriver(hints="no", cpu="1")
+    driver.add("web", cpu="2")
     neighbour = pod("api", cpu="2", on="n1")
-    bridge.told(happened.PodAdded(neighbour))
+    driver.handle(happened.PodAdded(neighbour))
     labelled = replace(neighbour, metadata=replace(neighbour.metadata, labels={"app": "api"}))
-    bridge.told(happened.PodUpdated(labelled))
-    assert bridge.scheduler.queue.place_of("default/web") is SubQueue.UNSCHEDULABLE
+    driver.handle(happened.PodUpdated(labelled))
+    assert driver.scheduler.queue.place_of("default/web") is SubQueue.UNSCHEDULABLE
     smaller = pod("api", cpu="1", on="n1", labels={"app": "api"})
-    bridge.told(happened.PodUpdated(smaller))
-    assert bridge.scheduler.queue.place_of("default/web") is SubQueue.BACKOFF
+    driver.handle(happened.PodUpdated(smaller))
+    assert driver.scheduler.queue.place_of("default/web") is SubQueue.BACKOFF
 
 
 # Nodes.
 
 
 def test_a_node_is_heard_of_by_what_has_changed_about_it() -> None:
-    bridge = Listening()
-    bridge.told(happened.NodeAdded(node("n2", cpu="1")))
-    bridge.told(happened.NodeUpdated(node("n2", cpu="2", taints=["gpu:NoSchedule"])))
-    bridge.told(happened.NodeUpdated(node("n2", cpu="2", taints=["gpu:NoSchedule"])))
-    bridge.told(happened.NodeDeleted(node("n2")))
-    assert bridge.heard == [
+    driver = Listening()
+    driver.handle(happened.NodeAdded(node("n2", cpu="1")))
+    driver.handle(happened.NodeUpdated(node("n2", cpu="2", taints=["gpu:NoSchedule"])))
+    driver.handle(happened.NodeUpdated(node("n2", cpu="2", taints=["gpu:NoSchedule"])))
+    driver.handle(happened.NodeDeleted(node("n2")))
+    assert driver.heard == [
         "NodeAdd",
         "NodeUpdateNodeAllocatable",
         "NodeUpdateNodeTaint",
@@ -185,45 +185,45 @@ def test_a_node_is_heard_of_by_what_has_changed_about_it() -> None:
 
 @pytest.mark.parametrize("is_heard", [True, False])
 def test_other_objects_are_read_by_rules_and_some_are_heard_of(is_heard: bool) -> None:
-    bridge = Listening()
+    driver = Listening()
     kind = PersistentVolumeClaim if is_heard else Namespace
     value = kind(metadata=ObjectMeta(name="data"))
     key = "default/data" if is_heard else "data"
-    bridge.told(happened.ObjectAdded(value))
-    assert bridge.scheduler.cache.object_store.find(kind, key) is value
+    driver.handle(happened.ObjectAdded(value))
+    assert driver.scheduler.cache.object_store.find(kind, key) is value
     changed = replace(value, metadata=replace(value.metadata, labels={"app": "web"}))
-    bridge.told(happened.ObjectUpdated(changed))
-    assert bridge.scheduler.cache.object_store.find(kind, key) is changed
-    bridge.told(happened.ObjectDeleted(value))
-    bridge.told(happened.ObjectDeleted(value))
-    assert bridge.scheduler.cache.object_store.find(kind, key) is None
+    driver.handle(happened.ObjectUpdated(changed))
+    assert driver.scheduler.cache.object_store.find(kind, key) is changed
+    driver.handle(happened.ObjectDeleted(value))
+    driver.handle(happened.ObjectDeleted(value))
+    assert driver.scheduler.cache.object_store.find(kind, key) is None
     whole = "PersistentVolumeClaim"
-    assert bridge.heard == ([f"{whole}Add", f"{whole}Update", f"{whole}Delete"] * is_heard)
+    assert driver.heard == ([f"{whole}Add", f"{whole}Update", f"{whole}Delete"] * is_heard)
 
 
 def test_an_object_that_the_watch_names_again_leaves_what_is_assumed() -> None:
-    bridge = Listening()
+    driver = Listening()
     volume = PersistentVolume(metadata=ObjectMeta(name="p", uid="p", resource_version="7"))
-    bridge.told(happened.ObjectAdded(volume))
+    driver.handle(happened.ObjectAdded(volume))
     taken = replace(volume, metadata=replace(volume.metadata, labels={"taken": "yes"}))
-    object_store = bridge.scheduler.cache.object_store
+    object_store = driver.scheduler.cache.object_store
     object_store.assume(taken)
     again = replace(volume, metadata=replace(volume.metadata))
-    bridge.told(happened.ObjectAdded(again))
+    driver.handle(happened.ObjectAdded(again))
     assert object_store.find(PersistentVolume, "p") is taken
     newer = replace(volume, metadata=replace(volume.metadata, resource_version="8"))
-    bridge.told(happened.ObjectUpdated(newer))
+    driver.handle(happened.ObjectUpdated(newer))
     assert object_store.find(PersistentVolume, "p") is newer
-    assert bridge.heard == ["PersistentVolumeAdd", "PersistentVolumeUpdate"]
+    assert driver.heard == ["PersistentVolumeAdd", "PersistentVolumeUpdate"]
 
 
 def test_a_claim_that_is_made_has_its_pod_tried_again() -> None:
-    bridge = Bridge()
-    bridge.add("web", claims=["data"])
-    assert bridge.stage("web") is None
+    driver = SchedulerDriver()
+    driver.add("web", claims=["data"])
+    assert driver.stage("web") is None
     meta = ObjectMeta(name="data", namespace="default")
-    bridge.told(happened.ObjectAdded(PersistentVolumeClaim(metadata=meta)))
-    entry = bridge.scheduler.queue.get("default/web")
+    driver.handle(happened.ObjectAdded(PersistentVolumeClaim(metadata=meta)))
+    entry = driver.scheduler.queue.get("default/web")
     assert entry is not None
     assert entry.attempts == 2
-    assert isinstance(bridge.effects[-1], to_do.PatchStatus)
+    assert isinstance(driver.effects[-1], to_do.PatchStatus)

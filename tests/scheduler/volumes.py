@@ -23,7 +23,7 @@ from stowplan.testing.generators.choices import chance, pick
 from tests.scenarios import storage
 
 if TYPE_CHECKING:
-    from tests.scheduler.world import World
+    from tests.scheduler.fake_cluster import FakeCluster
 
 CLAIMS = ("c0", "c1", "c2", "c3")
 VOLUMES = ("v0", "v1", "v2")
@@ -35,8 +35,8 @@ Kind = type[PersistentVolume | PersistentVolumeClaim]
 class Volumes:
     """Objects by kind and key as the API server has them."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, cluster: FakeCluster) -> None:
+        self.cluster = cluster
         self.objects: dict[tuple[type[Object], str], Object] = {}
         self._born = 0
         self.put(storage.storage_class("local", "", {}))
@@ -50,18 +50,18 @@ class Volumes:
         before = self.objects.get(where)
         if before is not None and content(before) == content(value):
             return before.metadata.resource_version
-        version = self.world.next_version()
+        version = self.cluster.next_version()
         meta = replace(value.metadata, resource_version=version)
         self.objects[where] = value = replace(value, metadata=meta)
         is_new = before is None
-        self.world.watch.append(
+        self.cluster.watch.append(
             happened.ObjectAdded(value) if is_new else happened.ObjectUpdated(value)
         )
         return version
 
     def drop(self, value: Object) -> None:
         del self.objects[type(value), key_of(value)]
-        self.world.watch.append(happened.ObjectDeleted(value))
+        self.cluster.watch.append(happened.ObjectDeleted(value))
 
     def claim(self, name: str) -> PersistentVolumeClaim | None:
         found: Any = self.objects.get((PersistentVolumeClaim, f"default/{name}"))
@@ -84,7 +84,7 @@ class Volumes:
         return 200, self.put(effect.value)
 
     def shown_anew(self, known: Any) -> Iterator[Event]:
-        """All objects, as when a watch starts over; known: of which world."""
+        """All objects, as when a watch starts over; known: of which cluster."""
         for kind in (PersistentVolume, PersistentVolumeClaim):
             for value in list(known.all(kind)):
                 if (kind, key_of(value)) not in self.objects:
@@ -129,14 +129,14 @@ class Volumes:
         """A claim is made."""
         if self.claim(name) is None:
             self._born += 1
-            kind = pick(self.world.rng, ("local", MADE))
+            kind = pick(self.cluster.rng, ("local", MADE))
             made = storage.claim(name, "", {"class": kind})
             self.put(replace(made, metadata=replace(made.metadata, uid=f"{name}-{self._born}")))
 
     def claim_goes(self, name: str) -> None:
         """A claim that no pod uses is deleted."""
         used = {
-            c for pod in self.world.pods.values() for c in volume_uses_of(pod.spec).named_claims
+            c for pod in self.cluster.pods.values() for c in volume_uses_of(pod.spec).named_claims
         }
         claim = self.claim(name)
         if claim is not None and name not in used:
@@ -154,8 +154,8 @@ class Volumes:
     def control(self, *, everything: bool = False) -> None:
         """What is left to do for claims and volumes is done, or some of it."""
         for claim in self.all(PersistentVolumeClaim):
-            if not is_fully_bound(claim) and (everything or chance(self.world.rng, 2)):
-                self._serve(claim, without_effect=not everything and chance(self.world.rng, 4))
+            if not is_fully_bound(claim) and (everything or chance(self.cluster.rng, 2)):
+                self._serve(claim, without_effect=not everything and chance(self.cluster.rng, 4))
         for volume in self.all(PersistentVolume):
             self._release(volume)
 

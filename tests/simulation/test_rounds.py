@@ -165,7 +165,7 @@ def test_a_group_that_needs_less_than_nobody_is_told_so(tmp_path: Path) -> None:
     assert held.bound == {}
     assert (found.reason, found.message) == (
         "InvalidPodGroup",
-        "minMember is -1, wanted 0 or more",
+        "spec.minMember: Invalid value: -1: must be greater than or equal to 0",
     )
     assert (found.phase, found.is_ready) == ("Pending", False)
 

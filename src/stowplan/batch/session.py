@@ -64,7 +64,7 @@ class SessionAction:
     def run(self, session: Session) -> None:
         """Act on the session. Jobs that are no longer in `session.jobs` must not be touched."""
         where = f"class {type(self).__module__}.{type(self).__qualname__}"
-        raise ContractError(f"{where}: defines no run; wanted `def run(self, session)`")
+        raise ContractError(f"{where}: method run is missing: expected `def run(self, session)`")
 
 
 SessionPluginFactory = Callable[[Mapping[str, str]], SessionPlugin]

@@ -3,7 +3,7 @@
 Everything that happens is decided by dice, so a run is repeated by its seed. The watch keeps its
 order and lags behind; outcomes of effects overtake it, or come after it.
 
-It is not `stowplan.simulation.cluster.simulated_cluster`, which is the world that users replay in:
+It is not `stowplan.simulation.cluster.simulated_cluster`, which is the cluster that users replay in:
 there things take their time and happen in an agenda's order, here the dice say what is next.
 """
 
@@ -25,7 +25,7 @@ from stowplan.messages.extender_api import ExtenderBindingArgs
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod, PodCondition
 from stowplan.testing.generators.choices import RandomSource, chance, pick
-from tests.scheduler import answerers
+from tests.scheduler import extender_replies
 from tests.scheduler.volumes import Volumes
 
 SECOND = 1_000_000_000
@@ -46,7 +46,7 @@ class Faults(msgspec.Struct, frozen=True):
     silent: int = 0
 
 
-class World:
+class FakeCluster:
     """Nodes and pods as the API server has them, and what is on its way to the machine."""
 
     def __init__(self, rng: RandomSource, faults: Faults) -> None:
@@ -55,7 +55,7 @@ class World:
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}
         self.watch: deque[Event] = deque()
-        self.desk: list[Effect] = []
+        self.pending_effects: list[Effect] = []
         self.answers: list[Event] = []
         self.alarm: int | None = None
         self.term = 1
@@ -128,17 +128,19 @@ class World:
             if isinstance(effect, to_do.Wake):
                 self.alarm = effect.at
             elif isinstance(effect, to_do.Cancel):
-                self.desk = [one for one in self.desk if one.effect != effect.prepare]
+                self.pending_effects = [
+                    one for one in self.pending_effects if one.effect != effect.prepare
+                ]
             elif not isinstance(effect, to_do.RecordEvent):
-                self.desk.append(effect)
+                self.pending_effects.append(effect)
 
     def perform(self) -> None:
         """Carry out one of the effects; those about one pod in their order."""
-        if not self.desk:
+        if not self.pending_effects:
             return
-        chosen: Any = pick(self.rng, self.desk)
-        first: Any = next(e for e in self.desk if getattr(e, "uid", "") == chosen.uid)
-        self.desk.remove(first)
+        chosen: Any = pick(self.rng, self.pending_effects)
+        first: Any = next(e for e in self.pending_effects if getattr(e, "uid", "") == chosen.uid)
+        self.pending_effects.remove(first)
         if first.term < self.term and not isinstance(first, READS_AND_STOPS):
             return
         self._carry_out[type(first)](first)
@@ -151,7 +153,9 @@ class World:
         if self._happens(self.faults.refused):
             code = 500
         elif self._happens(self.faults.late):
-            self.desk.append(_Late(effect.effect, effect.term, effect.uid, key, effect.node))
+            self.pending_effects.append(
+                _Late(effect.effect, effect.term, effect.uid, key, effect.node)
+            )
             code = 0
         else:
             code = self.bind_pod(key, effect.uid, effect.node)
@@ -236,13 +240,15 @@ class World:
             return
         if not isinstance(body, ExtenderBindingArgs):
             calm = self.faults == Faults()
-            self.answers.append(answerers.reply(self.rng, effect, calm=calm))
+            self.answers.append(extender_replies.reply(self.rng, effect, calm=calm))
             return
         key, said = f"{body.pod_namespace}/{body.pod_name}", b"{}"
         if self._happens(self.faults.refused):
             said = b'{"Error": "out of order"}'
         elif self._happens(self.faults.late):
-            self.desk.append(_Late(effect.effect, effect.term, effect.uid, key, body.node))
+            self.pending_effects.append(
+                _Late(effect.effect, effect.term, effect.uid, key, body.node)
+            )
             said = b""
         elif self.bind_pod(key, body.pod_uid, body.node) != 201:
             said = b'{"Error": "the API said no"}'

@@ -1,4 +1,4 @@
-"""Small worlds for tests of sessions: nodes, queues, groups of pods, and a session on them."""
+"""Small clusters for tests of sessions: nodes, queues, groups of pods, and a session on them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ tiers:
 """
 
 
-class BatchWorld:
+class BatchCluster:
     """An inventory that is filled in one line each, and told what its sessions decided."""
 
     def __init__(

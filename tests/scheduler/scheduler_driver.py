@@ -14,21 +14,21 @@ from stowplan.scheduler.binding.binding_cycle import BindingStage
 from stowplan.scheduler.scheduler import Scheduler
 from stowplan.testing import node, pod
 from tests.scenarios.script import made, rendered
-from tests.scheduler.world import EPOCH, SECOND
+from tests.scheduler.fake_cluster import EPOCH, SECOND
 
 E = TypeVar("E")
 
 
-class Bridge:
+class SchedulerDriver:
     """A machine with one node and a clock; every call is validated."""
 
     def __init__(self, *, cpu: str = "4", **settings: str) -> None:
         self.scheduler: Scheduler = made(**settings)
         self.now = 0
         self.effects: list[Effect] = []
-        self.told(happened.NodeAdded(node("n1", cpu=cpu)))
+        self.handle(happened.NodeAdded(node("n1", cpu=cpu)))
 
-    def told(self, *events: Event, heads_max: int = 1000) -> list[Effect]:
+    def handle(self, *events: Event, heads_max: int = 1000) -> list[Effect]:
         """What the machine does about these events."""
         effects = self.scheduler.handle(events, self.now, heads_max)
         self.scheduler.validate()
@@ -37,18 +37,18 @@ class Bridge:
 
     def lines(self, *events: Event) -> list[str]:
         """The same, written down as in scripts."""
-        return [rendered(effect) for effect in self.told(*events)]
+        return [rendered(effect) for effect in self.handle(*events)]
 
     def add(self, name: str, **settings: Any) -> Pod:
         """A pod is there."""
         made_pod = pod(name, **settings)
-        self.told(happened.PodAdded(made_pod))
+        self.handle(happened.PodAdded(made_pod))
         return made_pod
 
     def after(self, seconds: float) -> list[Effect]:
         """Time passes."""
         self.now += round(seconds * SECOND)
-        return self.told(happened.Tick())
+        return self.handle(happened.Tick())
 
     def last(self, kind: type[E], name: str = "") -> E:
         """The latest effect of a kind, about a pod if one is named."""

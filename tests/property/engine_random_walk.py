@@ -1,4 +1,4 @@
-"""Two machines on one voyage: one decides by the engine, one by the walk, and both are told the
+"""Two machines on one walk: one decides by the engine, one by the walk, and both are told the
 same. What they answer must be the same, to the byte."""
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from stowplan.queue import QueueOptions
 from stowplan.scheduler import Scheduler, SchedulerOptions
 from stowplan.testing.generators.choices import RandomSource, chance, pick, random_int
 from tests.property import engine_objects as objects
+from tests.scheduler.fake_cluster import EPOCH, SECOND, FakeCluster, Faults
 from tests.scheduler.volumes import CLAIMS, VOLUMES
-from tests.scheduler.world import EPOCH, SECOND, Faults, World
 
 NODES = tuple(f"n{i}" for i in range(9))
 ROUGH = Faults(refused=15, lost=12, late=15, silent=8)
@@ -105,12 +105,12 @@ class Pair:
         assert sorted(places[0], key=str) == sorted(places[1], key=str)
 
 
-class Voyage:
-    """Two machines under way in one world."""
+class RandomWalk:
+    """Two machines under way in one cluster."""
 
     def __init__(self, seed: int, kernels: ModuleType) -> None:
         self.rng: RandomSource = np.random.default_rng(seed)
-        self.world = World(self.rng, pick(self.rng, (Faults(), ROUGH)))
+        self.cluster = FakeCluster(self.rng, pick(self.rng, (Faults(), ROUGH)))
         drawn = seed if chance(self.rng, 2) else None
         hints = not chance(self.rng, 4)
         queue = QueueOptions(hints=hints, pop_from_backoff=pick(self.rng, (None, True, False)))
@@ -120,7 +120,7 @@ class Voyage:
         self.templates: list[Pod] = []
         self._born = 0
         for name in NODES[: random_int(self.rng, 1, len(NODES))]:
-            self.world.put_node(objects.node(self.rng, name))
+            self.cluster.put_node(objects.node(self.rng, name))
 
     def name(self) -> str:
         """A name that nobody has had."""
@@ -132,12 +132,12 @@ class Voyage:
         for _ in range(random_int(self.rng, 1, 3)):
             pick(self.rng, ACTIONS)(self)
         for _ in range(random_int(self.rng, 0, 25)):
-            self.world.perform()
-        self.call(self.world.deliver(), pick(self.rng, (1000, 1000, 1, 3)))
+            self.cluster.perform()
+        self.call(self.cluster.deliver(), pick(self.rng, (1000, 1000, 1, 3)))
 
     def call(self, batch: list[Event], heads_max: int = 1000) -> None:
-        """Tell the machines, and let the world see what they answer."""
-        self.world.take(self.pair.handle(batch, self.now, heads_max))
+        """Tell the machines, and let the cluster see what they answer."""
+        self.cluster.take(self.pair.handle(batch, self.now, heads_max))
 
 
 def first_difference(got: list[Effect], wanted: list[Effect]) -> str:
@@ -151,10 +151,10 @@ def first_difference(got: list[Effect], wanted: list[Effect]) -> str:
 # What may happen.
 
 
-def pods_come(voyage: Voyage) -> None:
+def pods_come(walk: RandomWalk) -> None:
     """Pods of a few templates."""
-    rng = voyage.rng
-    if not voyage.templates or chance(rng, 2):
+    rng = walk.rng
+    if not walk.templates or chance(rng, 2):
         made = objects.template(rng)
         spec = replace(
             made.spec,
@@ -165,103 +165,103 @@ def pods_come(voyage: Voyage) -> None:
         if chance(rng, 12):
             claim = PVCVolumeSource(claim_name=pick(rng, CLAIMS))
             spec = replace(spec, volumes=(Volume(name="c", persistent_volume_claim=claim),))
-        voyage.templates.append(replace(made, spec=spec))
-        del voyage.templates[:-TEMPLATES_MAX]
+        walk.templates.append(replace(made, spec=spec))
+        del walk.templates[:-TEMPLATES_MAX]
     for _ in range(pick(rng, (1, 4, 12))):
-        voyage.world.put_pod(objects.named(pick(rng, voyage.templates), voyage.name()))
+        walk.cluster.put_pod(objects.named(pick(rng, walk.templates), walk.name()))
 
 
-def pods_go(voyage: Voyage) -> None:
+def pods_go(walk: RandomWalk) -> None:
     """A few pods are deleted, or are gone after their grace."""
-    world = voyage.world
-    for _ in range(random_int(voyage.rng, 1, 6)):
-        if world.pods:
-            key = pick(voyage.rng, tuple(world.pods))
-            if world.pods[key].metadata.deletion_timestamp is None:
-                world.delete_pod(key)
+    cluster = walk.cluster
+    for _ in range(random_int(walk.rng, 1, 6)):
+        if cluster.pods:
+            key = pick(walk.rng, tuple(cluster.pods))
+            if cluster.pods[key].metadata.deletion_timestamp is None:
+                cluster.delete_pod(key)
             else:
-                world.drop_pod(key)
+                cluster.drop_pod(key)
 
 
-def pod_ends(voyage: Voyage) -> None:
+def pod_ends(walk: RandomWalk) -> None:
     """A pod that runs has ended."""
-    placed = [each for each in voyage.world.pods.values() if each.node_name]
+    placed = [each for each in walk.cluster.pods.values() if each.node_name]
     if placed:
-        each = pick(voyage.rng, placed)
-        voyage.world.put_pod(replace(each, status=replace(each.status, phase="Succeeded")))
+        each = pick(walk.rng, placed)
+        walk.cluster.put_pod(replace(each, status=replace(each.status, phase="Succeeded")))
 
 
-def pod_changes(voyage: Voyage) -> None:
+def pod_changes(walk: RandomWalk) -> None:
     """A pod gets other labels, loses its gates, or is kept by a finalizer."""
-    if not voyage.world.pods:
+    if not walk.cluster.pods:
         return
-    each = voyage.world.pods[pick(voyage.rng, tuple(voyage.world.pods))]
-    meta = replace(each.metadata, labels=objects.Wishes(voyage.rng).labels)
-    if chance(voyage.rng, 6):
+    each = walk.cluster.pods[pick(walk.rng, tuple(walk.cluster.pods))]
+    meta = replace(each.metadata, labels=objects.Wishes(walk.rng).labels)
+    if chance(walk.rng, 6):
         meta = replace(each.metadata, deletion_timestamp=EPOCH)
     spec = replace(each.spec, scheduling_gates=()) if each.spec.scheduling_gates else each.spec
-    voyage.world.put_pod(replace(each, metadata=meta, spec=spec))
+    walk.cluster.put_pod(replace(each, metadata=meta, spec=spec))
 
 
-def stranger_binds(voyage: Voyage) -> None:
+def stranger_binds(walk: RandomWalk) -> None:
     """Somebody else binds a pod."""
-    waiting = [each for each in voyage.world.pods.values() if not each.node_name]
+    waiting = [each for each in walk.cluster.pods.values() if not each.node_name]
     if waiting:
-        each = pick(voyage.rng, waiting)
-        voyage.world.bind_pod(each.key, each.uid, pick(voyage.rng, (*NODES, "nowhere")))
+        each = pick(walk.rng, waiting)
+        walk.cluster.bind_pod(each.key, each.uid, pick(walk.rng, (*NODES, "nowhere")))
 
 
-def node_comes(voyage: Voyage) -> None:
+def node_comes(walk: RandomWalk) -> None:
     """A node arrives or has another content."""
-    name = pick(voyage.rng, NODES)
-    before, after = voyage.world.nodes.get(name), objects.node(voyage.rng, name)
-    if before is not None and not chance(voyage.rng, 3):
+    name = pick(walk.rng, NODES)
+    before, after = walk.cluster.nodes.get(name), objects.node(walk.rng, name)
+    if before is not None and not chance(walk.rng, 3):
         status = replace(before.status, allocatable=after.status.allocatable)
         after = replace(before, status=status)
-    voyage.world.put_node(after)
+    walk.cluster.put_node(after)
 
 
-def node_goes(voyage: Voyage) -> None:
+def node_goes(walk: RandomWalk) -> None:
     """A node leaves."""
-    if voyage.world.nodes and chance(voyage.rng, 2):
-        voyage.world.drop_node(pick(voyage.rng, tuple(voyage.world.nodes)))
+    if walk.cluster.nodes and chance(walk.rng, 2):
+        walk.cluster.drop_node(pick(walk.rng, tuple(walk.cluster.nodes)))
 
 
-def object_changes(voyage: Voyage) -> None:
+def object_changes(walk: RandomWalk) -> None:
     """A namespace, a service or a controller is there or has changed."""
-    if chance(voyage.rng, 2):
-        value = objects.namespace(voyage.rng, pick(voyage.rng, objects.NAMESPACES))
+    if chance(walk.rng, 2):
+        value = objects.namespace(walk.rng, pick(walk.rng, objects.NAMESPACES))
     else:
-        value = objects.controller(voyage.rng, pick(voyage.rng, objects.APPS))
-    voyage.world.volumes.put(value)
+        value = objects.controller(walk.rng, pick(walk.rng, objects.APPS))
+    walk.cluster.volumes.put(value)
 
 
-def claims_change(voyage: Voyage) -> None:
+def claims_change(walk: RandomWalk) -> None:
     """Claims and volumes come, and are seen to."""
-    volumes = voyage.world.volumes
-    volumes.volume_comes(pick(voyage.rng, VOLUMES), pick(voyage.rng, NODES))
-    volumes.claim_comes(pick(voyage.rng, CLAIMS))
+    volumes = walk.cluster.volumes
+    volumes.volume_comes(pick(walk.rng, VOLUMES), pick(walk.rng, NODES))
+    volumes.claim_comes(pick(walk.rng, CLAIMS))
     volumes.control()
 
 
-def time_passes(voyage: Voyage) -> None:
+def time_passes(walk: RandomWalk) -> None:
     """Until the machine wants to be called, or somewhat longer."""
-    alarm = voyage.world.alarm
-    if alarm is not None and not chance(voyage.rng, 3):
-        voyage.now = max(voyage.now, alarm)
+    alarm = walk.cluster.alarm
+    if alarm is not None and not chance(walk.rng, 3):
+        walk.now = max(walk.now, alarm)
     else:
-        voyage.now += random_int(voyage.rng, 0, 40) * SECOND // 2
+        walk.now += random_int(walk.rng, 0, 40) * SECOND // 2
 
 
-def leader_changes(voyage: Voyage) -> None:
+def leader_changes(walk: RandomWalk) -> None:
     """Another scheduler leads for a moment."""
-    if chance(voyage.rng, 4):
-        voyage.world.term += 1
-        voyage.call([happened.LeaderLost()])
-        voyage.call([happened.LeaderElected(voyage.world.term)])
+    if chance(walk.rng, 4):
+        walk.cluster.term += 1
+        walk.call([happened.LeaderLost()])
+        walk.call([happened.LeaderElected(walk.cluster.term)])
 
 
-ACTIONS: tuple[Callable[[Voyage], None], ...] = (
+ACTIONS: tuple[Callable[[RandomWalk], None], ...] = (
     *(pods_come,) * 8,
     *(time_passes,) * 6,
     *(pods_go,) * 3,
@@ -279,13 +279,13 @@ ACTIONS: tuple[Callable[[Voyage], None], ...] = (
 """What may happen, as often as it stands here beside the others."""
 
 
-def voyage_together(seed: int, n_steps: int, kernels: ModuleType) -> Pair:
+def walk_together(seed: int, n_steps: int, kernels: ModuleType) -> Pair:
     """So many steps; both machines answer the same."""
-    voyage = Voyage(seed, kernels)
+    walk = RandomWalk(seed, kernels)
     for _ in range(n_steps):
-        voyage.step()
-    voyage.pair.compare()
-    return voyage.pair
+        walk.step()
+    walk.pair.compare()
+    return walk.pair
 
 
 def play_together(workload: BenchmarkWorkload, drawn: int | None, kernels: ModuleType) -> Pair:

@@ -1,4 +1,4 @@
-"""What extenders answer in a world of dice: anything that they may, and nothing at all."""
+"""What extenders answer in a cluster of dice: anything that they may, and nothing at all."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scenarios.town import replayed, scripts
+from tests.scenarios.cluster_script import replayed, scripts
 
 REWRITES = bool(os.environ.get("STOWPLAN_GOLDEN"))
 

@@ -1,10 +1,10 @@
-"""Voyages: a machine and a world, and what may happen to them, by the dice.
+"""Random walks: a machine and a cluster, and what may happen to them, by the dice.
 
 After every call of `handle` the machine is validated, and its effects are looked at.
 
 Storms (`stowplan.fault_runs.fault_run`) sail the same machine through other waters, and both are
 needed. A storm is a cluster over time: watches that lag and are cut, schedulers that end, two of
-them, and an auditor who knows nothing of the machine. A voyage is a walk: anything at all may
+them, and an auditor who knows nothing of the machine. A walk is a walk: anything at all may
 happen between any two calls, in any order, whatever the time. Here are what storms leave out:
 claims and volumes, two profiles, pods that are made anew under a name, finalizers, assumptions that
 expire; and what only somebody can see who looks into the machine, as rooms that are held in vain.
@@ -28,24 +28,32 @@ from stowplan.scheduler.scheduler import Scheduler
 from stowplan.testing import node, pod
 from stowplan.testing.generators.choices import RandomSource, chance, pick, random_int
 from tests.scenarios.script import made
+from tests.scheduler.fake_cluster import (
+    EPOCH,
+    READS_AND_STOPS,
+    SECOND,
+    FakeCluster,
+    Faults,
+    counts,
+    cpu_of,
+)
 from tests.scheduler.volumes import CLAIMS, VOLUMES
-from tests.scheduler.world import EPOCH, READS_AND_STOPS, SECOND, Faults, World, counts, cpu_of
 
 NODES = ("n0", "n1", "n2", "n3")
 PODS = tuple(f"p{i}" for i in range(14))
 ROUGH = Faults(refused=15, lost=12, late=15, silent=8)
-CREW = "Captain,Mate,Crane,Winch,Purser,Pilot,Signaller,Saboteur"
-BINDERS = "Saboteur,Pilot,DefaultBinder"
+LABEL_PLUGINS = "PermitByLabel,SecondPermit,PreBindIO,SecondPreBindIO,ReserveByLabel,BindIO,ActivateOthers,ContractBreaker"
+BINDERS = "ContractBreaker,BindIO,DefaultBinder"
 
 REST = 700 * SECOND
-HELD = {"captain", "mate", "crane", "purser", "saboteur"}
+HELD = {"permit", "second-permit", "prebind-io", "reserve", "breaks"}
 SABOTAGE = ("filter", "reserve", "unreserve", "permit", "flight", "prebind", "bind", "postbind")
 """Labels of pods that a plugin may send back again and again."""
 
-Action = Callable[["Voyage"], None]
+Action = Callable[["RandomWalk"], None]
 
 
-class Voyage:
+class RandomWalk:
     """A machine under way. strangers: whether others bind pods and nodes shrink or go.
 
     extenders: those of the machine, as in scripts. n_waits: how often it was seen to wait for some.
@@ -63,10 +71,10 @@ class Voyage:
         self.rng = rng
         self.strangers = strangers
         self.manned = not chance(rng, 4)
-        self.world = World(rng, faults)
+        self.cluster = FakeCluster(rng, faults)
         self.scheduler: Scheduler = made(
             profiles="one,two",
-            plugins=CREW if self.manned else "",
+            plugins=LABEL_PLUGINS if self.manned else "",
             binders=BINDERS if self.manned else "",
             # An assumption that expires gives away room that is taken in truth.
             assume_limit=pick(rng, ("", "", "20")) if strangers else "",
@@ -82,7 +90,7 @@ class Voyage:
         self._born = 0
         self._shaken: set[str] = set()
         for name in NODES[:3]:
-            self.world.put_node(node(name, cpu="4", pods=4))
+            self.cluster.put_node(node(name, cpu="4", pods=4))
 
     # One step.
 
@@ -92,8 +100,8 @@ class Voyage:
         for _ in range(random_int(self.rng, 1, 3)):
             one_of(self.rng, actions)(self)
         for _ in range(random_int(self.rng, 0, 6)):
-            self.world.perform()
-        self.call(self.world.deliver(), pick(self.rng, (1000, 1, 3)))
+            self.cluster.perform()
+        self.call(self.cluster.deliver(), pick(self.rng, (1000, 1, 3)))
 
     def call(self, batch: list[Event], heads_max: int = 1000) -> list[Effect]:
         """Call the machine, and see that all is well with it."""
@@ -108,7 +116,7 @@ class Voyage:
             for effect in effects
             if isinstance(effect, to_do.CallExtender) and effect.question.verb is ExtenderVerb.BIND
         }
-        self.world.take(effects)
+        self.cluster.take(effects)
         return effects
 
     def _check(self, effects: list[Effect], before: set[str]) -> None:
@@ -123,11 +131,11 @@ class Voyage:
                     self._check_fits(effect)
         reserved = self._reserved()
         for entry in self.scheduler.queue:
-            assert entry.uid not in reserved, f"{entry.key} waits and holds a cabin"
+            assert entry.uid not in reserved, f"{entry.key} is queued and holds a reservation"
 
     def _reserved(self) -> set[str]:
         members = [f.members for f in self.scheduler._context.frameworks.values()]
-        pursers = [each["Purser"].plugin for each in members if "Purser" in each]
+        pursers = [each["ReserveByLabel"].plugin for each in members if "ReserveByLabel" in each]
         return set().union(*(purser.reserved for purser in pursers))
 
     def _check_fits(self, effect: to_do.Bind) -> None:
@@ -145,42 +153,42 @@ class Voyage:
 
     def _check_volumes(self, effect: to_do.Bind) -> None:
         """A pod is bound when its claims are, to a node that reaches their volumes."""
-        one = self.world.pods.get(f"{effect.namespace}/{effect.name}")
+        one = self.cluster.pods.get(f"{effect.namespace}/{effect.name}")
         if one is not None and one.uid == effect.uid:
-            assert self.world.volumes.are_bound(one, effect.node), f"{effect}: no volumes"
+            assert self.cluster.volumes.are_bound(one, effect.node), f"{effect}: no volumes"
 
     def check_truth(self) -> None:
         """Without strangers and late bindings no node is ever over-committed in truth."""
-        for name, one in self.world.nodes.items():
+        for name, one in self.cluster.nodes.items():
             offered = int(one.status.allocatable["cpu"])
-            assert self.world.requested_cpu(name) <= offered, name
+            assert self.cluster.requested_cpu(name) <= offered, name
 
     # Calm.
 
     def settle(self) -> None:
         """Faults stop; carry everything out, longer than any pod is parked unasked."""
-        self.world.faults = Faults()
-        self.rng = self.world.rng = np.random.default_rng(0)
+        self.cluster.faults = Faults()
+        self.rng = self.cluster.rng = np.random.default_rng(0)
         if not self.leads:
             elect(self)
         until = self.now + REST
         while True:
-            while self.world.desk:
-                self.world.perform()
-            for key in [key for key, each in self.world.pods.items() if is_leaving(each)]:
-                self.world.drop_pod(key)
-            self.world.volumes.control(everything=True)
-            batch = self.world.deliver(everything=True)
-            if not batch and not self.world.desk:
+            while self.cluster.pending_effects:
+                self.cluster.perform()
+            for key in [key for key, each in self.cluster.pods.items() if is_leaving(each)]:
+                self.cluster.drop_pod(key)
+            self.cluster.volumes.control(everything=True)
+            batch = self.cluster.deliver(everything=True)
+            if not batch and not self.cluster.pending_effects:
                 if self.now >= until:
                     return
-                self.now = max(self.now + SECOND, min(self.world.alarm or until, until))
+                self.now = max(self.now + SECOND, min(self.cluster.alarm or until, until))
             self.call(batch)
 
     def check_rest(self) -> None:
         """At rest the machine knows what there is, and no pod waits that could be placed."""
-        world, scheduler = self.world, self.scheduler
-        there = {key: p for key, p in world.pods.items() if counts(p)}
+        cluster, scheduler = self.cluster, self.scheduler
+        there = {key: p for key, p in cluster.pods.items() if counts(p)}
         assert dict(scheduler._context.pods) == there
         under_way = [binding_cycle.pod for _, binding_cycle in scheduler.bindings]
         assumes = any(volume_uses_of(each.spec).claims for each in under_way)
@@ -190,9 +198,11 @@ class Voyage:
         is_held_up = not scheduler.queue.options.pops_from_backoff and any(
             HELD & set(each.labels) for each in waiting
         )
-        for (kind, key), value in world.volumes.objects.items():
-            assert scheduler.cache.world.observed(kind, key) == value, f"{key} is not known so"
-            seen = scheduler.cache.world.find(kind, key)
+        for (kind, key), value in cluster.volumes.objects.items():
+            assert scheduler.cache.object_store.observed(kind, key) == value, (
+                f"{key} is not known so"
+            )
+            seen = scheduler.cache.object_store.find(kind, key)
             assert assumes or seen == value, f"{key} is seen as it is not"
         for each in there.values():
             if each.node_name or each.spec.scheduler_name == "other":
@@ -217,7 +227,7 @@ class Voyage:
         places = nodes.pod_count < nodes.pod_limit
         free = np.array(
             [
-                name not in nominated and self.world.volumes.may_go_to(waiting, name)
+                name not in nominated and self.cluster.volumes.may_go_to(waiting, name)
                 for name in nodes.names
             ],
             dtype=np.bool_,
@@ -243,32 +253,32 @@ def is_leaving(one: Pod) -> bool:
 # What may happen.
 
 
-def pod_comes(voyage: Voyage) -> None:
+def pod_comes(walk: RandomWalk) -> None:
     """A pod is made, or made anew under the name of one that is there."""
-    rng, world = voyage.rng, voyage.world
+    rng, cluster = walk.rng, walk.cluster
     name = pick(rng, PODS)
     # The watch may have missed the end of the one before.
-    if f"default/{name}" in world.pods and chance(rng, 2):
-        world.drop_pod(f"default/{name}")
-    voyage._born += 1
+    if f"default/{name}" in cluster.pods and chance(rng, 2):
+        cluster.drop_pod(f"default/{name}")
+    walk._born += 1
     labels = {
         key: value
         for key, value in (
-            ("captain", pick(rng, ("30", "30", "30", "no"))),
-            ("mate", "20"),
-            ("crane", pick(rng, ("yes", "yes", "yes", "broken"))),
-            ("winch", "yes"),
-            ("purser", "no"),
-            ("pilot", "yes"),
-            ("wakes", pick(rng, PODS)),
-            ("saboteur", pick(rng, SABOTAGE)),
+            ("permit", pick(rng, ("30", "30", "30", "no"))),
+            ("second-permit", "20"),
+            ("prebind-io", pick(rng, ("yes", "yes", "yes", "fails"))),
+            ("second-prebind-io", "yes"),
+            ("reserve", "no"),
+            ("bind-io", "yes"),
+            ("activates", pick(rng, PODS)),
+            ("breaks", pick(rng, SABOTAGE)),
         )
         if chance(rng, 8)
     }
-    world.put_pod(
+    cluster.put_pod(
         pod(
             name,
-            uid=f"{name}-{voyage._born}",
+            uid=f"{name}-{walk._born}",
             cpu=str(random_int(rng, 0, 3)),
             priority=pick(rng, (0, 5, 50, 100)),
             labels=labels,
@@ -279,148 +289,148 @@ def pod_comes(voyage: Voyage) -> None:
     )
 
 
-def plain_pod_comes(voyage: Voyage) -> None:
+def plain_pod_comes(walk: RandomWalk) -> None:
     """A pod without wishes, to keep the nodes full."""
-    name = pick(voyage.rng, PODS)
-    if f"default/{name}" not in voyage.world.pods:
-        voyage._born += 1
-        cpu = str(random_int(voyage.rng, 1, 2))
-        made = pod(name, uid=f"{name}-{voyage._born}", cpu=cpu, scheduler="one")
-        voyage.world.put_pod(made)
+    name = pick(walk.rng, PODS)
+    if f"default/{name}" not in walk.cluster.pods:
+        walk._born += 1
+        cpu = str(random_int(walk.rng, 1, 2))
+        made = pod(name, uid=f"{name}-{walk._born}", cpu=cpu, scheduler="one")
+        walk.cluster.put_pod(made)
 
 
-def pod_goes(voyage: Voyage) -> None:
+def pod_goes(walk: RandomWalk) -> None:
     """A pod is deleted, or is gone after its grace."""
-    if voyage.world.pods:
-        key = pick(voyage.rng, tuple(voyage.world.pods))
-        if is_leaving(voyage.world.pods[key]):
-            voyage.world.drop_pod(key)
+    if walk.cluster.pods:
+        key = pick(walk.rng, tuple(walk.cluster.pods))
+        if is_leaving(walk.cluster.pods[key]):
+            walk.cluster.drop_pod(key)
         else:
-            voyage.world.delete_pod(key)
+            walk.cluster.delete_pod(key)
 
 
-def pod_is_held(voyage: Voyage) -> None:
+def pod_is_held(walk: RandomWalk) -> None:
     """A pod that is on no node is deleted and a finalizer keeps it."""
-    for each in voyage.world.pods.values():
-        if not each.node_name and not is_leaving(each) and chance(voyage.rng, 3):
+    for each in walk.cluster.pods.values():
+        if not each.node_name and not is_leaving(each) and chance(walk.rng, 3):
             meta = replace(each.metadata, deletion_timestamp=EPOCH)
-            voyage.world.put_pod(replace(each, metadata=meta))
+            walk.cluster.put_pod(replace(each, metadata=meta))
             return
 
 
-def pod_ends(voyage: Voyage) -> None:
+def pod_ends(walk: RandomWalk) -> None:
     """A pod that runs has ended."""
-    for each in voyage.world.pods.values():
-        if each.node_name and chance(voyage.rng, 3):
+    for each in walk.cluster.pods.values():
+        if each.node_name and chance(walk.rng, 3):
             status = replace(each.status, phase="Succeeded")
-            voyage.world.put_pod(replace(each, status=status))
+            walk.cluster.put_pod(replace(each, status=status))
             return
 
 
-def pod_changes(voyage: Voyage) -> None:
+def pod_changes(walk: RandomWalk) -> None:
     """A pod loses its gates, or gets another label."""
-    if voyage.world.pods:
-        each = voyage.world.pods[pick(voyage.rng, tuple(voyage.world.pods))]
+    if walk.cluster.pods:
+        each = walk.cluster.pods[pick(walk.rng, tuple(walk.cluster.pods))]
         if each.spec.scheduling_gates:
             each = replace(each, spec=replace(each.spec, scheduling_gates=()))
         else:
-            labels = each.labels | {"app": pick(voyage.rng, ("a", "b"))}
+            labels = each.labels | {"app": pick(walk.rng, ("a", "b"))}
             each = replace(each, metadata=replace(each.metadata, labels=labels))
-        voyage.world.put_pod(each)
+        walk.cluster.put_pod(each)
 
 
-def claims_change(voyage: Voyage) -> None:
+def claims_change(walk: RandomWalk) -> None:
     """Claims and volumes come and go."""
-    rng, volumes = voyage.rng, voyage.world.volumes
+    rng, volumes = walk.rng, walk.cluster.volumes
     volumes.volume_comes(pick(rng, VOLUMES), pick(rng, NODES))
     volumes.claim_comes(pick(rng, CLAIMS))
     if chance(rng, 3):
         volumes.claim_goes(pick(rng, CLAIMS))
 
 
-def controllers_work(voyage: Voyage) -> None:
+def controllers_work(walk: RandomWalk) -> None:
     """Claims are bound, volumes made and set free."""
-    voyage.world.volumes.control()
+    walk.cluster.volumes.control()
 
 
-def stranger_binds(voyage: Voyage) -> None:
+def stranger_binds(walk: RandomWalk) -> None:
     """Somebody else binds a pod."""
-    for key, each in tuple(voyage.world.pods.items()):
-        if not each.node_name and chance(voyage.rng, 2):
-            voyage.world.bind_pod(key, each.uid, pick(voyage.rng, (*NODES, "nowhere")))
+    for key, each in tuple(walk.cluster.pods.items()):
+        if not each.node_name and chance(walk.rng, 2):
+            walk.cluster.bind_pod(key, each.uid, pick(walk.rng, (*NODES, "nowhere")))
             return
 
 
-def node_comes(voyage: Voyage) -> None:
+def node_comes(walk: RandomWalk) -> None:
     """A node arrives, or gets more room."""
-    name = pick(voyage.rng, NODES)
-    there = voyage.world.nodes.get(name)
-    cpu = random_int(voyage.rng, 1, 4)
+    name = pick(walk.rng, NODES)
+    there = walk.cluster.nodes.get(name)
+    cpu = random_int(walk.rng, 1, 4)
     if there is not None:
         cpu = max(cpu, int(there.status.allocatable["cpu"]))
-    voyage.world.put_node(node(name, cpu=str(cpu), pods=4))
+    walk.cluster.put_node(node(name, cpu=str(cpu), pods=4))
 
 
-def node_shrinks(voyage: Voyage) -> None:
+def node_shrinks(walk: RandomWalk) -> None:
     """A node is left with less room."""
-    if voyage.world.nodes:
-        name = pick(voyage.rng, tuple(voyage.world.nodes))
-        voyage.world.put_node(node(name, cpu=str(random_int(voyage.rng, 0, 2)), pods=3))
+    if walk.cluster.nodes:
+        name = pick(walk.rng, tuple(walk.cluster.nodes))
+        walk.cluster.put_node(node(name, cpu=str(random_int(walk.rng, 0, 2)), pods=3))
 
 
-def node_goes(voyage: Voyage) -> None:
+def node_goes(walk: RandomWalk) -> None:
     """A node leaves."""
-    if voyage.world.nodes:
-        voyage.world.drop_node(pick(voyage.rng, tuple(voyage.world.nodes)))
+    if walk.cluster.nodes:
+        walk.cluster.drop_node(pick(walk.rng, tuple(walk.cluster.nodes)))
 
 
-def permit_answers(voyage: Voyage) -> None:
+def permit_answers(walk: RandomWalk) -> None:
     """A pod that waits at Permit is allowed or rejected."""
-    for waiting in voyage.scheduler._context.shared.waiting:
+    for waiting in walk.scheduler._context.shared.waiting:
         plugin = min(waiting.pending)
-        kind = happened.Rejected if chance(voyage.rng, 4) else happened.Allowed
-        voyage.world.answers.append(kind(waiting.pod.uid, plugin))
+        kind = happened.Rejected if chance(walk.rng, 4) else happened.Allowed
+        walk.cluster.answers.append(kind(waiting.pod.uid, plugin))
 
 
-def watch_starts_over(voyage: Voyage) -> None:
+def watch_starts_over(walk: RandomWalk) -> None:
     """The watch broke off and all is listed anew; what has gone meanwhile is told as well."""
-    world, known = voyage.world, voyage.scheduler._context.pods
-    world.watch.clear()
-    nodes = voyage.scheduler.cache.nodes
-    gone = [one for one in nodes.nodes if one.name not in world.nodes]
-    world.watch.extend(happened.NodeDeleted(one) for one in gone)
-    world.watch.extend(happened.NodeAdded(one) for one in world.nodes.values())
-    world.watch.extend(world.volumes.shown_anew(voyage.scheduler.cache.world))
-    ended = [one for key, one in known.items() if key not in world.pods]
-    world.watch.extend(happened.PodDeleted(one) for one in ended)
-    world.watch.extend(happened.PodAdded(one) for one in world.pods.values())
+    cluster, known = walk.cluster, walk.scheduler._context.pods
+    cluster.watch.clear()
+    nodes = walk.scheduler.cache.nodes
+    gone = [one for one in nodes.nodes if one.name not in cluster.nodes]
+    cluster.watch.extend(happened.NodeDeleted(one) for one in gone)
+    cluster.watch.extend(happened.NodeAdded(one) for one in cluster.nodes.values())
+    cluster.watch.extend(cluster.volumes.shown_anew(walk.scheduler.cache.object_store))
+    ended = [one for key, one in known.items() if key not in cluster.pods]
+    cluster.watch.extend(happened.PodDeleted(one) for one in ended)
+    cluster.watch.extend(happened.PodAdded(one) for one in cluster.pods.values())
 
 
-def time_passes(voyage: Voyage) -> None:
+def time_passes(walk: RandomWalk) -> None:
     """Until the machine wants to be called, or somewhat longer."""
-    alarm = voyage.world.alarm
-    if alarm is not None and not chance(voyage.rng, 3):
-        voyage.now = max(voyage.now, alarm)
+    alarm = walk.cluster.alarm
+    if alarm is not None and not chance(walk.rng, 3):
+        walk.now = max(walk.now, alarm)
     else:
-        voyage.now += random_int(voyage.rng, 0, 40) * SECOND // 2
+        walk.now += random_int(walk.rng, 0, 40) * SECOND // 2
 
 
-def leader_changes(voyage: Voyage) -> None:
+def leader_changes(walk: RandomWalk) -> None:
     """This scheduler loses the lead, or wins it; it may not have noticed the loss."""
-    if voyage.leads and chance(voyage.rng, 4):
-        voyage.leads = False
+    if walk.leads and chance(walk.rng, 4):
+        walk.leads = False
         # From now on nothing of this term is carried out.
-        voyage.world.term += 1
-        voyage.call([happened.LeaderLost()])
-    elif not voyage.leads or chance(voyage.rng, 2):
-        elect(voyage)
+        walk.cluster.term += 1
+        walk.call([happened.LeaderLost()])
+    elif not walk.leads or chance(walk.rng, 2):
+        elect(walk)
 
 
-def elect(voyage: Voyage) -> None:
+def elect(walk: RandomWalk) -> None:
     """This scheduler leads in a new term."""
-    voyage.world.term += 1
-    voyage.leads = True
-    voyage.call([happened.LeaderElected(voyage.world.term)])
+    walk.cluster.term += 1
+    walk.leads = True
+    walk.call([happened.LeaderElected(walk.cluster.term)])
 
 
 CALM_ACTIONS: tuple[tuple[Action, int], ...] = (

@@ -82,7 +82,7 @@ class Job:
         self.ended = 0
 
 
-class Town:
+class ClusterScript:
     """A cluster, its jobs and its scheduler."""
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ class Town:
         assert isinstance(decider, BatchDecider)
         decider.on_closed = lambda session, result: self._judged(session)
         instance = SchedulerInstance(
-            "town", self.world, scheduler, [WatchStream(self.world, any_kind)], self._observe
+            "scheduler", self.world, scheduler, [WatchStream(self.world, any_kind)], self._observe
         )
         instance.follow()
         return instance
@@ -365,17 +365,17 @@ def _leaves(one: Pod) -> bool:
 
 def replayed(text: str) -> str:
     """The script as it should read: the same commands with what is to be seen."""
-    town = Town()
-    return "\n\n".join(_answered(block, town) for block in text.strip().split("\n\n")) + "\n"
+    script = ClusterScript()
+    return "\n\n".join(_answered(block, script) for block in text.strip().split("\n\n")) + "\n"
 
 
-def _answered(block: str, town: Town) -> str:
+def _answered(block: str, script: ClusterScript) -> str:
     lines = block.split("\n")
     head = lines[: lines.index(DASHES)] if DASHES in lines else lines
     commands = [line for line in head if line and not line.startswith("#")]
     if not commands:
         return block
-    return "\n".join([*head, DASHES, *town.play(commands)])
+    return "\n".join([*head, DASHES, *script.play(commands)])
 
 
 def scripts() -> list[Path]:
