@@ -1,4 +1,4 @@
-"""Small clusters for tests of sessions: nodes, queues, groups of pods, and a session on them."""
+"""Small clusters for tests of sessions: nodes, queues, pod groups, and a session on them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ tiers:
 
 
 class BatchCluster:
-    """An inventory that is filled in one line each, and told what its sessions decided."""
+    """An inventory with one-line setup methods; it applies its sessions' decisions."""
 
     def __init__(
         self, actions: str = ALL, compat: Compat | None = None, tiers: str = TIERS
@@ -102,7 +102,7 @@ class BatchCluster:
         memory: Quantity | None = None,
         leaving: bool = False,
     ) -> Pod:
-        """A pod, pending, or running on a node. leaving: it is being deleted."""
+        """Add a pod, pending or running on a node. leaving: it is terminating."""
         asked: dict[str, Quantity] = {} if cpu is None else {"cpu": cpu}
         if memory is not None:
             asked["memory"] = memory
@@ -143,13 +143,13 @@ class BatchCluster:
         gpus: int = 0,
         memory: Quantity | None = None,
     ) -> None:
-        """A pod group and its pods NAME-0, NAME-1 and so on."""
+        """Add a pod group and its pods NAME-0, NAME-1 and so on."""
         self.group(name, size if least is None else least, queue, priority)
         for number in range(size):
             self.pod(f"{name}-{number}", name, cpu, node=node, gpus=gpus, memory=memory)
 
     def run(self) -> tuple[dict[str, str], list[str]]:
-        """Hold a session; pod -> node of those bound, and those evicted, by name."""
+        """Run a session; returns pod -> node of the bound pods, and the evicted pods, by name."""
         self._sessions += 1
         inventory = self.inventory
         inventory.bound.clear()
@@ -164,7 +164,7 @@ class BatchCluster:
         return bound, [task.pod.name for task, _ in inventory.evicted]
 
     def gone(self, name: str) -> None:
-        """A pod is gone."""
+        """Delete a pod."""
         self.inventory.pod_deleted(self.pods.pop(name).uid)
 
     def _moment(self) -> datetime.datetime:

@@ -1,4 +1,4 @@
-"""Resource arithmetic, with the tables of the original's unit tests and with the switches off."""
+"""ResourceVector arithmetic: the tables of the original's unit tests, and with switches off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A queue gets no more than its capability: by no action, and with what it is promised."""
+"""A queue never exceeds its capability: by no action, allocated and pipelined tasks included."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def cluster_of(actions: str = ALL, tiers: str = "", **capability: Quantity) -> B
 
 @pytest.mark.parametrize("tiers", ["", WITHOUT_PROPORTION])
 def test_a_queue_with_8_cpus_does_not_receive_16(tiers: str) -> None:
-    """Pods that ask for memory too: of that the queue has not all that it deserves."""
+    """Pods that request memory too, of which the queue has less than it deserves."""
     cluster = cluster_of("allocate, backfill", tiers)
     cluster.gang("g", 16, least=1, queue="q", memory="1Gi")
     assert len(cluster.run()[0]) == 8
@@ -80,7 +80,7 @@ def test_jobs_that_are_alike_in_another_queue_are_not_refused_with_it() -> None:
     cluster.queue("z")
     cluster.gang("a", 2, queue="q")
     cluster.gang("b", 2, queue="z")
-    # Of one template, so that a turn of the one may stand for the other.
+    # Of one template, so that a turn of one may stand for the other.
     spec = cluster.pods["a-0"].spec
     for pod in list(cluster.pods.values()):
         cluster.inventory.pod_updated(replace(pod, spec=spec))
@@ -130,7 +130,7 @@ def test_reclaim_does_not_evict_for_a_queue_at_its_capability() -> None:
 
 
 def test_what_is_promised_counts() -> None:
-    """Reclaim promises room to two pods; what is idle elsewhere is not for a third."""
+    """Reclaim pipelines two pods; idle resources elsewhere are not for a third."""
     cluster = BatchCluster("reclaim, allocate", tiers=WITHOUT_PROPORTION)
     cluster.node("n1", cpu=2)
     cluster.queue("q", capability={"cpu": 2})

@@ -1,4 +1,4 @@
-"""What holds sessions in a machine: configuration, promises, faults of others, what it counts."""
+"""BatchDecider: configuration, nominations, faults of custom plugins, metrics."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.scenarios import gangs
 
 
 class Yard:
-    """A machine of sessions alone, with a node, a queue and a clock."""
+    """A scheduler with sessions only, with a node, a queue and a clock."""
 
     def __init__(self, cpu: str = "2", text: str = "", **more: Any) -> None:
         found = deciders_of([ConfigText(text or gangs.configured(()), "batch.yaml")], **more)
@@ -57,12 +57,12 @@ class Yard:
         return decider
 
     def told(self, *events: Event) -> list[Effect]:
-        """What the machine does a second later."""
+        """Effects of the scheduler one second later."""
         self.now += SECOND
         return self.scheduler.handle(events, self.now)
 
     def gang(self, name: str, size: int, cpu: str = "1", **settings: str) -> list[Event]:
-        """A gang of pods that all are needed."""
+        """A gang of pods that are all needed."""
         group = gangs.group(name, "1", {"min": str(size)} | settings)
         return [
             happened.ObjectAdded(group),
@@ -83,11 +83,12 @@ def reports(effects: list[Effect]) -> list[to_do.Report]:
     return [one for one in effects if isinstance(one, to_do.Report)]
 
 
-# Promises.
+# Nominations.
 
 
 def after_a_victim_has_gone(compat: Compat) -> dict[str, str]:
-    """Room is made for a pod of high priority; a job that would get it otherwise comes as well."""
+    """Resources are freed for a pod of high priority; a job that would otherwise get them arrives
+    too."""
     yard = Yard("2", compat=compat)
     running = [happened.PodAdded(member(f"old-{i}", "old", on="n1")) for i in range(2)]
     yard.told(happened.ObjectAdded(gangs.group("old", "1", {"min": "1"})), *running)
@@ -105,7 +106,8 @@ def test_room_that_was_made_for_a_gang_is_kept_for_it() -> None:
 
 
 def test_room_that_has_come_free_is_for_whom_it_was_made() -> None:
-    """Of two pods that wait for room on two nodes the less important one's comes free first."""
+    """Of two pods that wait for resources on two nodes, those of the less important one come
+    first."""
     yard = Yard("1")
     names = [f"n{number}" for number in range(1, 5)]
     old = [happened.PodAdded(member(f"old-{n}", "old", on=n)) for n in names]
@@ -127,7 +129,7 @@ def test_room_that_has_come_free_is_for_whom_it_was_made() -> None:
 
 
 def waits_beside_idle_room(compat: Compat) -> Yard:
-    """Of a gang of two, one has idle room and the other waits for a victim to go; another comes."""
+    """Of a gang of two, one is allocated and the other waits for a victim; another gang arrives."""
     yard = Yard("1", compat=compat)
     old = happened.PodAdded(member("old-0", "old", on="n1"))
     group = happened.ObjectAdded(gangs.group("old", "1", {"min": "1"}))
@@ -213,7 +215,7 @@ def gated(name: str, group: str, *gates: str) -> Pod:
 
 
 def with_a_gate(compat: Compat) -> tuple[Yard, list[Effect]]:
-    """A gang comes for which others would have to go, and one of its pods has a gate."""
+    """A gang that would need evictions, with a pod that has a scheduling gate."""
     yard = Yard("2", compat=compat)
     yard.told(
         happened.ObjectAdded(gangs.priority("high", "1", {"value": "9"})),
@@ -298,16 +300,16 @@ def test_that_a_node_is_cordoned_is_known_to_actions() -> None:
     (seen,) = yard.decider.inventory.nodes.nodes
     assert seen is not None
     assert seen.spec.unschedulable
-    # It helps nobody, so it is no reason for a session.
+    # It makes no pod schedulable, so it triggers no session.
     assert yard.scheduler.sessions is not None
     assert yard.scheduler.sessions.number == held
 
 
-# Faults of others.
+# Custom plugins with faults.
 
 
 class Grumbler(SessionPlugin):
-    """Breaks off when it sees a job named `bad`."""
+    """Raises when it sees a job named `bad`."""
 
     name = "grumbler"
 
@@ -318,7 +320,7 @@ class Grumbler(SessionPlugin):
 
 
 class Half(SessionAction):
-    """Takes room in a statement, and breaks off."""
+    """Places a task in a statement, and raises."""
 
     name = "half"
 
@@ -363,7 +365,7 @@ def test_a_fault_of_our_own_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def answering(kind: Any, said: Any, **more: Any) -> type[SessionPlugin]:
-    """A policy that answers this to all questions of a kind."""
+    """A session plugin that returns this from all functions of a kind."""
 
     class Answers(SessionPlugin):
         name = "answers"
@@ -445,7 +447,7 @@ def test_a_wrong_answer_is_told_of_in_one_line(policy: type[SessionPlugin], said
 
 
 class Elsewhere(SessionPlugin):
-    """Registers under a name that no tier has."""
+    """Registers under a name that is in no tier."""
 
     name = "answers"
 
@@ -454,7 +456,7 @@ class Elsewhere(SessionPlugin):
 
 
 class Short(SessionPlugin):
-    """Registers what cannot be asked."""
+    """Registers a function that cannot be called."""
 
     name = "answers"
 
@@ -519,7 +521,8 @@ def test_what_cannot_be_called_is_refused_at_start(part: Any, said: str) -> None
 
 
 def test_a_fault_below_a_library_is_whose_code_called_it() -> None:
-    """Wrong: whatever is not ours or NumPy's is somebody's own, libraries that we call included."""
+    """Wrong: all code that is neither ours nor NumPy's counts as custom, libraries that we call
+    included."""
 
     def fails() -> None:
         json.loads("{")
@@ -533,7 +536,7 @@ def test_a_fault_below_a_library_is_whose_code_called_it() -> None:
     assert place_outside(raised.value, {__name__.partition(".")[0]}).endswith("fails()")
 
 
-# What it counts.
+# Metrics.
 
 
 def test_metrics_have_the_names_of_the_original() -> None:
@@ -543,7 +546,7 @@ def test_metrics_have_the_names_of_the_original() -> None:
     names = {
         name for series in (found.counters, found.gauges, found.histograms) for name, _ in series
     }
-    # The machine around it counts by the names of its own original.
+    # The scheduler around it uses the metrics of its own original.
     names = {name for name in names if not name.startswith("scheduler_")}
     assert names == {
         "volcano_e2e_scheduling_latency_milliseconds",
@@ -565,13 +568,13 @@ def test_metrics_have_the_names_of_the_original() -> None:
     action = (("action", "allocate"),)
     timed = found.histograms["volcano_action_scheduling_latency_microseconds", action]
     assert timed.total == pytest.approx(1000 * timed.count)
-    # A job that is ready is not counted any more.
+    # A job that is ready is no longer counted.
     yard.told(*(happened.PodDeleted(member(f"fits-{i}", "fits")) for i in range(2)))
     assert found.gauges["volcano_unschedule_job_count", ()] == 0
     assert not any(name == "volcano_job_retry_counts" for name, _ in found.counters)
 
 
-# What it keeps.
+# Inventory.
 
 
 def test_what_is_counted_wrongly_is_noticed() -> None:

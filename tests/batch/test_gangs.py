@@ -1,4 +1,4 @@
-"""What the close of a session says of groups, and what stays of a session that decided nothing."""
+"""Group statuses at the close of a session, and sessions without decisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The heap takes the steps of Go's container/heap, also when keys change meanwhile."""
+"""The heap takes the same steps as Go's container/heap, also when keys change."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_key_that_changes_is_not_noticed_until_it_is_compared() -> None:
     share["a"] = 9
     assert heap.pop() == "a"
     share["c"] = 0
-    # d went to the top and sank below b, which had been the smaller of b and c.
+    # d moved to the top and then below b, which was the smaller of b and c.
     assert [heap.pop(), heap.pop(), heap.pop()] == ["b", "c", "d"]
 
 

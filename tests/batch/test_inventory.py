@@ -1,4 +1,4 @@
-"""What the inventory makes of changes between sessions."""
+"""Inventory: changes between sessions."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_a_class_that_is_the_default_no_more_gives_no_priority() -> None:
 
 
 def test_pods_of_a_controller_without_a_uid_are_one_job() -> None:
-    """As in files that people write: what a Job there is expanded to names it without a uid."""
+    """As in files: pods expanded from a Job name it as owner without a uid."""
     cluster = BatchCluster("allocate")
     cluster.node("n1", cpu=8)
 
@@ -167,7 +167,7 @@ def test_a_queue_of_volcano_without_a_weight_has_1() -> None:
 
 
 def test_a_pod_that_is_called_like_a_group_is_not_in_it() -> None:
-    """In files a pod without a uid has its key as uid, which is what a PodGroup goes by."""
+    """In files a pod without a uid has its key as uid, which may equal the key of a PodGroup."""
     cluster = BatchCluster("allocate")
     cluster.node("n1", cpu=8)
     cluster.gang("g", 2)

@@ -1,4 +1,4 @@
-"""The judge of sessions does not take for a breach what is none."""
+"""The session check accepts valid sessions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def judged(*commands: str) -> None:
 
 
 def where_room_is_promised() -> None:
-    """A queue makes room within itself, and then others take from it what is above its part."""
+    """A queue preempts within itself, and then others reclaim what exceeds its share."""
     judged(
         "queue q0 weight=3",
         "queue q1 weight=1",

@@ -1,4 +1,4 @@
-"""What is mended of the original, each by a small scenario: by default, and with its switch on."""
+"""Compat switches: each defect of the original by a small scenario, off and on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Seen = tuple[dict[str, str], list[str]]
 
 
 def big_gang_before_a_small_job(compat: Compat) -> Seen:
-    """A gang of three finds room for two; a job of two comes after it."""
+    """A gang of three of which two fit; a job of two comes after it."""
     cluster = BatchCluster("allocate", compat)
     cluster.node("n1", cpu=2)
     cluster.gang("big", 3)
@@ -22,7 +22,7 @@ def big_gang_before_a_small_job(compat: Compat) -> Seen:
 
 
 def gang_with_too_few_pods(compat: Compat) -> Seen:
-    """A group needs three and has two pods; another could use the room."""
+    """A group needs three and has two pods; another could use the resources."""
     cluster = BatchCluster("allocate", compat)
     cluster.node("n1", cpu=2)
     cluster.gang("few", 2, least=3)
@@ -31,7 +31,7 @@ def gang_with_too_few_pods(compat: Compat) -> Seen:
 
 
 def pod_of_two_millis(compat: Compat) -> Seen:
-    """A node without a single milli-CPU to spare, and a pod that wants two."""
+    """A node without an idle milli-CPU, and a pod that requests two."""
     cluster = BatchCluster("allocate, backfill", compat)
     cluster.node("n1", cpu=1)
     cluster.gang("all", 1, node="n1")
@@ -40,7 +40,7 @@ def pod_of_two_millis(compat: Compat) -> Seen:
 
 
 def init_container_only(compat: Compat) -> Seen:
-    """A pod asks for a CPU in its init container alone."""
+    """A pod with a CPU request in its init container only."""
     cluster = BatchCluster("allocate, backfill", compat)
     cluster.node("n1", cpu=1)
     cluster.group("g", 1)
@@ -68,7 +68,7 @@ def equal_priority(compat: Compat) -> Seen:
 
 
 def gang_at_its_minimum(compat: Compat) -> Seen:
-    """Of a gang of four that needs three, two would have to go."""
+    """Of a gang of four that needs three, two would have to be evicted."""
     cluster = BatchCluster("preempt", compat)
     cluster.priority("high", 10)
     cluster.node("n1", cpu=4)
@@ -78,7 +78,7 @@ def gang_at_its_minimum(compat: Compat) -> Seen:
 
 
 def free_room_beside_a_victim(compat: Compat) -> Seen:
-    """Two CPUs are wanted, one is free, and each victim has one."""
+    """Two CPUs are requested, one is idle, and each victim has one."""
     cluster = BatchCluster("preempt", compat)
     cluster.priority("high", 10)
     cluster.node("n1", cpu=5)
@@ -88,7 +88,7 @@ def free_room_beside_a_victim(compat: Compat) -> Seen:
 
 
 def victims_that_do_not_help(compat: Compat) -> Seen:
-    """All victims together are smaller than what is wanted."""
+    """All victims together have less than requested."""
     cluster = BatchCluster("reclaim", compat)
     cluster.queue("q1")
     cluster.queue("q2")
@@ -99,7 +99,7 @@ def victims_that_do_not_help(compat: Compat) -> Seen:
 
 
 def queue_at_what_it_deserves(compat: Compat) -> Seen:
-    """Two queues that want CPU only; the first has its half and no more."""
+    """Two queues that request CPU only; the first has its half and no more."""
     cluster = BatchCluster("reclaim", compat)
     cluster.queue("q1")
     cluster.queue("q2")
@@ -111,7 +111,7 @@ def queue_at_what_it_deserves(compat: Compat) -> Seen:
 
 
 def several_pods_of_a_job_reclaim(compat: Compat) -> Seen:
-    """A job with two pods is owed two CPUs."""
+    """A job with two pods deserves two CPUs."""
     cluster = BatchCluster("reclaim", compat)
     cluster.queue("q1")
     cluster.queue("q2")
@@ -122,7 +122,7 @@ def several_pods_of_a_job_reclaim(compat: Compat) -> Seen:
 
 
 def gang_reclaims_whole_or_not(compat: Compat) -> Seen:
-    """A gang of two wants two CPUs a pod; only one of its pods can be given room."""
+    """A gang of two with two CPUs per pod; only one of its pods fits."""
     cluster = BatchCluster("reclaim", compat)
     cluster.queue("q1", 3)
     cluster.queue("q2", 3)
@@ -146,7 +146,7 @@ def critical_pods_in_a_second_tier(compat: Compat) -> Seen:
 
 
 def pod_of_a_job_that_has_lower_ones(compat: Compat) -> Seen:
-    """A pod waits that is more important than another of its job, which runs."""
+    """A pod waits that is more important than a running one of its job."""
     cluster = BatchCluster("preempt", compat)
     cluster.node("n1", cpu=2)
     cluster.group("g", 1)
@@ -157,7 +157,7 @@ def pod_of_a_job_that_has_lower_ones(compat: Compat) -> Seen:
 
 
 def pod_of_a_job_under_drf_alone(compat: Compat) -> Seen:
-    """The same with drf in the first tier, so that it is asked whatever tiers do."""
+    """The same with drf in the first tier, so that it is called whatever later tiers do."""
     tiers = "\ntiers:\n- plugins: [{name: priority}, {name: drf}, {name: predicates}]\n"
     cluster = BatchCluster("preempt", compat, tiers)
     cluster.node("n1", cpu=2)
@@ -169,7 +169,7 @@ def pod_of_a_job_under_drf_alone(compat: Compat) -> Seen:
 
 
 def gang_of_more_than_half(compat: Compat) -> Seen:
-    """A gang of high priority needs three of four CPUs, and single pods have them all."""
+    """A gang of high priority needs three of four CPUs, all of which single pods use."""
     tiers = (
         "\ntiers:\n- plugins: [{name: priority}, {name: drf}, {name: predicates}, {name: gang}]\n"
     )
@@ -183,7 +183,7 @@ def gang_of_more_than_half(compat: Compat) -> Seen:
 
 
 def node_that_comes_back(compat: Compat) -> Seen:
-    """A node goes with a pod on it, and comes back before anybody has removed the pod."""
+    """A node is deleted with a pod on it, and recreated before the pod is removed."""
     tiers = "\ntiers:\n- plugins: [{name: gang}, {name: predicates}]\n"
     cluster = BatchCluster("allocate", compat, tiers)
     cluster.node("n1", cpu=1)

@@ -1,4 +1,4 @@
-"""Of a queue, or a PodGroup, that is not there is said on pods and group, once, until it comes."""
+"""A missing queue or PodGroup is reported on pods and group, once, until it exists."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_it_is_said_once_and_taken_back_when_the_queue_comes() -> None:
     yard.told(*yard.gang("g", 2, queue="nowhere"))
     again = yard.told(happened.ObjectAdded(gangs.queue("other", "2", {})))
     assert (group_conditions(again), events(again)) == ([], set())
-    # What it is about the pods the watch has not shown yet; it is not said twice either.
+    # The watch has not shown the pods' conditions yet; they are not written twice either.
     assert conditions(again) == {}
     effects = yard.told(happened.ObjectAdded(gangs.queue("nowhere", "3", {})))
     assert set(binds(effects)) == {"g-0", "g-1"}

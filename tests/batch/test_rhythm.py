@@ -1,4 +1,4 @@
-"""When sessions are held, and what of pods that have gone is left to them."""
+"""When sessions run, and what is left to them of deleted pods."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_period_is_what_the_configuration_says() -> None:
 def test_the_next_session_is_held_a_period_after_the_end_of_the_last() -> None:
     yard = Yard()
     assert binds(yard.told(*yard.gang("a", 1))) == {"a-0": "n1"}
-    # It took a second, in which others have come.
+    # It took a second, in which other pods arrived.
     assert binds(yard.told(happened.SessionEnded(), *yard.gang("b", 1))) == {}
     assert binds(yard.told()) == {"b-0": "n1"}
 

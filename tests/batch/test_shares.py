@@ -1,4 +1,5 @@
-"""What queues deserve decides who gives and who takes, where there is plenty of all else too."""
+"""Deserved shares decide which queue releases and which reclaims, even if other resources
+abound."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def test_nobody_gives_cards_while_there_are_enough_for_all() -> None:
 
 
 def test_a_queue_that_wants_plenty_takes_nobody_from_scarce_cards() -> None:
-    """What wants no card does not end what has too many: that is for somebody who wants one."""
+    """A pod that needs no card reclaims none from a queue with too many."""
     cluster = gpus_of_one_queue()
     cluster.gang("more", 4, least=1, queue="a", gpus=1)
     cluster.gang("waits", 1, least=1, queue="b", cpu="57", gpus=0)
@@ -39,7 +40,7 @@ def test_a_queue_that_wants_plenty_takes_nobody_from_scarce_cards() -> None:
 
 
 def three_with_one_that_wants_all() -> BatchCluster:
-    """Two queues use what a third deserves and cannot use, and both would like to have more."""
+    """Two queues use what a third deserves and cannot use, and both would like more."""
     cluster = BatchCluster("reclaim")
     cluster.node("n1", cpu=64, gpus=9)
     for name in ("a", "b", "c"):
@@ -63,7 +64,7 @@ def test_wrong_a_queue_that_is_not_asked_what_it_has_takes_for_ever(
     assert three_with_one_that_wants_all().run()[1]
 
 
-# Gangs that are more than the whole cluster.
+# Gangs larger than the whole cluster.
 
 
 def beside_a_gang_of(least: int, size: int = 6, gang_cpu: str = "1") -> BatchCluster:
@@ -92,7 +93,7 @@ def test_wrong_a_gang_that_is_more_than_the_cluster_counts_like_any_other(
 
 
 def test_a_gang_that_could_have_the_cluster_to_itself_has_its_part() -> None:
-    """What waits beyond its minimum does not make it impossible."""
+    """Pods beyond its minimum do not make a gang unstartable."""
     assert sorted(beside_a_gang_of(4).run()[0]) == ["gang-0", "gang-1", "gang-2", "gang-3"]
     assert sorted(beside_a_gang_of(2).run()[0]) == ["b-0", "b-1", "gang-0", "gang-1"]
 
@@ -106,7 +107,7 @@ def test_a_gang_that_its_smallest_pods_complete_has_its_part() -> None:
 
 
 def test_what_such_a_gang_has_already_is_its_queues() -> None:
-    """Two pods of six are left: nobody takes them, and nothing is kept for the other four."""
+    """Two pods of six are left: nobody reclaims them, and nothing is held for the other four."""
     cluster = BatchCluster()
     cluster.node("n1", cpu=4)
     cluster.queue("a", weight=3)
@@ -120,7 +121,7 @@ def test_what_such_a_gang_has_already_is_its_queues() -> None:
 
 
 def test_what_runs_on_a_node_that_is_not_ready_is_not_in_the_way_of_the_rest() -> None:
-    """Four of six run on a node that is away, and the two others fit what is left."""
+    """Four of six run on a node that is not ready, and the two others fit the rest."""
     cluster = BatchCluster()
     cluster.node("away", cpu=4, ready="False")
     cluster.node("n1", cpu=4)
@@ -138,7 +139,7 @@ def test_what_runs_on_a_node_that_is_not_ready_is_not_in_the_way_of_the_rest() -
 
 
 def test_what_all_others_leave_goes_to_the_queue_of_such_a_gang() -> None:
-    """It has its turn, and hears of nodes as it would alone."""
+    """It has its turn, and its fit errors are the same as without other queues."""
     cluster = BatchCluster()
     cluster.node("n1", cpu=4)
     cluster.queue("a")
@@ -153,11 +154,11 @@ def test_what_all_others_leave_goes_to_the_queue_of_such_a_gang() -> None:
     assert why(cluster, "gang-0") == "0/1 nodes are available: 1 Insufficient cpu."
 
 
-# What those are told who have no turn.
+# Messages for pods whose job had no turn.
 
 
 def why(cluster: BatchCluster, pod: str) -> str:
-    """What a pod is told."""
+    """Message of a pod."""
     return next(note.message for note in cluster.notes if note.key == f"ns/{pod}")
 
 
@@ -175,7 +176,7 @@ def test_a_job_that_would_find_room_hears_that_its_queue_has_enough() -> None:
 
 
 def test_a_job_that_fits_nowhere_hears_of_nodes_whatever_its_queue_has() -> None:
-    """A single queue has all it deserves when the cluster is full, and that is no news."""
+    """A single queue has all it deserves when the cluster is full; that is not reported."""
     cluster = BatchCluster("allocate")
     cluster.node("n1", cpu=2)
     cluster.gang("old", 2, node="n1")
@@ -203,7 +204,7 @@ def test_pods_that_ask_for_nothing_are_not_told_of_shares() -> None:
     assert why(cluster, "p") == "0 nodes are available"
 
 
-# Queues as Volcano has them.
+# Queues as in Volcano.
 
 
 def test_nothing_is_taken_back_from_a_queue_that_is_not_reclaimable() -> None:
@@ -233,7 +234,7 @@ def test_a_queue_that_is_closed_ends_what_it_has_begun_and_begins_nothing(state:
     assert cluster.run()[0]["new-0"] == "n1"
 
 
-# Nodes that are there and not ready.
+# Nodes that are not ready.
 
 
 @pytest.mark.parametrize("ready", ["False", "Unknown"])

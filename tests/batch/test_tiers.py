@@ -1,4 +1,4 @@
-"""How what policies say is combined."""
+"""How answers of session plugins are combined."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def says(*numbers: int) -> Said:
     [
         # Within a tier victims are intersected.
         (("a b",), {"a": (1, 2), "b": (2, 3)}, {}, "2", "2"),
-        # The first tier with an opinion decides, even if it names nobody.
+        # The first tier with an opinion decides, even if it selects none.
         (("a", "b"), {"a": (1,), "b": (2,)}, {}, "1", "1"),
         (("a", "b"), {"a": (), "b": (2,)}, {}, "", ""),
-        # A tier that has only vetoes leaves the decision to the next one.
+        # A tier with vetoes only leaves the decision to the next one.
         (("a", "b"), {"b": (1, 2)}, {"a": (1, 2, 3)}, "12", "123"),
         (("a", "b"), {"b": (1, 2)}, {"a": (2, 3)}, "2", "23"),
-        # With nothing but vetoes all may go that nobody protects; with nothing at all, nobody.
+        # With only vetoes all unprotected candidates may be evicted; with no function at all, none.
         (("a", "b"), {}, {"a": (1, 2), "b": (2, 3)}, "2", "12"),
         (("a",), {}, {}, "", ""),
     ],

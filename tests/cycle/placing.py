@@ -1,4 +1,4 @@
-"""One cluster twice: what the engine makes of a run of pods, and what the walk does."""
+"""One cluster twice: a run of pods placed by the engine and by the walk."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Both:
         framework: Framework | None = None,
         kernels: ModuleType | None = None,
     ) -> None:
-        """kernels: others than the compiled ones."""
+        """kernels: other than the compiled ones."""
         nodes, bound, objects = tuple(nodes), tuple(bound), tuple(objects)
         self.framework = framework or framework_for()
         chosen = kernels or kernel_loading.load_kernels()
@@ -56,7 +56,7 @@ class Both:
         )
 
     def both(self, change: Callable[[Snapshot], Any]) -> None:
-        """Let it happen to either."""
+        """Apply a change to both."""
         change(self.fast)
         change(self.slow)
 
@@ -67,8 +67,8 @@ class Both:
         return one
 
     def run(self, pods: Sequence[Pod]) -> list[str]:
-        """Where the engine places each pod, and that the walk does the same; NOWHERE for pods
-        that fit nowhere, BY_WALK for those that the engine leaves to it."""
+        """The engine's placement of each pod, which must equal the walk's; NOWHERE for pods that
+        fit nowhere, BY_WALK for pods that the engine leaves to the walk."""
         found = self._placed(pods)
         for pod, node in zip(pods, found, strict=True):
             self.slow.nodes.refresh()
@@ -76,7 +76,7 @@ class Both:
             wanted = decision.node_name
             if node != BY_WALK:
                 assert node == (wanted or NOWHERE), f"{pod.name}: {node}, wanted {wanted}"
-                # The walk scores nothing where one node is left.
+                # The walk scores nothing if one node is left.
                 assert decision.score in (None, self.scores.get(pod.uid)), pod.name
             if wanted:
                 self.slow.nodes.add_pod(pod, wanted)

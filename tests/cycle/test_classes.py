@@ -1,4 +1,4 @@
-"""Classes: which pods are alike to every rule, and which stand for themselves."""
+"""Pod classes: which pods are identical to every rule, and which have no class."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WEB = pod("web", labels={"app": "web"}, cpu="1")
 
 
 def same(one: Pod, other: Pod, framework: Framework = FRAMEWORK) -> bool:
-    """Whether two pods are of one class, and of some."""
+    """Whether two pods are of one class, and of any."""
     index = PodClassIndex()
     first = index.find(one, FRAMEWORK)
     return first is not None and index.find(other, framework) is first

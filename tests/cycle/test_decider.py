@@ -1,4 +1,4 @@
-"""CycleDecider: what it remembers of refusals, and what it asks for anew."""
+"""CycleDecider: which refusals it caches, and which attempts it makes anew."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytest.importorskip("stowplan.columns.engine.kernels")
 
 
 class Moody:
-    """Refuses every pod once, for reasons of its own."""
+    """Refuses every pod once, depending on its own state."""
 
     name = "Moody"
     REFUSED = unschedulable("not now")
@@ -37,14 +37,14 @@ class Moody:
 
 
 class MoodyWithPorts(Moody):
-    """The same, and it says which pods it concerns."""
+    """The same, and it declares which pods it concerns."""
 
     def concerns(self, pod: Pod) -> bool:
         return True
 
 
 class Asked:
-    """Decides pods on one node without room, and counts how often the walk has been asked."""
+    """Decides pods on one full node, and counts the walks."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *plugins: Any) -> None:
         self.n_walks = 0

@@ -1,4 +1,4 @@
-"""The engine, case by case: what a run of pods comes to where it is easily got wrong."""
+"""The engine, case by case."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_of_closed_domains_no_raw_score_counts_for_the_highest() -> None:
 
 
 def zones_that_open_and_close(kernels: ModuleType | None = None) -> list[str]:
-    """While zone b is closed the highest is 1, and its node would have fewer than no points."""
+    """While zone b is closed the highest count is 1, and its node would score below zero."""
     soft = ["x:PreferNoSchedule", "y:PreferNoSchedule"]
     nodes = [
         node("a1", zone="a", cpu="2"),
@@ -78,7 +78,7 @@ def test_control_points_below_nothing_are_noticed() -> None:
 
 
 def test_a_stranger_may_bring_the_first_term_of_its_kind() -> None:
-    """Nobody knew that racks could matter when the class was planned."""
+    """The topology key was unknown when the class was planned."""
     nodes = [node("n1", labels={"rack": "r1"}), node("n2", labels={"rack": "r2"}, cpu="1")]
     both = Both(nodes)
     web = pod("web", cpu="100m", labels={"app": "web"})
@@ -104,7 +104,7 @@ def test_points_that_no_leaf_can_hold_are_left_to_the_walk() -> None:
 
 
 def test_of_hosts_soft_spread_counts_all_pods() -> None:
-    """A constraint that honours taints leaves the tainted node out, but not what is on it."""
+    """A constraint that honours taints excludes the tainted node, but not the pods on it."""
     nodes = [node("n1", taints=["gpu:NoSchedule"]), node("n2", cpu="2", memory="8Gi")]
     there = [pod(f"old-{i}", on="n1", labels={"app": "web"}) for i in range(3)]
     soft = spread("app=web", HOSTNAME, hard=False, node_taints_policy="Honor")
@@ -154,7 +154,7 @@ def test_the_first_of_its_company_stays_with_it() -> None:
     assert both.run([stranger]) == [NOWHERE]
 
 
-# Images: a row takes over how many nodes have them when something has come to it.
+# Images: a placement updates the number of nodes with the row's images.
 
 
 def with_image(name: str, n_pods: int = 110) -> Node:
@@ -162,8 +162,8 @@ def with_image(name: str, n_pods: int = 110) -> Node:
 
 
 def many_placed_on_rows_behind() -> list[str]:
-    """Two nodes with the image come, and fill up: only now do pods come to those that have not
-    heard of it, and the first of these scores higher from its first pod on."""
+    """Two nodes with the image arrive and fill up: only now do pods reach nodes whose count is old,
+    and the first of these scores higher from its first pod on."""
     both = Both([with_image("n1"), with_image("n2"), *(node(f"bare{i}") for i in range(4))])
     for name in ("m1", "m2"):
         both.both(lambda one, name=name: one.nodes.add_node(with_image(name, 1)))  # type: ignore[misc]
@@ -196,7 +196,7 @@ def test_after_a_run_only_the_last_row_has_something_to_take_over() -> None:
 
 
 def test_control_rows_that_take_over_too_much_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: all rows that pods came to take over what has happened after the run."""
+    """Wrong: all rows with placements take over what has happened after the run."""
     right = NodeTable.enter
 
     def enter(self: NodeTable, placed: Any, rows: list[int]) -> None:
@@ -208,11 +208,11 @@ def test_control_rows_that_take_over_too_much_are_noticed(monkeypatch: pytest.Mo
         images_after_a_run()
 
 
-# Plugins of others.
+# Custom plugins.
 
 
 class Picky:
-    """Leaves one node, in PreFilter alone."""
+    """Leaves one node, in PreFilter only."""
 
     name = "Picky"
     node_only = True
@@ -225,7 +225,7 @@ class Picky:
 
 
 class Broken:
-    """Cannot be asked about one of the nodes."""
+    """Breaks its contract for one of the nodes."""
 
     name = "Broken"
     node_only = True
@@ -235,7 +235,7 @@ class Broken:
 
 
 class Raises:
-    """Breaks the contract."""
+    """Breaks its contract."""
 
     name = "Raises"
     node_only = True
@@ -245,7 +245,7 @@ class Raises:
 
 
 class Relative:
-    """Scores by how many rows have passed."""
+    """Scores by the number of rows that passed."""
 
     name = "Relative"
     node_only = True
@@ -258,7 +258,7 @@ class Relative:
 
 
 class Counts:
-    """Reads pods, and says nothing of the kind."""
+    """Reads pods without declaring it."""
 
     name = "Counts"
 
@@ -267,7 +267,7 @@ class Counts:
 
 
 class Harbour:
-    """Lets pods go where an object says, and does not say that it reads any."""
+    """Allows pods depending on an object, without declaring it."""
 
     name = "Harbour"
     node_only = True

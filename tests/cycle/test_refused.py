@@ -1,5 +1,4 @@
-"""Refusals that still hold: whoever is refused without a walk would have been by one, in the same
-words."""
+"""Refusal cache: a cached refusal equals the refusal of a walk."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ USUAL: Framework = framework_for()
 FIRST = dict.fromkeys(("NodeResourcesFit", *(member.name for member in USUAL.at("filter"))))
 FRAMEWORKS: tuple[Framework, ...] = (
     USUAL,
-    # Room is asked about first here, so it is what another filter's refusal gives way to.
+    # Resources are checked first here, so another filter's refusal replaces that one.
     framework_for(
         {
             "plugins": {
@@ -54,7 +53,7 @@ TEMPLATES = (
 
 
 class Waiting:
-    """Pods that wait on a small cluster on which other pods come and go.
+    """Pods that wait on a small cluster with changing pods.
 
     n_unasked: refusals without a walk though something had changed.
     """
@@ -120,7 +119,7 @@ class Waiting:
         assert (got.plugins, got.nominated_node) == (wanted.plugins, wanted.nominated_node)
 
     def plan(self) -> None:
-        """As for a run in which pods of all templates come."""
+        """As for a run in which pods of all templates occur."""
         self.snapshot.nodes.refresh()
         classes = [self.engine.class_of(one, self.framework) for one in TEMPLATES]
         self.engine.heads([one for one in classes if one is not None], self.snapshot)
@@ -152,7 +151,7 @@ def test_many_are_refused_without_a_walk() -> None:
 
 
 def plans_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: what was refused by an older plan stays so."""
+    """Wrong: a refusal by an older plan stays valid."""
     right = Engine.is_planned
     monkeypatch.setattr(
         Engine, "is_planned", lambda self, one, made_for, now: right(self, one, one.made_for, now)
@@ -160,17 +159,17 @@ def plans_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rows_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: what was refused stays so until more changes than pods."""
+    """Wrong: a refusal stays valid until more than pods change."""
     monkeypatch.setattr(ClassRefusal, "_is_the_same", lambda *given: True)
 
 
 def nobody_could_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: nobody looks whether there is a pod of lower priority now."""
+    """Wrong: pods of lower priority are not checked again."""
     monkeypatch.setattr(refusal_cache, "_may_post_filter_help", lambda *given: False)
 
 
 def earlier_filters_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: only the filter that has refused a node is asked again."""
+    """Wrong: only the filter that refused a node is run again."""
     right = np.where
     monkeypatch.setattr(
         refusal_cache.np, "where", lambda mine, differs, others: right(mine, differs, False)

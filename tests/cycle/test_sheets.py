@@ -1,4 +1,4 @@
-"""Sheets: what grows keeps what it holds, and what is forgotten is marked as such."""
+"""ClassArrays: growing keeps the content, and forgotten entries are marked."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Two machines on one walk: one decides by the engine, one by the walk, and both are told the
-same. What they answer must be the same, to the byte."""
+"""Two schedulers on one random walk, one deciding by the engine, one by the walk; their effects
+must be equal."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ ROUGH = Faults(refused=15, lost=12, late=15, silent=8)
 PROFILES = ("one", "two")
 TEMPLATES_MAX = 8
 CALLS_MAX = 50
-"""Calls to which a workload's own events lead."""
+"""Maximum number of calls caused by one workload event."""
 
 
 def scheduler(seed: int | None, options: SchedulerOptions) -> Scheduler:
-    """A machine with three profiles. seed: of the dice that break ties, None for none."""
+    """A scheduler with three profiles. seed: of the tie-break rng, None for none."""
     full, defaults = registered()
     names = (DEFAULT_SCHEDULER, *PROFILES)
     tree = {"profiles": [{"schedulerName": name} for name in names]}
@@ -51,7 +51,7 @@ def scheduler(seed: int | None, options: SchedulerOptions) -> Scheduler:
 
 
 class Counting(Engine):
-    """An engine that counts what it places."""
+    """An engine that counts its placements."""
 
     n_placed = 0
 
@@ -62,10 +62,10 @@ class Counting(Engine):
 
 
 class Pair:
-    """Two machines that are told the same. told: how many effects they have answered with."""
+    """Two schedulers with the same events. told: number of effects returned."""
 
     def __init__(self, kernels: ModuleType, make: Callable[[], Scheduler]) -> None:
-        """make: makes either."""
+        """make: creates either scheduler."""
         self.compiled, self.walked = make(), make()
         decider = self.compiled._decider = CycleDecider(EngineMode.COMPILED)
         self.engine = decider._engine = Counting(kernels)
@@ -74,11 +74,11 @@ class Pair:
 
     @property
     def n_fast(self) -> int:
-        """How many pods the engine has placed."""
+        """Number of pods placed by the engine."""
         return self.engine.n_placed
 
     def handle(self, batch: Iterable[Event], now: int, heads_max: int = 1000) -> list[Effect]:
-        """Tell both the same, and compare what they answer."""
+        """Send the same events to both and compare their effects."""
         events = list(batch)
         got = self.compiled.handle(events, now, heads_max)
         wanted = self.walked.handle(events, now, heads_max)
@@ -87,16 +87,16 @@ class Pair:
         return wanted
 
     def validate(self) -> None:
-        """What either holds is true."""
+        """Validate both."""
         self.compiled.validate()
         self.walked.validate()
 
     def __getattr__(self, name: str) -> Any:
-        """Whoever looks into the machine sees the one that walks."""
+        """Other attributes are those of the scheduler that walks."""
         return getattr(self.walked, name)
 
     def compare(self) -> None:
-        """What the machines hold is the same, and true."""
+        """Both schedulers hold the same, valid state."""
         self.validate()
         places = [
             [(e.key, one.queue.place_of(e.key), sorted(e.refusers)) for e in one.queue]
@@ -106,7 +106,7 @@ class Pair:
 
 
 class RandomWalk:
-    """Two machines under way in one cluster."""
+    """Two schedulers on one cluster."""
 
     def __init__(self, seed: int, kernels: ModuleType) -> None:
         self.rng: RandomSource = np.random.default_rng(seed)
@@ -123,12 +123,12 @@ class RandomWalk:
             self.cluster.put_node(objects.node(self.rng, name))
 
     def name(self) -> str:
-        """A name that nobody has had."""
+        """An unused name."""
         self._born += 1
         return f"p{self._born}"
 
     def step(self) -> None:
-        """Something happens, something is carried out, something is told to the machines."""
+        """Apply random actions, perform some effects and deliver some events."""
         for _ in range(random_int(self.rng, 1, 3)):
             pick(self.rng, ACTIONS)(self)
         for _ in range(random_int(self.rng, 0, 25)):
@@ -136,23 +136,23 @@ class RandomWalk:
         self.call(self.cluster.deliver(), pick(self.rng, (1000, 1000, 1, 3)))
 
     def call(self, batch: list[Event], heads_max: int = 1000) -> None:
-        """Tell the machines, and let the cluster see what they answer."""
+        """Call the schedulers and pass their effects to the cluster."""
         self.cluster.take(self.pair.handle(batch, self.now, heads_max))
 
 
 def first_difference(got: list[Effect], wanted: list[Effect]) -> str:
-    """The first of the effects that differ."""
+    """The first differing effect."""
     for mine, theirs in zip(got, wanted, strict=False):
         if mine != theirs:
             return f"{mine} is not {theirs}"
     return f"{len(got)} effects, not {len(wanted)}"
 
 
-# What may happen.
+# Actions.
 
 
 def pods_come(walk: RandomWalk) -> None:
-    """Pods of a few templates."""
+    """Pods of a few templates are created."""
     rng = walk.rng
     if not walk.templates or chance(rng, 2):
         made = objects.template(rng)
@@ -172,7 +172,7 @@ def pods_come(walk: RandomWalk) -> None:
 
 
 def pods_go(walk: RandomWalk) -> None:
-    """A few pods are deleted, or are gone after their grace."""
+    """A few pods are deleted, or their grace period ends."""
     cluster = walk.cluster
     for _ in range(random_int(walk.rng, 1, 6)):
         if cluster.pods:
@@ -184,7 +184,7 @@ def pods_go(walk: RandomWalk) -> None:
 
 
 def pod_ends(walk: RandomWalk) -> None:
-    """A pod that runs has ended."""
+    """A running pod finishes."""
     placed = [each for each in walk.cluster.pods.values() if each.node_name]
     if placed:
         each = pick(walk.rng, placed)
@@ -204,7 +204,7 @@ def pod_changes(walk: RandomWalk) -> None:
 
 
 def stranger_binds(walk: RandomWalk) -> None:
-    """Somebody else binds a pod."""
+    """Another client binds a pod."""
     waiting = [each for each in walk.cluster.pods.values() if not each.node_name]
     if waiting:
         each = pick(walk.rng, waiting)
@@ -212,7 +212,7 @@ def stranger_binds(walk: RandomWalk) -> None:
 
 
 def node_comes(walk: RandomWalk) -> None:
-    """A node arrives or has another content."""
+    """A node is added or changed."""
     name = pick(walk.rng, NODES)
     before, after = walk.cluster.nodes.get(name), objects.node(walk.rng, name)
     if before is not None and not chance(walk.rng, 3):
@@ -222,13 +222,13 @@ def node_comes(walk: RandomWalk) -> None:
 
 
 def node_goes(walk: RandomWalk) -> None:
-    """A node leaves."""
+    """A node is deleted."""
     if walk.cluster.nodes and chance(walk.rng, 2):
         walk.cluster.drop_node(pick(walk.rng, tuple(walk.cluster.nodes)))
 
 
 def object_changes(walk: RandomWalk) -> None:
-    """A namespace, a service or a controller is there or has changed."""
+    """A namespace, a service or a controller is added or changed."""
     if chance(walk.rng, 2):
         value = objects.namespace(walk.rng, pick(walk.rng, objects.NAMESPACES))
     else:
@@ -237,7 +237,7 @@ def object_changes(walk: RandomWalk) -> None:
 
 
 def claims_change(walk: RandomWalk) -> None:
-    """Claims and volumes come, and are seen to."""
+    """Claims and volumes are added, and the controller runs."""
     volumes = walk.cluster.volumes
     volumes.volume_comes(pick(walk.rng, VOLUMES), pick(walk.rng, NODES))
     volumes.claim_comes(pick(walk.rng, CLAIMS))
@@ -245,7 +245,7 @@ def claims_change(walk: RandomWalk) -> None:
 
 
 def time_passes(walk: RandomWalk) -> None:
-    """Until the machine wants to be called, or somewhat longer."""
+    """Time advances to the next wake-up, or somewhat further."""
     alarm = walk.cluster.alarm
     if alarm is not None and not chance(walk.rng, 3):
         walk.now = max(walk.now, alarm)
@@ -276,11 +276,11 @@ ACTIONS: tuple[Callable[[RandomWalk], None], ...] = (
     claims_change,
     leader_changes,
 )
-"""What may happen, as often as it stands here beside the others."""
+"""Actions, repeated by their weight."""
 
 
 def walk_together(seed: int, n_steps: int, kernels: ModuleType) -> Pair:
-    """So many steps; both machines answer the same."""
+    """Run a random walk of `n_steps`; both schedulers must return the same effects."""
     walk = RandomWalk(seed, kernels)
     for _ in range(n_steps):
         walk.step()
@@ -289,7 +289,8 @@ def walk_together(seed: int, n_steps: int, kernels: ModuleType) -> Pair:
 
 
 def play_together(workload: BenchmarkWorkload, drawn: int | None, kernels: ModuleType) -> Pair:
-    """A workload, its bindings confirmed and its evictions carried out; both answer the same."""
+    """Run a workload, with bindings confirmed and evictions performed; both must return the same
+    effects."""
     pair = Pair(kernels, lambda: scheduler(drawn, SchedulerOptions()))
     pods = {event.pod.uid: event.pod for event in _added(workload)}
     now, due = 0, [*((0, workload.before),), *((call.at, call.events) for call in workload.calls)]

@@ -1,27 +1,27 @@
-"""Scripts for a whole cluster: jobs come, a machine decides them, kubelets run them.
+"""Scripts for a whole cluster: jobs are created, a scheduler places them, kubelets run them.
 
-A script is a text of blocks: commands, `----`, and what is to be seen then. Time is virtual.
+A script is a text of blocks: commands, `----`, and the output. Time is virtual.
 
-    machine compat=kube-batch-0.5              sessions as kube-batch has them, or without: mended
-    nodes 3 cpu=4 memory=8Gi gpus=2            n1, n2, n3; gpus may be left out
-    taint test=yes:NoSchedule                  on all nodes; `taint` takes it away
-    queue q1 weight=1 capability=8             class high 100; the capability is of CPU
+    machine compat=kube-batch-0.5              sessions with all compat switches, or with none
+    nodes 3 cpu=4 memory=8Gi gpus=2            n1, n2, n3; gpus is optional
+    taint test=yes:NoSchedule                  on all nodes; `taint` removes it
+    queue q1 weight=1 capability=8             class high 100; capability in CPUs
     job train min=2 queue=q1 priority=high : nginx*6 cpu=1 + master*1 cpu=1 priority=high
     replicas web 3 cpu=1                       pods of the default scheduler
     delete web
     wait 10s
 
-    machine actions=preempt tiers=gang(preemptable)+drf      only these functions of a policy
+    machine actions=preempt tiers=gang(preemptable)+drf      only these functions of a plugin
 
-`on=n1` has pods run there from the beginning. Pods of a job that are evicted come again, as a Job
-makes them. `runs=0` lets pods end at once.
+`on=n1` starts pods as running there. Evicted pods of a job are recreated, as by a Job controller.
+`runs=0` lets pods finish at once.
 
     expect train ready 2                       running or succeeded, at least
-    expect train reached 2                     the same, at any moment since something was done
+    expect train reached 2                     the same, at any time since the last change
     expect train pending 3                     at least
     expect train.master ready 1                of these pods alone
-    expect train evicted 2                     exactly, since something was done
-    expect train event Unschedulable           on its group, since something was done last
+    expect train evicted 2                     exactly, since the last change
+    expect train event Unschedulable           on its group, since the last change
     expect train no-event Evict
     expect train on n1 | off n1,n2 | together  where its running pods are
 """
@@ -73,7 +73,7 @@ PROFILE = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfig
 
 
 class Job:
-    """Pods that are made anew when somebody takes them away."""
+    """Pods that are recreated when they are evicted."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -102,7 +102,7 @@ class ClusterScript:
         self.judge: Callable[[Session], None] = lambda session: None
         self.n_sessions = 0
 
-    # The scheduler.
+    # Scheduler.
 
     def _start(self) -> SchedulerInstance:
         compat = COMPATS.get(self.settings.get("compat", ""), self.compat)
@@ -181,7 +181,7 @@ class ClusterScript:
     # Commands.
 
     def play(self, commands: list[str]) -> list[str]:
-        """What is to be seen after a block."""
+        """Run a block of commands; returns the resulting output."""
         if not all(command.startswith("expect") for command in commands):
             self.began = self.event_queue.now
             self.evictions.clear()
@@ -292,7 +292,7 @@ class ClusterScript:
             self.instance = self._start()
         self.event_queue.run(self.event_queue.now + round(parse(words[0]).total_seconds() * SECOND))
 
-    # What is seen.
+    # Output.
 
     def _counts(self, name: str) -> tuple[int, int]:
         """(ready, pending)."""
@@ -339,7 +339,7 @@ class ClusterScript:
 
 
 def _queue(name: str, weight: int = 1, most: str = "") -> Queue:
-    """most: the CPU that it may have, "" for any."""
+    """most: its CPU capability, "" for none."""
     spec = QueueSpec(weight=weight, capability={"cpu": most} if most else {})
     return Queue(metadata=ObjectMeta(name=name, uid=name), spec=spec)
 
@@ -364,7 +364,7 @@ def _leaves(one: Pod) -> bool:
 
 
 def replayed(text: str) -> str:
-    """The script as it should read: the same commands with what is to be seen."""
+    """Run the script; returns the same commands with the actual output."""
     script = ClusterScript()
     return "\n\n".join(_answered(block, script) for block in text.strip().split("\n\n")) + "\n"
 
@@ -379,5 +379,5 @@ def _answered(block: str, script: ClusterScript) -> str:
 
 
 def scripts() -> list[Path]:
-    """The scripts of whole clusters."""
+    """All cluster scripts."""
     return sorted((Path(__file__).parent / "kube_batch").glob("*.txt"))

@@ -1,4 +1,4 @@
-"""Extenders in scripts: how they are set up, and how calls are written down.
+"""Extenders in scripts: their settings, calls and responses.
 
 machine extenders=fit:filter:names,nice:prioritize:weight=2      ...:bind:ignorable:timeout=2s
 machine extenders=gpu:filter:manages=example.com/gpu             or unchecked=example.com/gpu
@@ -24,7 +24,7 @@ VERBS = ("filter", "prioritize", "preempt", "bind")
 
 
 def configured(text: str) -> list[dict[str, Any]]:
-    """The extenders of a configuration, from `NAME:SETTING...,NAME:SETTING...`."""
+    """Extender configurations from `NAME:SETTING...,NAME:SETTING...`."""
     return [_one(*words.split(":")) for words in text.split(",") if words]
 
 
@@ -50,7 +50,7 @@ def _one(name: str, *settings: str) -> dict[str, Any]:
 
 
 def caller(question: ExtenderRequest) -> str:
-    """The name of the extender that is asked."""
+    """Name of the extender that is called."""
     return redact_password(question.extender.url_prefix).removeprefix("http://")
 
 
@@ -77,7 +77,7 @@ def written(effect: CallExtender) -> str:
 
 
 def answer(effect: CallExtender, first: str, rest: tuple[str, ...]) -> Event:
-    """What becomes of a call."""
+    """Outcome of a call."""
     if first == "failed":
         return ExtenderFailed(effect.effect, effect.uid, " ".join(rest))
     if first.isdecimal():

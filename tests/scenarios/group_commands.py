@@ -29,7 +29,7 @@ def configured(settings: Iterable[str]) -> str:
 
 
 def annotations(group: str) -> dict[str, str]:
-    """Of a pod that is in a group."""
+    """Annotations of a pod in a group."""
     return {"scheduling.k8s.io/group-name": group} if group else {}
 
 
@@ -40,7 +40,7 @@ def queue(name: str, version: str, settings: Settings) -> Queue:
 
 
 def group(name: str, version: str, settings: Settings) -> PodGroup:
-    """A group. phase: what its status says."""
+    """A group. phase: phase of its status."""
     meta = ObjectMeta(name=name, namespace="default", uid=name, resource_version=version)
     spec = PodGroupSpec(
         min_member=int(settings.get("min", "1")),
@@ -52,7 +52,7 @@ def group(name: str, version: str, settings: Settings) -> PodGroup:
 
 
 def priority(name: str, version: str, settings: Settings) -> PriorityClass:
-    """A class of priority."""
+    """A priority class."""
     meta = ObjectMeta(name=name, uid=name, resource_version=version)
     return PriorityClass(metadata=meta, value=int(settings["value"]))
 

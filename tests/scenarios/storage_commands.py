@@ -27,7 +27,7 @@ Settings = dict[str, str]
 
 
 def storage_class(name: str, version: str, settings: Settings) -> StorageClass:
-    """A class whose claims are bound with the first pod. provisioner: none if not said."""
+    """A class with WaitForFirstConsumer. provisioner: none by default."""
     return StorageClass(
         metadata=ObjectMeta(name=name, uid=name, resource_version=version),
         provisioner=settings.get("provisioner", "kubernetes.io/no-provisioner"),
@@ -36,7 +36,7 @@ def storage_class(name: str, version: str, settings: Settings) -> StorageClass:
 
 
 def volume(name: str, version: str, settings: Settings) -> PersistentVolume:
-    """A volume of 10Gi. node: the only one that reaches it. claim: what it names."""
+    """A volume of 10Gi. node: the only node that reaches it. claim: its claimRef."""
     node, claim = settings.get("node"), settings.get("claim")
     terms = () if node is None else (node_term(f"{HOSTNAME}={node}"),)
     return PersistentVolume(
@@ -52,12 +52,12 @@ def volume(name: str, version: str, settings: Settings) -> PersistentVolume:
 
 
 def reference(claim: str) -> ObjectReference:
-    """What a volume says of a claim."""
+    """claimRef of a volume."""
     return ObjectReference("v1", "PersistentVolumeClaim", "default", claim, claim)
 
 
 def claim(name: str, version: str, settings: Settings) -> PersistentVolumeClaim:
-    """A claim of 5Gi. volume: bound to it. node: it is to be provisioned there."""
+    """A claim of 5Gi. volume: it is bound to. node: selected node for provisioning."""
     node, bound = settings.get("node"), settings.get("volume", "")
     annotations = ({} if node is None else {SELECTED_NODE_ANNOTATION: node}) | (
         {BIND_COMPLETED_ANNOTATION: "yes"} if bound else {}
@@ -84,4 +84,4 @@ KINDS: dict[str, Callable[[str, str, Settings], Object]] = {
     "volume": volume,
     "claim": claim,
 }
-"""Command -> what makes its object, from name, version and settings."""
+"""Command -> factory of its object, from name, version and settings."""

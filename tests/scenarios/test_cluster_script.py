@@ -1,4 +1,4 @@
-"""kube-batch's end-to-end scenarios, through the machine. `make golden` writes them anew."""
+"""kube-batch's end-to-end scenarios, through the scheduler. `make golden` rewrites their output."""
 
 import os
 from pathlib import Path
@@ -18,6 +18,6 @@ def test_scenario(path: Path) -> None:
         path.write_text(answered, encoding="utf-8")
     else:
         assert answered == text
-    # What the original's test asks for, whatever the rest of the answers is.
+    # Requirements of the original's test, whatever the rest of the output is.
     assert "\nNO: " not in answered
     assert "\nexpect " in answered

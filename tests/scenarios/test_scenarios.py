@@ -1,4 +1,4 @@
-"""Every script is answered as it says. `make golden` writes the answers anew: read the diff."""
+"""Every script produces the recorded output. `make golden` rewrites it: read the diff."""
 
 import os
 from pathlib import Path
@@ -38,7 +38,7 @@ def test_control_a_lost_pod_is_noticed() -> None:
     player = Player()
     player.play(["node n1"])
     player.play(["pod web"])
-    # As if a binding had been forgotten.
+    # As if the scheduler had lost a binding.
     (uid,) = dict(player.scheduler.bindings)
     player.scheduler.cache.forget(uid)
     with pytest.raises(AssertionError, match="pod is not assumed"):

@@ -1,10 +1,10 @@
-"""The effects of a walk, a line each: what a process with another hash seed must print too.
+"""The effects of a random walk, one per line: equal for every hash seed.
 
-The stories of storms are compared in the same way (`tests/fault_runs/test_fault_runs.py`); walks
-reach claims and volumes, of which storms have none.
+Event logs of fault runs are compared in the same way (`tests/fault_runs/test_fault_runs.py`);
+random walks also cover claims and volumes.
 
-Run: python -m tests.scheduler.effect_log SEED... [--wrong]. With --wrong the parked pods that an
-event may help come in the order of a set.
+Run: python -m tests.scheduler.effect_log SEED... [--wrong]. With --wrong the unschedulable pods
+that an event may help come in the order of a set.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Logged(RandomWalk):
 
 
 def effect_log(seed: int) -> list[str]:
-    """The effects of the walk of a seed."""
+    """The effects of the walk with a seed."""
     walk = Logged(seed)
     for _ in range(N_STEPS):
         walk.step()
@@ -45,7 +45,7 @@ def effect_log(seed: int) -> list[str]:
 
 
 def in_order_of_a_set(self: UnschedulablePods, plugins: Iterable[str]) -> list[QueueEntry]:
-    """The wrong variant of Parked.refused_by."""
+    """Wrong variant of UnschedulablePods.refused_by."""
     keys = {key for plugin in plugins for key in self._by_plugin.get(plugin, {})}
     return [self.entries[key] for key in keys]
 

@@ -1,4 +1,4 @@
-"""What extenders answer in a cluster of dice: anything that they may, and nothing at all."""
+"""Random extender responses: anything that an extender may return, and no response at all."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ EXTENDERS = (
     "all:filter:prioritize:preempt:bind:names:weight=1:timeout=4s",
     "spare:filter:preempt:bind:ignorable:timeout=1s,fit:filter:names,last:preempt:names",
 )
-"""Settings of machines, as in scripts."""
+"""Extender settings, as in scripts."""
 
 RUBBISH = (b"", b"no JSON", b"null", b"{}", b"[]", b'{"NodeNames":7}', b'{"NodeNames":["n')
 
 
 def reply(rng: RandomSource, effect: CallExtender, *, calm: bool) -> Event:
-    """What one says that does not bind. calm: it agrees with everything."""
+    """Response of an extender, bind calls aside. calm: it keeps all nodes."""
     if not calm and chance(rng, 8):
         return ExtenderFailed(effect.effect, effect.uid, "no route to host")
     code = 200 if calm else pick(rng, (200, 200, 200, 200, 200, 500))

@@ -1,10 +1,10 @@
-"""A tiny API server in memory, and a driver that carries effects out late, or not at all.
+"""FakeCluster: a small API server in memory, and a driver that performs effects late or not at all.
 
-Everything that happens is decided by dice, so a run is repeated by its seed. The watch keeps its
-order and lags behind; outcomes of effects overtake it, or come after it.
+All choices are random and repeatable by seed. The watch keeps its order and lags; outcomes of
+effects arrive before or after it.
 
-It is not `stowplan.simulation.cluster.simulated_cluster`, which is the cluster that users replay in:
-there things take their time and happen in an agenda's order, here the dice say what is next.
+Unlike `stowplan.simulation.cluster.simulated_cluster`, which has an event queue and durations, the
+next step is always random here.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ EPOCH = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
 class Faults(msgspec.Struct, frozen=True):
-    """Once in how many times something goes wrong; 0 for never.
+    """Frequencies of faults: one in this many; 0 for never.
 
-    refused: 500, and nothing was done. lost: done, and no answer. late: no answer, and done only
-    afterwards. silent: neither done nor answered, for what may be asked for again.
+    refused: 500, and nothing was done. lost: done, without an answer. late: no answer, and done
+    only afterwards. silent: neither done nor answered, for effects that may be repeated.
     """
 
     refused: int = 0
@@ -47,7 +47,7 @@ class Faults(msgspec.Struct, frozen=True):
 
 
 class FakeCluster:
-    """Nodes and pods as the API server has them, and what is on its way to the machine."""
+    """Nodes and pods of the API server, and events on their way to the scheduler."""
 
     def __init__(self, rng: RandomSource, faults: Faults) -> None:
         self.rng = rng
@@ -75,7 +75,7 @@ class FakeCluster:
     # The API.
 
     def next_version(self) -> str:
-        """The version of whatever is written next."""
+        """Version of the next write."""
         self._version += 1
         return str(self._version)
 
@@ -97,7 +97,7 @@ class FakeCluster:
         self.watch.append(happened.PodDeleted(self.pods.pop(key)))
 
     def delete_pod(self, key: str) -> None:
-        """Delete gracefully: a pod that runs takes its time, another is gone at once."""
+        """Delete gracefully: a bound pod terminates first, a pending one is deleted at once."""
         pod = self.pods[key]
         if not pod.node_name:
             self.drop_pod(key)
@@ -105,7 +105,7 @@ class FakeCluster:
             self.put_pod(replace(pod, metadata=replace(pod.metadata, deletion_timestamp=EPOCH)))
 
     def bind_pod(self, key: str, uid: str, node: str) -> int:
-        """The HTTP status of a binding, made where it is 201."""
+        """Bind a pod; returns the HTTP status, 201 on success."""
         pod = self.pods.get(key)
         if pod is None:
             return 404
@@ -117,13 +117,13 @@ class FakeCluster:
         return 201
 
     def requested_cpu(self, node: str) -> int:
-        """What the pods on a node ask for, in whole CPUs."""
+        """CPU requests of the pods on a node, in whole CPUs."""
         return sum(cpu_of(p) for p in self.pods.values() if p.node_name == node and counts(p))
 
-    # The driver.
+    # Driver.
 
     def take(self, effects: list[Effect]) -> None:
-        """Effects to be carried out some time."""
+        """Queue effects to be performed later."""
         for effect in effects:
             if isinstance(effect, to_do.Wake):
                 self.alarm = effect.at
@@ -135,7 +135,7 @@ class FakeCluster:
                 self.pending_effects.append(effect)
 
     def perform(self) -> None:
-        """Carry out one of the effects; those about one pod in their order."""
+        """Perform one of the effects; effects about one pod keep their order."""
         if not self.pending_effects:
             return
         chosen: Any = pick(self.rng, self.pending_effects)
@@ -257,7 +257,7 @@ class FakeCluster:
         self.answers.append(happened.ExtenderReplied(effect.effect, effect.uid, 200, said))
 
     def deliver(self, *, everything: bool = False) -> list[Event]:
-        """Some of what is on its way: the watch in its order, outcomes in any."""
+        """Some of the pending events: the watch in order, outcomes in any order."""
         batch: list[Event] = []
         while self.watch and (everything or not chance(self.rng, 3)):
             batch.append(self.watch.popleft())
@@ -268,7 +268,7 @@ class FakeCluster:
 
 
 class _Late(to_do.Numbered, frozen=True):
-    """A binding that arrives at the server after its caller has given up on it."""
+    """A binding that reaches the server after its caller has timed out."""
 
     uid: str
     key: str
@@ -276,10 +276,10 @@ class _Late(to_do.Numbered, frozen=True):
 
 
 def cpu_of(pod: Pod) -> int:
-    """Whole CPUs that a pod of these tests asks for."""
+    """CPU request of a test pod, in whole CPUs."""
     return int(pod.spec.containers[0].resources.requests.get("cpu", "0"))
 
 
 def counts(pod: Pod) -> bool:
-    """True for a pod that takes room."""
+    """True for a pod that holds resources."""
     return not pod.is_finished

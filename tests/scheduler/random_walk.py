@@ -1,13 +1,13 @@
-"""Random walks: a machine and a cluster, and what may happen to them, by the dice.
+"""Random walks: a scheduler on a fake cluster, with random events.
 
-After every call of `handle` the machine is validated, and its effects are looked at.
+After every call of `handle` the scheduler is validated and its effects are checked.
 
-Storms (`stowplan.fault_runs.fault_run`) sail the same machine through other waters, and both are
-needed. A storm is a cluster over time: watches that lag and are cut, schedulers that end, two of
-them, and an auditor who knows nothing of the machine. A walk is a walk: anything at all may
-happen between any two calls, in any order, whatever the time. Here are what storms leave out:
-claims and volumes, two profiles, pods that are made anew under a name, finalizers, assumptions that
-expire; and what only somebody can see who looks into the machine, as rooms that are held in vain.
+Fault runs (`stowplan.fault_runs.fault_run`) test the same scheduler in another way, and both are
+needed. A fault run is a cluster over time: watches lag and break, schedulers restart, two compete,
+and an auditor checks them from outside. In a random walk anything may happen between two calls, in
+any order, at any time. It covers what fault runs do not: claims and volumes, two profiles, pods
+recreated under the same name, finalizers, expiring assumptions, and internal state such as
+resources that are held without effect.
 """
 
 from __future__ import annotations
@@ -42,21 +42,26 @@ from tests.scheduler.volumes import CLAIMS, VOLUMES
 NODES = ("n0", "n1", "n2", "n3")
 PODS = tuple(f"p{i}" for i in range(14))
 ROUGH = Faults(refused=15, lost=12, late=15, silent=8)
-LABEL_PLUGINS = "PermitByLabel,SecondPermit,PreBindIO,SecondPreBindIO,ReserveByLabel,BindIO,ActivateOthers,ContractBreaker"
+LABEL_PLUGINS = (
+    "PermitByLabel,SecondPermit,PreBindIO,SecondPreBindIO,ReserveByLabel,BindIO,"
+    "ActivateOthers,ContractBreaker"
+)
 BINDERS = "ContractBreaker,BindIO,DefaultBinder"
 
 REST = 700 * SECOND
 HELD = {"permit", "second-permit", "prebind-io", "reserve", "breaks"}
 SABOTAGE = ("filter", "reserve", "unreserve", "permit", "flight", "prebind", "bind", "postbind")
-"""Labels of pods that a plugin may send back again and again."""
+"""Labels of pods that a plugin may refuse repeatedly."""
 
 Action = Callable[["RandomWalk"], None]
 
 
 class RandomWalk:
-    """A machine under way. strangers: whether others bind pods and nodes shrink or go.
+    """A scheduler on a random walk. strangers: whether other clients bind pods and nodes shrink or
+    are deleted.
 
-    extenders: those of the machine, as in scripts. n_waits: how often it was seen to wait for some.
+    extenders: of the scheduler, as in scripts. n_waits: number of calls with attempts that wait for
+    extenders.
     """
 
     def __init__(
@@ -76,7 +81,7 @@ class RandomWalk:
             profiles="one,two",
             plugins=LABEL_PLUGINS if self.manned else "",
             binders=BINDERS if self.manned else "",
-            # An assumption that expires gives away room that is taken in truth.
+            # An expired assumption releases resources that are really in use.
             assume_limit=pick(rng, ("", "", "20")) if strangers else "",
             hints=pick(rng, ("yes", "yes", "yes", "no")),
             extenders=extenders,
@@ -92,10 +97,10 @@ class RandomWalk:
         for name in NODES[:3]:
             self.cluster.put_node(node(name, cpu="4", pods=4))
 
-    # One step.
+    # Steps.
 
     def step(self) -> None:
-        """Something happens, something is carried out, something is told to the machine."""
+        """Apply random actions, perform some effects and deliver some events."""
         actions = ACTIONS if self.strangers else CALM_ACTIONS
         for _ in range(random_int(self.rng, 1, 3)):
             one_of(self.rng, actions)(self)
@@ -104,13 +109,13 @@ class RandomWalk:
         self.call(self.cluster.deliver(), pick(self.rng, (1000, 1, 3)))
 
     def call(self, batch: list[Event], heads_max: int = 1000) -> list[Effect]:
-        """Call the machine, and see that all is well with it."""
+        """Call the scheduler and check its state and effects."""
         before = {uid for uid, _ in self.scheduler.bindings}
         effects = self.scheduler.handle(batch, self.now, heads_max)
         self.scheduler.validate()
         self.n_waits += len(self.scheduler.extender_attempts)
         self._check([_as_bind(effect) for effect in effects], before)
-        # While an extender is asked to bind, claims may change; the plugins bind all the same.
+        # Claims may change during an extender's bind call; the plugins bind all the same.
         self._extended |= {
             effect.uid
             for effect in effects
@@ -139,7 +144,7 @@ class RandomWalk:
         return set().union(*(purser.reserved for purser in pursers))
 
     def _check_fits(self, effect: to_do.Bind) -> None:
-        """A pod that was given its node in this call is on it, and the node is not too full."""
+        """A pod that got its node in this call is on it, and the node is not over-committed."""
         nodes = self.scheduler.cache.nodes
         row = nodes.row(effect.node)
         assert row >= 0, f"{effect} binds to a node that is not there"
@@ -152,21 +157,21 @@ class RandomWalk:
                 assert int(taken[row]) <= offered, f"{effect}: {resource} {taken[row]} of {offered}"
 
     def _check_volumes(self, effect: to_do.Bind) -> None:
-        """A pod is bound when its claims are, to a node that reaches their volumes."""
+        """A pod is bound after its claims, to a node that reaches their volumes."""
         one = self.cluster.pods.get(f"{effect.namespace}/{effect.name}")
         if one is not None and one.uid == effect.uid:
             assert self.cluster.volumes.are_bound(one, effect.node), f"{effect}: no volumes"
 
     def check_truth(self) -> None:
-        """Without strangers and late bindings no node is ever over-committed in truth."""
+        """Without other clients and late bindings no node is ever really over-committed."""
         for name, one in self.cluster.nodes.items():
             offered = int(one.status.allocatable["cpu"])
             assert self.cluster.requested_cpu(name) <= offered, name
 
-    # Calm.
+    # Settling.
 
     def settle(self) -> None:
-        """Faults stop; carry everything out, longer than any pod is parked unasked."""
+        """Stop the faults and perform everything, for longer than the unschedulable flush takes."""
         self.cluster.faults = Faults()
         self.rng = self.cluster.rng = np.random.default_rng(0)
         if not self.leads:
@@ -186,14 +191,14 @@ class RandomWalk:
             self.call(batch)
 
     def check_rest(self) -> None:
-        """At rest the machine knows what there is, and no pod waits that could be placed."""
+        """At rest the scheduler knows every object, and no pending pod fits anywhere."""
         cluster, scheduler = self.cluster, self.scheduler
         there = {key: p for key, p in cluster.pods.items() if counts(p)}
         assert dict(scheduler._context.pods) == there
         under_way = [binding_cycle.pod for _, binding_cycle in scheduler.bindings]
         assumes = any(volume_uses_of(each.spec).claims for each in under_way)
-        # One that is sent back again and again holds room for a while, and may do so just when
-        # another is tried; where nobody is tried early that can go on for ever.
+        # A pod that is refused repeatedly holds resources for a while, possibly just when another
+        # is attempted; without early pops from backoff that may repeat forever.
         waiting = [each for each in there.values() if not each.node_name]
         is_held_up = not scheduler.queue.options.pops_from_backoff and any(
             HELD & set(each.labels) for each in waiting
@@ -236,7 +241,7 @@ class RandomWalk:
 
 
 def _as_bind(effect: Effect) -> Effect:
-    """The binding that an extender is asked for."""
+    """The binding of an extender's bind call."""
     if isinstance(effect, to_do.CallExtender):
         body = effect.question.body
         if isinstance(body, ExtenderBindingArgs):
@@ -250,14 +255,14 @@ def is_leaving(one: Pod) -> bool:
     return one.metadata.deletion_timestamp is not None
 
 
-# What may happen.
+# Actions.
 
 
 def pod_comes(walk: RandomWalk) -> None:
-    """A pod is made, or made anew under the name of one that is there."""
+    """A pod is created, or recreated under an existing name."""
     rng, cluster = walk.rng, walk.cluster
     name = pick(rng, PODS)
-    # The watch may have missed the end of the one before.
+    # The watch may have missed the deletion of the previous pod.
     if f"default/{name}" in cluster.pods and chance(rng, 2):
         cluster.drop_pod(f"default/{name}")
     walk._born += 1
@@ -290,7 +295,7 @@ def pod_comes(walk: RandomWalk) -> None:
 
 
 def plain_pod_comes(walk: RandomWalk) -> None:
-    """A pod without wishes, to keep the nodes full."""
+    """A pod without labels and claims, to keep the nodes full."""
     name = pick(walk.rng, PODS)
     if f"default/{name}" not in walk.cluster.pods:
         walk._born += 1
@@ -300,7 +305,7 @@ def plain_pod_comes(walk: RandomWalk) -> None:
 
 
 def pod_goes(walk: RandomWalk) -> None:
-    """A pod is deleted, or is gone after its grace."""
+    """A pod is deleted, or its grace period ends."""
     if walk.cluster.pods:
         key = pick(walk.rng, tuple(walk.cluster.pods))
         if is_leaving(walk.cluster.pods[key]):
@@ -310,7 +315,7 @@ def pod_goes(walk: RandomWalk) -> None:
 
 
 def pod_is_held(walk: RandomWalk) -> None:
-    """A pod that is on no node is deleted and a finalizer keeps it."""
+    """A pending pod is deleted and kept by a finalizer."""
     for each in walk.cluster.pods.values():
         if not each.node_name and not is_leaving(each) and chance(walk.rng, 3):
             meta = replace(each.metadata, deletion_timestamp=EPOCH)
@@ -319,7 +324,7 @@ def pod_is_held(walk: RandomWalk) -> None:
 
 
 def pod_ends(walk: RandomWalk) -> None:
-    """A pod that runs has ended."""
+    """A running pod finishes."""
     for each in walk.cluster.pods.values():
         if each.node_name and chance(walk.rng, 3):
             status = replace(each.status, phase="Succeeded")
@@ -328,7 +333,7 @@ def pod_ends(walk: RandomWalk) -> None:
 
 
 def pod_changes(walk: RandomWalk) -> None:
-    """A pod loses its gates, or gets another label."""
+    """A pod loses its gates or gets another label."""
     if walk.cluster.pods:
         each = walk.cluster.pods[pick(walk.rng, tuple(walk.cluster.pods))]
         if each.spec.scheduling_gates:
@@ -340,7 +345,7 @@ def pod_changes(walk: RandomWalk) -> None:
 
 
 def claims_change(walk: RandomWalk) -> None:
-    """Claims and volumes come and go."""
+    """Claims and volumes are created and deleted."""
     rng, volumes = walk.rng, walk.cluster.volumes
     volumes.volume_comes(pick(rng, VOLUMES), pick(rng, NODES))
     volumes.claim_comes(pick(rng, CLAIMS))
@@ -349,12 +354,12 @@ def claims_change(walk: RandomWalk) -> None:
 
 
 def controllers_work(walk: RandomWalk) -> None:
-    """Claims are bound, volumes made and set free."""
+    """The volume controller binds claims and creates and releases volumes."""
     walk.cluster.volumes.control()
 
 
 def stranger_binds(walk: RandomWalk) -> None:
-    """Somebody else binds a pod."""
+    """Another client binds a pod."""
     for key, each in tuple(walk.cluster.pods.items()):
         if not each.node_name and chance(walk.rng, 2):
             walk.cluster.bind_pod(key, each.uid, pick(walk.rng, (*NODES, "nowhere")))
@@ -362,7 +367,7 @@ def stranger_binds(walk: RandomWalk) -> None:
 
 
 def node_comes(walk: RandomWalk) -> None:
-    """A node arrives, or gets more room."""
+    """A node is added or grows."""
     name = pick(walk.rng, NODES)
     there = walk.cluster.nodes.get(name)
     cpu = random_int(walk.rng, 1, 4)
@@ -372,14 +377,14 @@ def node_comes(walk: RandomWalk) -> None:
 
 
 def node_shrinks(walk: RandomWalk) -> None:
-    """A node is left with less room."""
+    """A node shrinks."""
     if walk.cluster.nodes:
         name = pick(walk.rng, tuple(walk.cluster.nodes))
         walk.cluster.put_node(node(name, cpu=str(random_int(walk.rng, 0, 2)), pods=3))
 
 
 def node_goes(walk: RandomWalk) -> None:
-    """A node leaves."""
+    """A node is deleted."""
     if walk.cluster.nodes:
         walk.cluster.drop_node(pick(walk.rng, tuple(walk.cluster.nodes)))
 
@@ -393,7 +398,7 @@ def permit_answers(walk: RandomWalk) -> None:
 
 
 def watch_starts_over(walk: RandomWalk) -> None:
-    """The watch broke off and all is listed anew; what has gone meanwhile is told as well."""
+    """The watch restarts with a list; deletions that it missed are sent too."""
     cluster, known = walk.cluster, walk.scheduler._context.pods
     cluster.watch.clear()
     nodes = walk.scheduler.cache.nodes
@@ -407,7 +412,7 @@ def watch_starts_over(walk: RandomWalk) -> None:
 
 
 def time_passes(walk: RandomWalk) -> None:
-    """Until the machine wants to be called, or somewhat longer."""
+    """Time advances to the next wake-up, or somewhat further."""
     alarm = walk.cluster.alarm
     if alarm is not None and not chance(walk.rng, 3):
         walk.now = max(walk.now, alarm)
@@ -416,10 +421,10 @@ def time_passes(walk: RandomWalk) -> None:
 
 
 def leader_changes(walk: RandomWalk) -> None:
-    """This scheduler loses the lead, or wins it; it may not have noticed the loss."""
+    """This scheduler loses or gains leadership; it may not have noticed the loss."""
     if walk.leads and chance(walk.rng, 4):
         walk.leads = False
-        # From now on nothing of this term is carried out.
+        # From now on no effect of this term is performed.
         walk.cluster.term += 1
         walk.call([happened.LeaderLost()])
     elif not walk.leads or chance(walk.rng, 2):
@@ -454,9 +459,9 @@ ACTIONS: tuple[tuple[Action, int], ...] = (
     (node_shrinks, 1),
     (node_goes, 1),
 )
-"""What may happen, and how often beside the others."""
+"""Actions and their relative weights."""
 
 
 def one_of(rng: RandomSource, actions: tuple[tuple[Action, int], ...]) -> Action:
-    """An action, drawn by its weight."""
+    """A random action by weight."""
     return pick(rng, tuple(action for action, weight in actions for _ in range(weight)))

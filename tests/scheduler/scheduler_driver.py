@@ -1,4 +1,4 @@
-"""A machine at hand: pods and nodes by name, effects by kind."""
+"""SchedulerDriver: a scheduler for tests, with shortcuts for pods, nodes, time and effects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ E = TypeVar("E")
 
 
 class SchedulerDriver:
-    """A machine with one node and a clock; every call is validated."""
+    """A scheduler with one node and a clock; every call is validated."""
 
     def __init__(self, *, cpu: str = "4", **settings: str) -> None:
         self.scheduler: Scheduler = made(**settings)
@@ -29,24 +29,24 @@ class SchedulerDriver:
         self.handle(happened.NodeAdded(node("n1", cpu=cpu)))
 
     def handle(self, *events: Event, heads_max: int = 1000) -> list[Effect]:
-        """What the machine does about these events."""
+        """Effects of these events."""
         effects = self.scheduler.handle(events, self.now, heads_max)
         self.scheduler.validate()
         self.effects += effects
         return effects
 
     def lines(self, *events: Event) -> list[str]:
-        """The same, written down as in scripts."""
+        """The same as lines, as in scripts."""
         return [rendered(effect) for effect in self.handle(*events)]
 
     def add(self, name: str, **settings: Any) -> Pod:
-        """A pod is there."""
+        """Add a pod."""
         made_pod = pod(name, **settings)
         self.handle(happened.PodAdded(made_pod))
         return made_pod
 
     def after(self, seconds: float) -> list[Effect]:
-        """Time passes."""
+        """Advance the time."""
         self.now += round(seconds * SECOND)
         return self.handle(happened.Tick())
 
@@ -61,7 +61,7 @@ class SchedulerDriver:
         return found[-1]
 
     def stage(self, name: str) -> BindingStage | None:
-        """Where a pod's journey stands."""
+        """Stage of a pod's binding cycle."""
         stages = {
             binding_cycle.pod.name: binding_cycle.stage
             for _, binding_cycle in self.scheduler.bindings
@@ -70,10 +70,10 @@ class SchedulerDriver:
 
 
 def bound(one: Pod, to: str = "n1") -> Pod:
-    """The pod as the watch shows it on a node."""
+    """The pod, bound to a node."""
     return replace(one, spec=replace(one.spec, node_name=to))
 
 
 def leaving(one: Pod) -> Pod:
-    """The pod as it is being deleted."""
+    """The pod, terminating."""
     return replace(one, metadata=replace(one.metadata, deletion_timestamp=EPOCH))

@@ -1,4 +1,4 @@
-"""From the choice of a node to the binding: what the scripts do not show."""
+"""Binding cycles: cases that the scripts do not cover."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_plugin_that_breaks_down_fails_the_attempt_of_its_pod(point: str, meth
     assert "ValueError: boom" in event.note
     assert driver.last(to_do.PatchStatus).reason == "SchedulerError"
     assert driver.stage("web") is None
-    # The others go on.
+    # Other pods are not affected.
     driver.add("api")
     assert driver.last(to_do.Bind).name == "api"
 
@@ -124,7 +124,7 @@ def test_what_breaks_down_after_the_binding_changes_nothing() -> None:
     assert driver.stage("web") is BindingStage.BOUND
 
 
-# Work outside.
+# Plugin I/O.
 
 
 def test_the_driver_is_told_all_about_a_work() -> None:
@@ -179,7 +179,7 @@ def test_two_works_whose_time_is_up_at_once_end_in_one_failure() -> None:
     ]
 
 
-# Pods that are to be tried at once.
+# Pods to activate.
 
 
 def test_reserve_may_have_a_pod_tried_at_once() -> None:
@@ -212,11 +212,11 @@ def test_postbind_may_have_a_pod_tried_at_once() -> None:
     assert held.attempts == before + 1
 
 
-# Room.
+# Released resources.
 
 
 def test_others_hear_of_room_only_where_a_bound_pod_would_have_left_it() -> None:
-    """Hints ask for a node: the pod that gives its room up is shown as placed."""
+    """Hints read the node name, so the pod that releases resources is shown as placed."""
     driver = SchedulerDriver(cpu="1")
     heard = []
     move = driver.scheduler.queue.move

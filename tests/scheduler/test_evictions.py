@@ -1,4 +1,4 @@
-"""Preemption under way: the pod that preempts is gated until the last of its victims is going."""
+"""Preemption: the preemptor is gated until the last of its victims is terminating."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VIP = "default/vip"
 
 
 class Preempting(SchedulerDriver):
-    """A full node of two victims, and a pod that wants all of it."""
+    """A node filled by two victims, and a pod that needs all of it."""
 
     def __init__(self) -> None:
         super().__init__(cpu="2")
@@ -65,7 +65,7 @@ def test_the_gate_opens_when_the_last_victim_begins_to_end() -> None:
     driver.done("mid")
     driver.handle(happened.PodUpdated(leaving(driver.low)))
     assert not driver.is_gated()
-    # The answer comes later, and the user is told all the same.
+    # The outcome comes later, and the event is recorded all the same.
     driver.done("low")
     assert driver.told_of() == ["mid", "low"]
 
@@ -83,14 +83,14 @@ def test_a_last_victim_that_went_by_itself_is_not_asked() -> None:
     driver.handle(happened.PodDeleted(driver.mid))
     assert driver.stage("vip") is None
     driver.done("mid")
-    # Its going woke nobody, as the pod was gated then; so the pod is tried now.
+    # The victim's deletion woke nobody, since the preemptor was gated then; so it is tried now.
     assert (driver.asked(), driver.stage("vip")) == (["mid"], BindingStage.BINDING)
 
 
 def test_a_refused_eviction_has_the_pod_tried_again_at_once() -> None:
     driver = Preempting()
     driver.failed("mid", 500)
-    # It preempts anew, as nothing has changed.
+    # It preempts again, as nothing has changed.
     assert driver.asked() == ["mid", "mid"]
     assert driver.is_gated()
 
@@ -104,7 +104,7 @@ def test_other_victims_are_awaited_before_the_pod_is_tried_again() -> None:
     assert driver.handle(happened.EvictFailed(first.effect, first.uid, 500)) == []
     effects = driver.handle(happened.EvictDone(second.effect, second.uid))
     assert "Preempted" in {getattr(effect, "reason", "") for effect in effects}
-    # Tried again: all three are still there.
+    # Tried again: all three victims remain.
     assert sum(isinstance(effect, to_do.Evict) for effect in effects) == 2
 
 
@@ -132,7 +132,7 @@ def test_a_second_preemption_is_not_ended_by_the_first() -> None:
     driver.handle(happened.PodUpdated(leaving(driver.low)))
     other = driver.bound_pod("other", 3)
     driver.handle(happened.PodDeleted(driver.low))
-    # Tried as there is room again, but not enough: it preempts anew.
+    # Tried as resources were released, but not enough: it preempts again.
     assert (driver.asked(), driver.is_gated()) == (["mid", "low", "other"], True)
     driver.done("low")
     assert driver.is_gated()
@@ -158,13 +158,13 @@ def test_a_victim_that_may_be_bound_is_evicted_through_the_api() -> None:
     driver.add("vip", cpu="1", priority=100)
     assert driver.last(to_do.Evict).uid == low.uid
     driver.handle(happened.PodUpdated(leaving(low)))
-    # The API binds no pod that is being deleted, so its room is free.
+    # The API server binds no terminating pod, so its resources are free.
     assert driver.stage("vip") is BindingStage.BINDING
 
 
 def test_a_preemptor_is_woken_when_its_victim_has_lost_its_room_before_the_answer() -> None:
-    """The victim's own binding falls through, and it is pending when its deletion is taken: of its
-    going nobody else will hear."""
+    """The victim's own binding is rolled back, and it is pending when its deletion is handled: that
+    deletion is no event for others."""
     driver = SchedulerDriver(cpu="1")
     low = driver.add("low", cpu="1")
     bind = driver.last(to_do.Bind, "low")

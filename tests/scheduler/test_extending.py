@@ -1,4 +1,4 @@
-"""Attempts that wait for extenders: what ends them, and what they come to."""
+"""Attempts that wait for extenders: what ends them, and their results."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def said(call: to_do.CallExtender, tree: Any, code: int = 200) -> Event:
 def answer(
     driver: SchedulerDriver, name: str, tree: Any, verb: ExtenderVerb | None = None
 ) -> list[Effect]:
-    """What the machine does when the latest call about a pod is answered."""
+    """Effects of the response to the latest call about a pod."""
     return driver.handle(said(call_of(driver, name, verb), tree))
 
 
@@ -60,7 +60,7 @@ def kinds(effects: list[Effect]) -> list[str]:
     return [type(effect).__name__ for effect in effects]
 
 
-# While it waits.
+# While an attempt waits.
 
 
 def test_an_attempt_that_waits_keeps_the_others_waiting() -> None:
@@ -79,7 +79,7 @@ def test_it_asks_to_be_called_when_its_time_is_over() -> None:
     late = driver.after(7.1)
     assert kinds(late)[:3] == ["Cancel", "RecordEvent", "PatchStatus"]
     assert driver.last(to_do.Cancel).prepare == call_of(driver, "web").effect
-    # Whoever answers now is not heard.
+    # Responses are ignored now.
     assert answer(driver, "web", {"NodeNames": ["n1"]}) == []
 
 
@@ -145,7 +145,7 @@ def test_victims_that_wait_at_permit_go_on_at_once() -> None:
     assert driver.stage("low") is None
 
 
-# What answers come to.
+# Results of responses.
 
 
 def test_a_node_that_nobody_asked_about_is_a_failure() -> None:
@@ -202,7 +202,7 @@ def test_a_victim_that_has_gone_meanwhile_is_not_asked_for() -> None:
 def test_a_plugin_that_breaks_its_contract_fails_an_attempt_that_has_waited() -> None:
     driver = driver_of(plugins="ContractBreaker")
     web = driver.add("web")
-    # The label is read when the filters are walked anew.
+    # The label is read when the filters run again.
     broken = {"breaks": "filter"}
     entry = next(iter(driver.scheduler.extender_attempts))[1].entry
     web.metadata.labels.update(broken)
@@ -211,7 +211,7 @@ def test_a_plugin_that_breaks_its_contract_fails_an_attempt_that_has_waited() ->
     assert "boom" in driver.last(to_do.PatchStatus).message
 
 
-# Beside runs.
+# Beside kernel placement.
 
 
 @pytest.mark.parametrize("extenders", ["gpu:filter:names:manages=a.b/c", "gpu:bind:manages=a.b/c"])
@@ -232,7 +232,7 @@ def test_pods_of_interest_are_not_placed_in_runs(extenders: str) -> None:
     assert driver.stage("p2") is BindingStage.BINDING
 
 
-# Options, and what must hold.
+# Options and invariants.
 
 
 def test_somebody_must_be_allowed_to_wait() -> None:

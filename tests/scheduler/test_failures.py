@@ -1,4 +1,4 @@
-"""What users are told of an attempt that failed: only what they have not been told already."""
+"""Failure reports: only what the pod's status does not show yet."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def test_a_pod_that_fails_for_the_same_reason_again_is_not_patched_again() -> No
     driver.handle(happened.PodUpdated(seen))
     effects = [type(effect) for effect in driver.after(330)]
     assert (to_do.RecordEvent in effects, to_do.PatchStatus in effects) == (True, False)
-    # The text counts the nodes, so another node is news.
+    # The message counts the nodes, so another node changes it.
     driver.handle(happened.NodeAdded(node("n2", cpu="1")))
     assert to_do.PatchStatus in [type(effect) for effect in driver.after(331)]
 
 
 def test_a_refusal_after_permit_says_unschedulable_and_is_tried_again_like_an_error() -> None:
-    """No event can mend it, so the pod is not parked."""
+    """No event can resolve it, so the pod is not added to the unschedulable pods."""
     driver = SchedulerDriver(plugins="PreBindRefusal")
     driver.add("web", labels={"prebind": "no"})
     assert driver.last(to_do.PatchStatus).reason == "Unschedulable"
@@ -85,7 +85,7 @@ def test_an_announcement_is_taken_back_though_the_watch_has_not_shown_it() -> No
     assert [patch.nominated_node for patch in patches] == [""]
 
 
-# What has been asked for counts before it is shown.
+# Requested statuses count before they are observed.
 
 
 def patches(driver: SchedulerDriver) -> list[to_do.PatchStatus]:
@@ -93,7 +93,7 @@ def patches(driver: SchedulerDriver) -> list[to_do.PatchStatus]:
 
 
 def test_what_is_on_its_way_is_taken_back_though_the_watch_shows_the_same_again() -> None:
-    """The pod is refused for CPU, which is shown; for a taint, which is not; for CPU again."""
+    """The pod is refused for CPU, which is observed; for a taint, which is not; for CPU again."""
     driver = SchedulerDriver(cpu="1")
     big = driver.add("big", cpu="2")
     (first,) = patches(driver)

@@ -1,4 +1,4 @@
-"""Gates that break their contract keep their pods out, and the machine goes on."""
+"""PreEnqueue plugins that break their contract keep their pods out of the queue."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stowplan.testing import node, pod
 
 
 class Jammed:
-    """A gate that breaks."""
+    """A PreEnqueue plugin that breaks its contract."""
 
     name = "Jammed"
 
@@ -36,7 +36,7 @@ def test_a_gate_that_breaks_keeps_its_pod_out_and_says_so() -> None:
 
 
 class Muddled:
-    """A filter whose hint breaks."""
+    """A filter whose hint breaks its contract."""
 
     name = "Muddled"
 

@@ -1,4 +1,4 @@
-"""The machine as its driver sees it."""
+"""The scheduler as its driver sees it."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def test_the_alarm_is_for_what_is_due_first_and_not_repeated() -> None:
     assert driver.last(to_do.Wake).at == 20 * SECOND
     assert driver.handle(happened.Tick()) == []
     driver.after(20)
-    # The refused pod is flushed after five minutes, which is looked for every 30 seconds; before
-    # it can be due nobody need look.
+    # The refused pod is flushed after five minutes, checked every 30 seconds; no wake-up is needed
+    # before it can be due.
     assert driver.last(to_do.Wake).at == 60 * SECOND
 
 
@@ -116,7 +116,7 @@ def test_who_stepped_down_writes_nothing() -> None:
     effects = driver.handle(happened.LeaderLost())
     assert [type(effect) for effect in effects] == [to_do.Cancel, to_do.ReadPod, to_do.Wake]
     assert driver.stage(waits.name) is None
-    # What was asked before may have been carried out: then it is bound, and that is all.
+    # Earlier effects may have been performed: then the pod is bound, and nothing else follows.
     assert driver.handle(happened.PodUpdated(bound(binds))) == []
     assert driver.handle(happened.LeaderLost()) == []
     driver.handle(happened.LeaderElected(2))
@@ -133,11 +133,11 @@ def test_a_preemption_of_another_term_does_not_keep_its_pod_gated() -> None:
     driver.handle(happened.LeaderLost())
     driver.handle(happened.LeaderElected(2))
     assert driver.last(to_do.Evict).term == 2
-    # Nor is anybody told of what became of the victims of that term.
+    # Nor are outcomes of that term's evictions reported.
     assert driver.handle(happened.EvictDone(first.effect, first.uid)) == []
 
 
-# What must hold.
+# Invariants.
 
 
 def test_a_pod_in_two_places_is_reported_with_its_event_log() -> None:

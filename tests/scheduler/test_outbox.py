@@ -1,4 +1,4 @@
-"""Effects are numbered, and notes are short enough for the API."""
+"""Effects are numbered, and notes are within the API's limit."""
 
 import pytest
 

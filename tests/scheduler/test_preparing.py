@@ -1,4 +1,4 @@
-"""Between Permit and Bind: plugins that work, write and wait. Volumes are in the scenarios."""
+"""PreBind plugins that do I/O, write and wait. Volumes are covered by the scenarios."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_plugin_that_breaks_down_while_it_waits_fails_its_pod() -> None:
     driver.add("web", labels={"prebind-wait": "30"})
     driver.handle(happened.ObjectAdded(namespace("prebind-broken")))
     assert "pre_bind_progress of pod 'default/web'" in notes(driver)[0]
-    # The others go on.
+    # Other pods are not affected.
     driver.add("api")
     assert driver.last(to_do.Bind).name == "api"
 
@@ -186,7 +186,7 @@ def test_changes_are_written_and_the_watch_shows_them() -> None:
     assert write.value == namespace("shared", "7", app="x", web="here")
     driver.handle(happened.WriteDone(write.effect, web.uid, "9"))
     assert driver.stage("web") is BindingStage.PREBIND
-    # Somebody's change that was made before ours.
+    # A change by another client, made before ours.
     driver.handle(happened.ObjectUpdated(namespace("shared", "8", app="y")))
     assert driver.stage("web") is BindingStage.PREBIND
     driver.handle(happened.ObjectUpdated(namespace("shared", "10", app="z")))
@@ -209,7 +209,7 @@ def test_a_change_that_is_not_taken_fails_the_attempt(code: int, reason: str, to
     driver.handle(happened.WriteFailed(write.effect, web.uid, code, reason))
     assert notes(driver) == [f'running PreBind plugin "PreBindWrite": {told}']
     assert driver.last(to_do.PatchStatus).reason == "SchedulerError"
-    # What comes twice is history.
+    # Repeated outcomes are ignored.
     assert driver.handle(happened.WriteFailed(write.effect, web.uid, code, reason)) == []
 
 
@@ -225,7 +225,7 @@ SHARED = namespace("shared", "7")
         ("9", namespace("shared", "10"), True),
         ("7", SHARED, True),
         ("9", None, True),
-        # Nobody said which version it has got.
+        # The new version is unknown.
         ("", SHARED, False),
         ("", namespace("shared", "8"), True),
         ("b", namespace("shared", "a"), True),
@@ -237,6 +237,6 @@ def test_when_the_watch_has_shown_a_change(
     store = ObjectStore([] if shown is None else [shown])
     change = ObjectChange(replace(SHARED, metadata=replace(SHARED.metadata, labels={"a": "b"})), {})
     assert AppliedChange(change, SHARED, version).is_observed(store) is wanted
-    # Whatever somebody assumes.
+    # Whatever is assumed.
     store.assume(change.value)
     assert AppliedChange(change, SHARED, version).is_observed(store) is wanted

@@ -1,4 +1,4 @@
-"""What the watch says, and what it makes pods do."""
+"""Event handlers: watch events, and which pods they retry."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.scheduler.scheduler_driver import SchedulerDriver, bound
 
 
 class Listening(SchedulerDriver):
-    """A machine whose queue's moves are written down: the event's label and who is looked at."""
+    """A scheduler that records its queue's moves: the event's label and the pods considered."""
 
     def __init__(self, **settings: str) -> None:
         self.heard: list[str] = []
@@ -150,7 +150,7 @@ def test_changes_of_a_pod_that_waits_at_permit_are_kept_for_its_next_attempt() -
 
 
 def test_without_hints_a_bound_pod_concerns_those_only_that_look_across_nodes() -> None:
-    """Its coming is no reason to try a pod again for which there was no room; more room is."""
+    """A new pod does not retry pods that lack resources; released resources do."""
     driver = SchedulerDriver(hints="no", cpu="1")
     driver.add("web", cpu="2")
     neighbour = pod("api", cpu="2", on="n1")
