@@ -20,7 +20,7 @@ from stowplan.objects.pod import (
 )
 from stowplan.objects.volume import EphemeralVolumeSource, Volume
 from stowplan.testing import affinity, pod, term
-from tests.cycle.placing import framework_for
+from tests.cycle.engine_and_walk import framework_for
 
 FRAMEWORK = framework_for()
 WEB = pod("web", labels={"app": "web"}, cpu="1")

@@ -15,7 +15,7 @@ from stowplan.framework import OK, NodeInfo, Snapshot, unschedulable
 from stowplan.framework.deciders.decider import Decision
 from stowplan.objects.pod import Pod
 from stowplan.testing import node, pod
-from tests.cycle.placing import framework_for
+from tests.cycle.engine_and_walk import framework_for
 
 pytest.importorskip("stowplan.columns.engine.kernels")
 

@@ -21,7 +21,7 @@ from stowplan.objects.pod import Pod
 from stowplan.objects.workload import PriorityClass
 from stowplan.testing import affinity, node, pod, spread, term
 from stowplan.testing.builders import HOSTNAME, ZONE
-from tests.cycle.placing import BY_WALK, NOWHERE, Both, copies, framework_for
+from tests.cycle.engine_and_walk import BY_WALK, NOWHERE, Both, copies, framework_for
 from tests.property.engine_kernels import plain
 
 pytest.importorskip("stowplan.columns.engine.kernels")

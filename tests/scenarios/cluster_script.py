@@ -2,7 +2,7 @@
 
 A script is a text of blocks: commands, `----`, and the output. Time is virtual.
 
-    machine compat=kube-batch-0.5              sessions with all compat switches, or with none
+    scheduler compat=kube-batch-0.5            sessions with all compat switches, or with none
     nodes 3 cpu=4 memory=8Gi gpus=2            n1, n2, n3; gpus is optional
     taint test=yes:NoSchedule                  on all nodes; `taint` removes it
     queue q1 weight=1 capability=8             class high 100; capability in CPUs
@@ -11,7 +11,7 @@ A script is a text of blocks: commands, `----`, and the output. Time is virtual.
     delete web
     wait 10s
 
-    machine actions=preempt tiers=gang(preemptable)+drf      only these functions of a plugin
+    scheduler actions=preempt tiers=gang(preemptable)+drf    only these functions of a plugin
 
 `on=n1` starts pods as running there. Evicted pods of a job are recreated, as by a Job controller.
 `runs=0` lets pods finish at once.
@@ -194,7 +194,7 @@ class ClusterScript:
             answers = list(self._seen())
         return answers
 
-    def _do_machine(self, words: list[str]) -> list[str]:
+    def _do_scheduler(self, words: list[str]) -> list[str]:
         self.settings = dict(word.split("=", 1) for word in words)
         return ["ready"]
 

@@ -1,7 +1,7 @@
 """Extenders in scripts: their settings, calls and responses.
 
-machine extenders=fit:filter:names,nice:prioritize:weight=2      ...:bind:ignorable:timeout=2s
-machine extenders=gpu:filter:manages=example.com/gpu             or unchecked=example.com/gpu
+scheduler extenders=fit:filter:names,nice:prioritize:weight=2      ...:bind:ignorable:timeout=2s
+scheduler extenders=gpu:filter:manages=example.com/gpu             or unchecked=example.com/gpu
 
 answer web {"NodeNames": ["n1"]}        answer web/nice [{"Host": "n1", "Score": 10}]
 answer web 500                          answer web failed connection refused

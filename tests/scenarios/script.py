@@ -3,8 +3,8 @@
 A script is a text of blocks, each with commands, `----` and the effects of one call of `handle`; a
 comment before a block says what it shows. The first block may configure the scheduler.
 
-    machine profiles=one,two plugins=PermitByLabel,PreBindIO binders=BindIO assume_limit=30 leads=no
-    machine extenders=fit:filter:names waits=2          see `extender_commands`
+    scheduler profiles=one,two plugins=PermitByLabel,PreBindIO binders=BindIO assume_limit=30 leads=no
+    scheduler extenders=fit:filter:names waits=2          see `extender_commands`
 
 The watch; settings are those of `draw` and a few more, kept from command to command:
 
@@ -24,7 +24,7 @@ Objects that pods wait for, each with a new version:
 
 Sessions, for pods with `scheduler=kube-batch`; `group=NAME` names their group:
 
-    machine sessions=yes profiles=default-scheduler bind_failures=2 policy=Release synced=yes
+    scheduler sessions=yes profiles=default-scheduler bind_failures=2 policy=Release synced=yes
     queue default weight=1                  group train min=2 queue=q1 priority=high
     priority high value=100                 synced
     reload actions=allocate,backfil         (default tiers)
@@ -108,7 +108,7 @@ class Player:
     def play(self, commands: list[str]) -> list[str]:
         """Run a block of commands; returns its output lines."""
         first, *words = commands[0].split()
-        if first == "machine":
+        if first == "scheduler":
             self.scheduler = made(**dict(word.split("=", 1) for word in words))
             return ["ready"]
         if first == "wait":

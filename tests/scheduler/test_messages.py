@@ -26,7 +26,7 @@ def test_every_effect_has_a_number_and_a_term() -> None:
         assert kind.__struct_fields__[:2] == ("effect", "term")
 
 
-def test_the_machine_takes_every_event() -> None:
+def test_the_scheduler_handles_every_event() -> None:
     assert made()._event_table.keys() == set(typing.get_args(Event))
 
 

@@ -21,7 +21,7 @@ from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.testing import node, pod
 from stowplan.testing.generators.choices import chance, pick, random_int
-from tests.cycle.placing import framework_for
+from tests.cycle.engine_and_walk import framework_for
 from tests.soak import examples
 
 pytest.importorskip("stowplan.columns.engine.kernels")
