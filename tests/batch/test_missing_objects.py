@@ -7,8 +7,8 @@ from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.testing import pod
-from tests.batch.test_decider import Yard, binds, gated, member
-from tests.scenarios import gangs
+from tests.batch.session_driver import SessionDriver, binds, gated, member
+from tests.scenarios import group_commands
 
 NO_QUEUE = 'queues "nowhere" not found'
 
@@ -39,8 +39,8 @@ def group_conditions(effects: list[Effect]) -> list[tuple[str, str, str, str]]:
 
 
 def test_a_missing_queue_is_said_on_pods_and_group() -> None:
-    yard = Yard()
-    effects = yard.told(*yard.gang("g", 2, queue="nowhere"))
+    driver = SessionDriver()
+    effects = driver.handle(*driver.gang("g", 2, queue="nowhere"))
     assert binds(effects) == {}
     assert conditions(effects) == dict.fromkeys(("g-0", "g-1"), ("Unschedulable", NO_QUEUE))
     assert group_conditions(effects) == [("g", "True", "QueueNotFound", NO_QUEUE)]
@@ -49,56 +49,56 @@ def test_a_missing_queue_is_said_on_pods_and_group() -> None:
         ("g-0", "FailedScheduling", NO_QUEUE),
         ("g-1", "FailedScheduling", NO_QUEUE),
     }
-    silent = Yard(compat=Compat(missing_unsaid=True))
-    effects = silent.told(*silent.gang("g", 2, queue="nowhere"))
+    silent = SessionDriver(compat=Compat(missing_unsaid=True))
+    effects = silent.handle(*silent.gang("g", 2, queue="nowhere"))
     assert (events(effects), conditions(effects)) == (set(), {})
 
 
 def test_it_is_said_once_and_taken_back_when_the_queue_comes() -> None:
-    yard = Yard()
-    yard.told(*yard.gang("g", 2, queue="nowhere"))
-    again = yard.told(happened.ObjectAdded(gangs.queue("other", "2", {})))
+    driver = SessionDriver()
+    driver.handle(*driver.gang("g", 2, queue="nowhere"))
+    again = driver.handle(happened.ObjectAdded(group_commands.queue("other", "2", {})))
     assert (group_conditions(again), events(again)) == ([], set())
     # The watch has not shown the pods' conditions yet; they are not written twice either.
     assert conditions(again) == {}
-    effects = yard.told(happened.ObjectAdded(gangs.queue("nowhere", "3", {})))
+    effects = driver.handle(happened.ObjectAdded(group_commands.queue("nowhere", "3", {})))
     assert set(binds(effects)) == {"g-0", "g-1"}
-    effects = yard.told(happened.ObjectAdded(gangs.queue("another", "4", {})))
-    effects += yard.told(happened.PodAdded(member("late", "g")))
+    effects = driver.handle(happened.ObjectAdded(group_commands.queue("another", "4", {})))
+    effects += driver.handle(happened.PodAdded(member("late", "g")))
     (said,) = group_conditions(effects)[-1:] or [("", "False", "", "")]
     assert said[1] == "False"
 
 
 def test_a_queue_that_goes_is_said_and_what_was_said_before_comes_again() -> None:
-    yard = Yard()
-    queue = gangs.queue("q", "2", {})
-    first = yard.told(happened.ObjectAdded(queue), *yard.gang("g", 3, queue="q"))
+    driver = SessionDriver()
+    queue = group_commands.queue("q", "2", {})
+    first = driver.handle(happened.ObjectAdded(queue), *driver.gang("g", 3, queue="q"))
     assert group_conditions(first)[0][2] == "NotEnoughResources"
-    gone = yard.told(happened.ObjectDeleted(queue))
+    gone = driver.handle(happened.ObjectDeleted(queue))
     assert group_conditions(gone) == [("g", "True", "QueueNotFound", 'queues "q" not found')]
-    back = yard.told(happened.ObjectAdded(queue))
+    back = driver.handle(happened.ObjectAdded(queue))
     assert group_conditions(back)[0][2] == "NotEnoughResources"
 
 
 def test_a_missing_group_is_said_on_its_pods() -> None:
-    yard = Yard()
-    effects = yard.told(happened.PodAdded(member("a", "lost")))
+    driver = SessionDriver()
+    effects = driver.handle(happened.PodAdded(member("a", "lost")))
     text = 'podgroups "lost" not found in namespace "default"'
     assert conditions(effects) == {"a": ("Unschedulable", text)}
     assert events(effects) == {("a", "FailedScheduling", text)}
-    effects = yard.told(happened.ObjectAdded(gangs.group("lost", "1", {"min": "1"})))
+    effects = driver.handle(happened.ObjectAdded(group_commands.group("lost", "1", {"min": "1"})))
     assert binds(effects) == {"a": "n1"}
 
 
 def test_a_missing_default_queue_is_said_on_pods_without_a_group() -> None:
-    yard = Yard()
-    yard.told(happened.ObjectDeleted(gangs.queue("default", "1", {})))
-    effects = yard.told(happened.PodAdded(pod("solo", cpu="1", scheduler="kube-batch")))
+    driver = SessionDriver()
+    driver.handle(happened.ObjectDeleted(group_commands.queue("default", "1", {})))
+    effects = driver.handle(happened.PodAdded(pod("solo", cpu="1", scheduler="kube-batch")))
     text = 'queues "default" not found; it is the default queue (batch.defaultQueue)'
     assert conditions(effects) == {"solo": ("Unschedulable", text)}
 
 
 def test_pods_with_scheduling_gates_are_told_nothing() -> None:
-    yard = Yard()
-    effects = yard.told(happened.PodAdded(gated("a", "lost", "quota")))
+    driver = SessionDriver()
+    effects = driver.handle(happened.PodAdded(gated("a", "lost", "quota")))
     assert (conditions(effects), events(effects)) == ({}, set())

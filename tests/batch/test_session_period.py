@@ -7,31 +7,33 @@ from msgspec.structs import replace
 from stowplan.batch.bind_failure_policy import RELEASE, BindFailurePolicy
 from stowplan.messages import events as happened
 from stowplan.simulation.event_queue import SECOND
-from tests.batch.test_decider import Yard, binds, member
-from tests.scenarios import gangs
+from tests.batch.session_driver import SessionDriver, binds, member
+from tests.scenarios import group_commands
 
 
 def test_a_period_is_what_the_configuration_says() -> None:
-    text = gangs.configured(["schedulePeriod=10s", "bindFailures=2", "bindFailurePolicy=Release"])
-    yard = Yard(text=text)
-    assert yard.decider.plan.upkeep == BindFailurePolicy(2, RELEASE)
-    assert binds(yard.told(*yard.gang("a", 1))) == {}
-    yard.now += 9 * SECOND
-    assert binds(yard.told()) == {"a-0": "n1"}
+    text = group_commands.configured(
+        ["schedulePeriod=10s", "bindFailures=2", "bindFailurePolicy=Release"]
+    )
+    driver = SessionDriver(text=text)
+    assert driver.decider.plan.upkeep == BindFailurePolicy(2, RELEASE)
+    assert binds(driver.handle(*driver.gang("a", 1))) == {}
+    driver.now += 9 * SECOND
+    assert binds(driver.handle()) == {"a-0": "n1"}
 
 
 def test_the_next_session_is_held_a_period_after_the_end_of_the_last() -> None:
-    yard = Yard()
-    assert binds(yard.told(*yard.gang("a", 1))) == {"a-0": "n1"}
+    driver = SessionDriver()
+    assert binds(driver.handle(*driver.gang("a", 1))) == {"a-0": "n1"}
     # It took a second, in which other pods arrived.
-    assert binds(yard.told(happened.SessionEnded(), *yard.gang("b", 1))) == {}
-    assert binds(yard.told()) == {"b-0": "n1"}
+    assert binds(driver.handle(happened.SessionEnded(), *driver.gang("b", 1))) == {}
+    assert binds(driver.handle()) == {"b-0": "n1"}
 
 
 def test_a_pod_that_is_gone_is_not_kept_though_its_end_was_not_shown_before() -> None:
-    yard = Yard()
+    driver = SessionDriver()
     alone = member("a-0", "a")
-    yard.told(*yard.gang("a", 1))
+    driver.handle(*driver.gang("a", 1))
     ended = replace(alone, status=replace(alone.status, phase="Succeeded"))
-    yard.told(happened.PodDeleted(ended))
-    assert list(yard.decider.inventory.pods) == []
+    driver.handle(happened.PodDeleted(ended))
+    assert list(driver.decider.inventory.pods) == []

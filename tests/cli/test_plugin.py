@@ -185,7 +185,7 @@ def test_arguments_come_from_a_configuration(here: Path) -> None:
 
 
 def test_a_file_that_cannot_be_loaded(here: Path) -> None:
-    check_one_line(run("plugin", "check", "gone.py"), "gone.py", "cannot be read")
+    check_one_line(run("plugin", "check", "gone.py"), "gone.py", "cannot read")
     (here / "none.py").write_text("x = 1\n")
     check_one_line(run("plugin", "check", "none.py"), "none.py", "defines no plugin", "@score")
     (here / "bad.py").write_text(

@@ -3,7 +3,8 @@
 A script is a text of blocks, each with commands, `----` and the effects of one call of `handle`; a
 comment before a block says what it shows. The first block may configure the scheduler.
 
-    scheduler profiles=one,two plugins=PermitByLabel,PreBindIO binders=BindIO assume_limit=30 leads=no
+    scheduler profiles=one,two plugins=PermitByLabel,PreBindIO binders=BindIO leads=no
+    scheduler assume_limit=30
     scheduler extenders=fit:filter:names waits=2          see `extender_commands`
 
 The watch; settings are those of `draw` and a few more, kept from command to command:

@@ -20,7 +20,7 @@ from stowplan.plugins.volumes.volume_claims import (
     volume_uses_of,
 )
 from stowplan.testing.generators.choices import chance, pick
-from tests.scenarios import storage
+from tests.scenarios import storage_commands
 
 if TYPE_CHECKING:
     from tests.scheduler.fake_cluster import FakeCluster
@@ -39,8 +39,8 @@ class Volumes:
         self.cluster = cluster
         self.objects: dict[tuple[type[Object], str], Object] = {}
         self._born = 0
-        self.put(storage.storage_class("local", "", {}))
-        self.put(storage.storage_class(MADE, "", {"provisioner": "csi.example.com"}))
+        self.put(storage_commands.storage_class("local", "", {}))
+        self.put(storage_commands.storage_class(MADE, "", {"provisioner": "csi.example.com"}))
 
     # The API.
 
@@ -130,7 +130,7 @@ class Volumes:
         if self.claim(name) is None:
             self._born += 1
             kind = pick(self.cluster.rng, ("local", MADE))
-            made = storage.claim(name, "", {"class": kind})
+            made = storage_commands.claim(name, "", {"class": kind})
             self.put(replace(made, metadata=replace(made.metadata, uid=f"{name}-{self._born}")))
 
     def claim_goes(self, name: str) -> None:
@@ -146,7 +146,7 @@ class Volumes:
         """A volume is added on a node, or an existing one is modified."""
         volume = self.volume(name)
         if volume is None:
-            self.put(storage.volume(name, "", {"node": node}))
+            self.put(storage_commands.volume(name, "", {"node": node}))
         else:
             labels = {"seen": str(len(volume.labels.get("seen", "")) % 3)}
             self.put(replace(volume, metadata=replace(volume.metadata, labels=labels)))
@@ -176,13 +176,13 @@ class Volumes:
             self.put(replace(claim, metadata=replace(claim.metadata, annotations=left)))
             return
         settings = {"class": MADE, "node": node, "claim": claim.name}
-        made = storage.volume(f"pvc-{claim.metadata.uid}", "", settings)
-        ref = replace(storage.reference(claim.name), uid=claim.metadata.uid)
+        made = storage_commands.volume(f"pvc-{claim.metadata.uid}", "", settings)
+        ref = replace(storage_commands.reference(claim.name), uid=claim.metadata.uid)
         self.put(replace(made, spec=replace(made.spec, claim_ref=ref)))
         self._bind(claim, made.name)
 
     def _bind(self, claim: PersistentVolumeClaim, volume: str) -> None:
-        bound = storage.claim(claim.name, "", {"volume": volume})
+        bound = storage_commands.claim(claim.name, "", {"volume": volume})
         annotations = claim.metadata.annotations | bound.metadata.annotations
         self.put(
             replace(
@@ -204,7 +204,7 @@ class Volumes:
         if volume.spec.storage_class_name == MADE:
             self.drop(volume)
         else:
-            free = storage.volume(volume.name, "", {})
+            free = storage_commands.volume(volume.name, "", {})
             spec = replace(volume.spec, claim_ref=None)
             self.put(replace(volume, spec=spec, status=free.status))
 
