@@ -13,7 +13,7 @@ from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
-from stowplan.objects.pod import Pod
+from stowplan.objects.pod import Pod, PodSchedulingGate
 from stowplan.scheduler import Scheduler
 from stowplan.simulation.event_queue import SECOND
 from stowplan.testing import node, pod
@@ -75,3 +75,9 @@ def binds(effects: list[Effect]) -> dict[str, str]:
 
 def reports(effects: list[Effect]) -> list[to_do.Report]:
     return [one for one in effects if isinstance(one, to_do.Report)]
+
+
+def gated(name: str, group: str, *gates: str) -> Pod:
+    made = member(name, group)
+    names = tuple(PodSchedulingGate(gate) for gate in gates)
+    return replace(made, spec=replace(made.spec, scheduling_gates=names))

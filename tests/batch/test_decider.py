@@ -22,10 +22,9 @@ from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.objects.node import NodeCondition
-from stowplan.objects.pod import Pod, PodSchedulingGate
 from stowplan.simulation.event_queue import SECOND
 from stowplan.testing import node, pod
-from tests.batch.session_driver import SessionDriver, binds, member, reports
+from tests.batch.session_driver import SessionDriver, binds, gated, member, reports
 from tests.scenarios import group_commands
 
 # Nominations.
@@ -154,12 +153,6 @@ def test_a_gang_that_can_run_without_it_goes_first_too_when_a_member_is_refused(
 
 
 # Gates.
-
-
-def gated(name: str, group: str, *gates: str) -> Pod:
-    made = member(name, group)
-    names = tuple(PodSchedulingGate(gate) for gate in gates)
-    return replace(made, spec=replace(made.spec, scheduling_gates=names))
 
 
 def with_a_gate(compat: Compat) -> tuple[SessionDriver, list[Effect]]:

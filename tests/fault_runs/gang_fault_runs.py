@@ -149,7 +149,7 @@ def _come(sea: ClusterChurn, one: Pod) -> None:
     sea.come(one)
 
 
-def is_batch(one: Pod, world: SimulatedCluster, note: str = "") -> bool:
+def is_session_pod(one: Pod, world: SimulatedCluster, note: str = "") -> bool:
     """Whether gangs may wait is for the judge of sessions to say."""
     return one.spec.scheduler_name == BATCH
 
@@ -173,7 +173,7 @@ def rested(made: Scheduler) -> None:
         raise Violation(f"a session was due: {result.binds} {result.victims}")
 
 
-KIT = FaultRunConfig(scheduler, held=is_batch, more=gangs, auditor=GangAuditor, rested=rested)
+KIT = FaultRunConfig(scheduler, held=is_session_pod, more=gangs, auditor=GangAuditor, rested=rested)
 
 
 if __name__ == "__main__":

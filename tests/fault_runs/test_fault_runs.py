@@ -283,7 +283,7 @@ def test_an_extender_s_failure_that_is_taken_at_its_word_is_found(
     def doubt(self: BindingCycles, uid: str, binding_cycle: BindingCycle, text: str) -> None:
         self._fail(uid, binding_cycle, error(text))
 
-    monkeypatch.setattr(BindingCycles, "_doubt", doubt)
+    monkeypatch.setattr(BindingCycles, "_outcome_unknown", doubt)
     assert found(EXTENDED) is not None
 
 

@@ -145,7 +145,7 @@ def templates_are_kept(patch: pytest.MonkeyPatch) -> None:
 
 
 LEAKS = {
-    "machine.sessions._arrived": arrivals_are_kept,
+    "machine.sessions._arrived_at": arrivals_are_kept,
     "machine.queue._gates._by_spec": specs_are_kept,
     "machine.cache.nodes.journal._rows": journals_are_kept,
     "machine.cache.nodes.labels._columns[].vocabulary": values_are_kept,

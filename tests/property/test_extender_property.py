@@ -143,7 +143,7 @@ def test_room_that_is_given_away_too_early_is_noticed(monkeypatch: pytest.Monkey
     def doubt(self: BindingCycles, uid: str, binding_cycle: BindingCycle, text: str) -> None:
         self._fail(uid, binding_cycle, error(text))
 
-    monkeypatch.setattr(BindingCycles, "_doubt", doubt)
+    monkeypatch.setattr(BindingCycles, "_outcome_unknown", doubt)
     assert_caught(no_node_is_crowded, SEEDS, LONG)
 
 

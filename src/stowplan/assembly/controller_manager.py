@@ -164,7 +164,7 @@ class ControllerManager:
         self.index = ObjectIndex()
         recorder = EventRecorder(self.api)
         self.parts: list[ManagedController] = []
-        self._rests: dict[str, tuple[float, float]] = {}
+        self._backoffs: dict[str, tuple[float, float]] = {}
         self._first = 0
         if manager_options.controllers:
             self.parts += [
@@ -224,7 +224,7 @@ class ControllerManager:
 
     def _work_slice(self, part: ManagedController, enough: int) -> int:
         """Let one controller process a few objects; returns their number."""
-        until, _ = self._rests.get(part.name, (0.0, 0.0))
+        until, _ = self._backoffs.get(part.name, (0.0, 0.0))
         if until > self.api.now:
             return 0
         for looked in range(_CONSECUTIVE_MAX):
@@ -237,15 +237,15 @@ class ControllerManager:
             except Exception as error:  # noqa: BLE001
                 self._back_off(part, error)
                 return looked
-            self._rests.pop(part.name, None)
+            self._backoffs.pop(part.name, None)
         return _CONSECUTIVE_MAX
 
     def _back_off(self, part: ManagedController, error: Exception) -> None:
         """Skip a controller until its backoff has ended."""
         self.api.faults.add(part.name, "", error)
-        _, last = self._rests.get(part.name, (0.0, 0.0))
+        _, last = self._backoffs.get(part.name, (0.0, 0.0))
         wait = min(last * 2 or BACKOFF_FIRST_SECONDS, BACKOFF_MAX_SECONDS)
-        self._rests[part.name] = (self.api.now + wait, wait)
+        self._backoffs[part.name] = (self.api.now + wait, wait)
 
     def next_at(self) -> float | None:
         """The next due time; a time in the past or 0.0 means at once."""
@@ -253,7 +253,7 @@ class ControllerManager:
         for part in self.parts:
             moment = part.next_at()
             if moment is not None:
-                moments.append(max(moment, self._rests.get(part.name, (0.0, 0.0))[0]))
+                moments.append(max(moment, self._backoffs.get(part.name, (0.0, 0.0))[0]))
         return min(moments, default=None)
 
     def failing(self) -> dict[str, int]:

@@ -32,7 +32,7 @@ def plugins_of_file(path: str) -> tuple[type[Any], ...]:
     """
     module = run_file(path)
     # A class under two names is returned once.
-    own = dict.fromkeys(map(plugin_of, filter(_may_be_one, vars(module).values())))
+    own = dict.fromkeys(map(plugin_of, filter(_may_be_plugin, vars(module).values())))
     found = [
         plugin
         for plugin in own
@@ -53,7 +53,7 @@ def plugins_of_file(path: str) -> tuple[type[Any], ...]:
     if not found:
         raise ContractError(
             f"{path}: defines no plugin: expected a function under @score, @filter or @priority, "
-            f"or a class with a `name` and a method such as filter or score{_nearly(module)}"
+            f"or a class with a `name` and a method such as filter or score{_missing_parts(module)}"
         )
     return tuple(found)
 
@@ -96,11 +96,11 @@ def batch_parts(
     return actions, policies
 
 
-def _may_be_one(value: object) -> bool:
+def _may_be_plugin(value: object) -> bool:
     return inspect.isclass(value) or is_rule(value)
 
 
-def _nearly(module: ModuleType) -> str:
+def _missing_parts(module: ModuleType) -> str:
     """Why the classes of a file are not plugins."""
     texts = []
     for value in vars(module).values():
@@ -124,7 +124,7 @@ def installed_plugins(text: str) -> tuple[type[Any], ...]:
     """
     entries = _entries(tuple(sys.path)) if text else ()
     # A distribution that is on the path twice is found twice; the first one counts.
-    named = {entry.name: entry for entry in reversed(entries) if _says(text, entry.name)}
+    named = {entry.name: entry for entry in reversed(entries) if _mentions(text, entry.name)}
     return tuple(_loaded(named[name]) for name in sorted(named))
 
 
@@ -134,7 +134,7 @@ def _entries(path: tuple[str, ...]) -> tuple[importlib.metadata.EntryPoint, ...]
     return tuple(importlib.metadata.entry_points(group=ENTRY_POINTS))
 
 
-def _says(text: str, name: str) -> bool:
+def _mentions(text: str, name: str) -> bool:
     return re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", text) is not None
 
 
@@ -175,7 +175,7 @@ def run_file(path: str) -> ModuleType:
     except (Exception, SystemExit) as failure:
         del sys.modules[name]
         where = f"{path}{_line_in(spec.origin or path, failure)}"
-        raise ContractError(f"{where}: {_said(failure)}") from failure
+        raise ContractError(f"{where}: {_error_text(failure)}") from failure
     finally:
         sys.path.remove(beside)
     return module
@@ -188,7 +188,7 @@ def _line_in(path: str, failure: BaseException) -> str:
     return f":{lines[-1]}" if lines else ""
 
 
-def _said(failure: BaseException) -> str:
+def _error_text(failure: BaseException) -> str:
     if isinstance(failure, OSError):
         return f"cannot read the file: {failure.strerror}"
     if isinstance(failure, ContractError):

@@ -226,7 +226,7 @@ class BatchDecider:
             # A custom plugin or action failed: discard the session's incomplete changes.
             if session is not None:
                 session.state.rules.close()
-            self._start_over()
+            self._rebuild()
             return SessionResult(fault=story)
         result = self._result(session, writes, notes)
         record_metrics(self.metrics, session, (self.metrics.stopwatch() - began) * 1e3)
@@ -351,7 +351,7 @@ class BatchDecider:
             return BindFailureResult()
         failures = self._failures[uid] = self._failures.get(uid, 0) + 1
         upkeep = self.plan.upkeep
-        reports = tuple(self._complaint(job, pod, reason))
+        reports = tuple(self._bind_failed_condition(job, pod, reason))
         if failures < upkeep.failures_max:
             inventory.first[job.uid] = inventory.first.get(job.uid, 0) + 1
             return BindFailureResult(reports)
@@ -372,7 +372,9 @@ class BatchDecider:
         """Number of consecutive failed binds of a pod."""
         return self._failures.get(uid, 0)
 
-    def _complaint(self, job: JobInfo, pod: Pod, reason: str) -> Iterator[PodGroupReport]:
+    def _bind_failed_condition(
+        self, job: JobInfo, pod: Pod, reason: str
+    ) -> Iterator[PodGroupReport]:
         """Condition of a group with a member whose bind failed."""
         group = job.group
         if group is None or group.is_solo:
@@ -419,7 +421,7 @@ class BatchDecider:
             plan.default_queue,
             plan.uses_priority_classes,
         ):
-            self._start_over()
+            self._rebuild()
         return ""
 
     # Inspection and rebuild.
@@ -455,7 +457,7 @@ class BatchDecider:
                 self._show(fresh, value)
         return fresh
 
-    def _start_over(self) -> None:
+    def _rebuild(self) -> None:
         self.inventory = self._rebuilt()
 
     def validate(self) -> None:

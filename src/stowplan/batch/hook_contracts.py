@@ -48,53 +48,53 @@ Reads = Callable[[Any, Sequence[Any]], bool]
 """Whether an answer is valid for these arguments: (answer, arguments) -> bool."""
 
 
-def _is_number(said: Any, asked: Sequence[Any]) -> bool:
+def _is_number(answer: Any, arguments: Sequence[Any]) -> bool:
     numbers = int | float | np.integer | np.floating
-    return isinstance(said, numbers) and not isinstance(said, bool) and not np.isnan(said)
+    return isinstance(answer, numbers) and not isinstance(answer, bool) and not np.isnan(answer)
 
 
-def _is_truth(said: Any, asked: Sequence[Any]) -> bool:
-    return isinstance(said, bool | np.bool_)
+def _is_truth(answer: Any, arguments: Sequence[Any]) -> bool:
+    return isinstance(answer, bool | np.bool_)
 
 
-def _is_text(said: Any, asked: Sequence[Any]) -> bool:
-    return isinstance(said, str)
+def _is_text(answer: Any, arguments: Sequence[Any]) -> bool:
+    return isinstance(answer, str)
 
 
-def _is_invalid(said: Any, asked: Sequence[Any]) -> bool:
-    return said is None or (isinstance(said, ValidateResult) and bool(said.reason))
+def _is_invalid(answer: Any, arguments: Sequence[Any]) -> bool:
+    return answer is None or (isinstance(answer, ValidateResult) and bool(answer.reason))
 
 
-def _is_column(said: Any, asked: Sequence[Any]) -> bool:
-    return isinstance(said, np.ndarray) and bool(said.shape == asked[1].shape)
+def _is_column(answer: Any, arguments: Sequence[Any]) -> bool:
+    return isinstance(answer, np.ndarray) and bool(answer.shape == arguments[1].shape)
 
 
-def _are_bools(said: Any, asked: Sequence[Any]) -> bool:
-    return _is_column(said, asked) and said.dtype == np.bool_
+def _are_bools(answer: Any, arguments: Sequence[Any]) -> bool:
+    return _is_column(answer, arguments) and answer.dtype == np.bool_
 
 
-def _are_scores(said: Any, asked: Sequence[Any]) -> bool:
-    is_numeric = _is_column(said, asked) and np.issubdtype(said.dtype, np.number)
-    return bool(is_numeric and np.isfinite(said).all())
+def _are_scores(answer: Any, arguments: Sequence[Any]) -> bool:
+    is_numeric = _is_column(answer, arguments) and np.issubdtype(answer.dtype, np.number)
+    return bool(is_numeric and np.isfinite(answer).all())
 
 
-def _are_candidates(said: Any, asked: Sequence[Any]) -> bool:
-    if not isinstance(said, Sequence) or not all(isinstance(one, TaskInfo) for one in said):
+def _are_candidates(answer: Any, arguments: Sequence[Any]) -> bool:
+    if not isinstance(answer, Sequence) or not all(isinstance(one, TaskInfo) for one in answer):
         return False
-    return {one.uid for one in said} <= {other.uid for other in asked[1]}
+    return {one.uid for one in answer} <= {other.uid for other in arguments[1]}
 
 
-def _is_hashable(said: Any, asked: Sequence[Any]) -> bool:
+def _is_hashable(answer: Any, arguments: Sequence[Any]) -> bool:
     try:
-        hash(said)
+        hash(answer)
     except TypeError:
         return False
     return True
 
 
-def _is_ordered(said: Any, asked: Sequence[Any]) -> bool:
+def _is_ordered(answer: Any, arguments: Sequence[Any]) -> bool:
     try:
-        return not said < said
+        return not answer < answer
     except TypeError:
         return False
 
@@ -159,17 +159,17 @@ def check_answers(kind: str, policy: str, function: Any, place: str) -> Any:
 
     # Function attributes are not copied: a partial has none.
     @wraps(function, assigned=(), updated=())
-    def looked_at(*asked: Any) -> Any:
+    def checked(*arguments: Any) -> Any:
         # The function may modify its arguments; that is checked elsewhere.
-        before = [tuple(one) if isinstance(one, list) else one for one in asked]
-        said = function(*asked)
-        if not contract.reads(said, before):
+        before = [tuple(one) if isinstance(one, list) else one for one in arguments]
+        answer = function(*arguments)
+        if not contract.reads(answer, before):
             raise ContractError(
-                f"{whose}, {kind}: invalid answer: {short_repr(said)}: expected {contract.wanted}"
+                f"{whose}, {kind}: invalid answer: {short_repr(answer)}: expected {contract.wanted}"
             )
-        return said
+        return answer
 
-    return looked_at
+    return checked
 
 
 def is_shipped(function: Any) -> bool:
@@ -199,9 +199,9 @@ def source_location(function: Any) -> str:
     return f"{module}.{name}" if module else str(name)
 
 
-def short_repr(said: Any) -> str:
+def short_repr(answer: Any) -> str:
     """A short representation of an answer."""
-    if isinstance(said, np.ndarray):
-        return f"an array of {said.dtype} {said.shape}"
-    text = repr(said)
+    if isinstance(answer, np.ndarray):
+        return f"an array of {answer.dtype} {answer.shape}"
+    text = repr(answer)
     return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."

@@ -64,8 +64,8 @@ class SessionClose:
             return
         self._before.setdefault(job.uid, group.status)
         self._reported_conditions[job.uid] = reason, message
-        said = PodGroupCondition(UNSCHEDULABLE, "True", self._uid, self._now, reason, message)
-        self._put(group, said)
+        condition = PodGroupCondition(UNSCHEDULABLE, "True", self._uid, self._now, reason, message)
+        self._put(group, condition)
 
     def close(
         self, jobs: Iterable[JobInfo]
@@ -73,11 +73,11 @@ class SessionClose:
         """Compute the status and events of each job."""
         writes: list[PodGroupStatusUpdate] = []
         notes: list[PodFitError] = []
-        said, rewrites = self._reported_conditions, self._session_state.compat.rewrites_status
+        reported, rewrites = self._reported_conditions, self._session_state.compat.rewrites_status
         for job in jobs:
             group = job.group
             # Nothing new: no task has changed, and the same has been reported before.
-            key = (group, said.get(job.uid), job.fit_errors, job.short_by)
+            key = (group, reported.get(job.uid), job.fit_errors, job.short_by)
             if job.kept.get(REPORTED) == key and not rewrites:
                 continue
             job.kept[REPORTED] = (*key[:3], dict(job.short_by))
@@ -125,21 +125,21 @@ class SessionClose:
             if stale and condition.status == "True" and job.is_ready:
                 message = "tasks in gang are ready to be scheduled"
                 self._before.setdefault(job.uid, group.status)
-                said = PodGroupCondition(
+                condition = PodGroupCondition(
                     UNSCHEDULABLE, "False", self._uid, self._now, SCHEDULED, message
                 )
-                self._put(group, said)
+                self._put(group, condition)
 
-    def _put(self, group: PodGroupInfo, said: PodGroupCondition) -> None:
-        group.status = with_condition(group.status, said)
+    def _put(self, group: PodGroupInfo, condition: PodGroupCondition) -> None:
+        group.status = with_condition(group.status, condition)
 
     def _events(self, job: JobInfo, group: PodGroupInfo) -> Iterator[tuple[str, str, str]]:
         if group.status.phase in (UNKNOWN, PENDING):
             pending = len(job.of(TaskStatus.PENDING))
             text = f"{pending}/{len(job.tasks)} tasks in gang unschedulable: {job_fit_error(job)}"
             if not self._session_state.compat.fit_error_of_choice:
-                said = (c for c in group.status.conditions if c.transition_id == self._uid)
-                text = next((c.message for c in said if c.type == UNSCHEDULABLE), text)
+                own = (c for c in group.status.conditions if c.transition_id == self._uid)
+                text = next((c.message for c in own if c.type == UNSCHEDULABLE), text)
             yield "Warning", UNSCHEDULABLE, text
 
     def _notes(self, job: JobInfo) -> Iterator[PodFitError]:
@@ -149,15 +149,15 @@ class SessionClose:
                 yield PodFitError(task.uid, task.key, message)
 
 
-def with_condition(status: PodGroupStatus, said: PodGroupCondition) -> PodGroupStatus:
+def with_condition(status: PodGroupStatus, added: PodGroupCondition) -> PodGroupStatus:
     """A status with a condition added, replacing one of the same type."""
     conditions = list(status.conditions)
     for index, condition in enumerate(conditions):
-        if condition.type == said.type:
-            conditions[index] = said
+        if condition.type == added.type:
+            conditions[index] = added
             break
     else:
-        conditions.append(said)
+        conditions.append(added)
     return replace(status, conditions=tuple(conditions))
 
 

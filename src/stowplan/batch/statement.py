@@ -84,7 +84,7 @@ class Statement:
         while len(self._ledger) > mark:
             match self._ledger.pop():
                 case AllocateOperation(task) | PipelineOperation(task):
-                    state.unput(task)
+                    state.undo_put(task)
                 case EvictOperation(task, _, before):
                     state.unrelease(task, before)
         if not self._ledger and not state.compat.unevict_loses_node:

@@ -92,7 +92,7 @@ class Hooks:
         self._vetoes: set[tuple[str, str]] = set()
         self._row_kinds: dict[tuple[str, str], Callable[[TaskInfo], Hashable]] = {}
         self._spares: dict[tuple[str, str], Callable[[JobInfo], bool] | None] = {}
-        self._whys: dict[tuple[str, str], Callable[[QueueInfo], str] | None] = {}
+        self._overused_reasons: dict[tuple[str, str], Callable[[QueueInfo], str] | None] = {}
         self._keys: dict[tuple[str, str], Callable[[TaskInfo], Any] | None] = {}
         self._walks: dict[str, list[Any]] = {}
         self._spare_walks: dict[str, list[Callable[[JobInfo], bool]]] = {}
@@ -140,13 +140,13 @@ class Hooks:
         self._row_kinds[kind, policy] = check_answers("row_kind", policy, row_kind, place)
         self._keys[kind, policy] = None
         self._spares[kind, policy] = None
-        self._whys[kind, policy] = None
+        self._overused_reasons[kind, policy] = None
         if key is not None:
             self._keys[kind, policy] = check_answers("key", policy, key, place)
         if spares is not None:
             self._spares[kind, policy] = check_answers("spares", policy, spares, place)
         if why is not None:
-            self._whys[kind, policy] = check_answers("why", policy, why, place)
+            self._overused_reasons[kind, policy] = check_answers("why", policy, why, place)
         self._walks.clear()
         self._spare_walks.clear()
         self._opinions.clear()
@@ -255,7 +255,7 @@ class Hooks:
         for tier in self.tiers:
             for use in self._active("overused", tier):
                 if self._given["overused", use.name](queue):
-                    why = self._whys["overused", use.name]
+                    why = self._overused_reasons["overused", use.name]
                     return why(queue) if why else f"queue {queue.name!r} is overused by {use.name}"
         return ""
 

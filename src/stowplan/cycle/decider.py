@@ -32,16 +32,16 @@ class CycleDecider:
     """
 
     def __init__(self, mode: EngineMode = EngineMode.AUTO) -> None:
-        self._turn = SamplingState()
+        self._sampling = SamplingState()
         self._mode = mode
         self._engine: Engine | None = None
-        self._n_looked_at = 0
+        self._n_evaluated = 0
         self._refusals = RefusalCache()
-        self._repeating: dict[Framework, bool] = {}
+        self._repeatable_profiles: dict[Framework, bool] = {}
 
     def engine(self) -> Engine | None:
         """The engine that places runs of pods, or None."""
-        if self._engine is None and self._mode is not EngineMode.WALK and self._pays():
+        if self._engine is None and self._mode is not EngineMode.WALK and self._compiling_pays():
             compiled = load_kernels()
             if compiled is None:
                 self._mode = EngineMode.WALK
@@ -53,13 +53,13 @@ class CycleDecider:
         """Forget classes that were not used since the call before the last one."""
         if self._engine is not None:
             self._engine.forget_idle()
-            self._refusals.leave(self._engine.classes())
+            self._refusals.retain(self._engine.classes())
 
-    def _pays(self) -> bool:
+    def _compiling_pays(self) -> bool:
         return (
             self._mode is EngineMode.COMPILED
             or is_loaded()
-            or self._n_looked_at > COMPILE_WORTH_ROWS
+            or self._n_evaluated > COMPILE_WORTH_ROWS
         )
 
     def decide(
@@ -73,35 +73,35 @@ class CycleDecider:
         draw = draw_tie_break(rng)
         if known is not None:
             return known
-        self._n_looked_at += snapshot.nodes.n_nodes
+        self._n_evaluated += snapshot.nodes.n_nodes
         attempt = filter_pod(pod, snapshot, framework)
-        decision = conclude(attempt, draw, self._turn)
+        decision = conclude(attempt, draw, self._sampling)
         if one is not None:
-            self._learn(one, attempt, decision)
+            self._cache_refusal(one, attempt, decision)
         return decision
 
-    def _learn(self, one: EnginePodClass, attempt: Attempt, decision: Decision) -> None:
+    def _cache_refusal(self, one: EnginePodClass, attempt: Attempt, decision: Decision) -> None:
         """Cache the refusal for other pods of the class."""
         assert self._engine is not None
         one.refused = None
         refusal = decision.refusal
         is_refused = refusal is not None and refusal.is_rejected
-        if is_refused and not decision.nominated_node and self._repeats_itself(one.framework):
+        if is_refused and not decision.nominated_node and self._is_repeatable(one.framework):
             is_planned = partial(self._engine.is_planned, one, one.made_for)
             n_nodes = attempt.snapshot.nodes.n_nodes
             self._refusals.keep(one, ClassRefusal(decision, attempt, is_planned), n_nodes)
 
-    def _repeats_itself(self, framework: Framework) -> bool:
-        known = self._repeating.get(framework)
+    def _is_repeatable(self, framework: Framework) -> bool:
+        known = self._repeatable_profiles.get(framework)
         if known is None:
-            known = self._repeating[framework] = is_repeatable(framework)
+            known = self._repeatable_profiles[framework] = is_repeatable(framework)
         return known
 
     def decide_with_extenders(
         self, pod: Pod, framework: Framework, rng: TieBreakSource, extenders: Sequence[HTTPExtender]
     ) -> ExtenderConsultation:
         """Begin an attempt that needs extenders."""
-        return ExtenderConsultation(pod, framework, extenders, draw_tie_break(rng), self._turn)
+        return ExtenderConsultation(pod, framework, extenders, draw_tie_break(rng), self._sampling)
 
 
 def is_repeatable(framework: Framework) -> bool:

@@ -55,7 +55,7 @@ from stowplan.framework import (
 from stowplan.framework.deciders.decider import Decision
 from stowplan.framework.deciders.extender_review import ExtenderReview, PreemptionCandidate
 from stowplan.framework.status import Code
-from stowplan.messages import extender_api as asked
+from stowplan.messages import extender_api
 from stowplan.messages.extender_api import (
     EXTENDER,
     ExtenderArgs,
@@ -104,8 +104,8 @@ class ExtenderConsultation:
         self._framework = framework
         self._extenders = extenders
         self._draw = draw
-        self._turn = sampling or SamplingState()
-        self._start = self._turn.next_start
+        self._sampling = sampling or SamplingState()
+        self._start = self._sampling.next_start
         # Number of extenders already called in this step.
         self._n_asked = 0
         # Remaining nodes, None before the first call; all nodes ever offered.
@@ -138,33 +138,35 @@ class ExtenderConsultation:
             return self._preempt(attempt)
         if self.step is ConsultationStep.NOMINATED:
             row = nominated_row(attempt)
-            names = [] if row is None else self._left(attempt, [snapshot.nodes.names[row]])
+            names = (
+                [] if row is None else self._remaining_rows(attempt, [snapshot.nodes.names[row]])
+            )
             if names and self._ask_to_filter(attempt, names):
                 return None
             if names and row is not None:
                 return placed_decision(attempt, row)
-            self._enter(ConsultationStep.FILTER, None)
+            self._enter_step(ConsultationStep.FILTER, None)
         return self._filter_or_prioritize(attempt)
 
     def _filter_or_prioritize(self, attempt: Attempt) -> Decision | None:
-        names = self._left(attempt, None)
+        names = self._remaining_rows(attempt, None)
         if not names:
             return self._refuse(attempt)
         if self.step is ConsultationStep.FILTER:
             if self._ask_to_filter(attempt, names):
                 self._names = names
                 return None
-            self._enter(ConsultationStep.PRIORITIZE, names)
+            self._enter_step(ConsultationStep.PRIORITIZE, names)
         return self._prioritize(attempt, names)
 
-    def _enter(self, step: ConsultationStep, names: list[str] | None) -> None:
+    def _enter_step(self, step: ConsultationStep, names: list[str] | None) -> None:
         self.step = step
         self._names = names
         self._n_asked = 0
         if names is None:
             self._returned = {}
 
-    def _left(self, attempt: Attempt, first: list[str] | None) -> list[str]:
+    def _remaining_rows(self, attempt: Attempt, first: list[str] | None) -> list[str]:
         """Remaining nodes that pass now. first: initial nodes, None for all."""
         nodes = attempt.snapshot.nodes
         if self._names is not None:
@@ -172,13 +174,13 @@ class ExtenderConsultation:
             return [name for name in self._names if name in passing]
         if first is not None:
             return first
-        rows = sample_rows(attempt, self._turn)
+        rows = sample_rows(attempt, self._sampling)
         in_turn = np.argsort((nodes.rank[rows] - self._start) % max(nodes.n_nodes, 1))
         return [nodes.names[row] for row in rows[in_turn].tolist()]
 
     # Calls.
 
-    def _next(self, verb: ExtenderVerb) -> HTTPExtender | None:
+    def _next_extender(self, verb: ExtenderVerb) -> HTTPExtender | None:
         """The next extender that supports the verb; None if all have been called."""
         for place in range(self._n_asked, len(self._extenders)):
             if verb in self._extenders[place].verbs:
@@ -189,7 +191,7 @@ class ExtenderConsultation:
     def _ask_to_filter(self, attempt: Attempt, names: Sequence[str]) -> bool:
         """Send the remaining nodes to the next extender; False if all have been called."""
         self._offered.update(names)
-        extender = self._next(ExtenderVerb.FILTER)
+        extender = self._next_extender(ExtenderVerb.FILTER)
         if extender is None:
             return False
         body = self._args(extender, attempt, names)
@@ -212,7 +214,7 @@ class ExtenderConsultation:
         elif question.verb is ExtenderVerb.PRIORITIZE:
             self._prioritized(question, reply)
         else:
-            self._preempted = question, asked.read_preemption_result(question, reply)
+            self._preempted = question, extender_api.read_preemption_result(question, reply)
 
     def _filtered(self, question: ExtenderRequest, reply: ExtenderResponse) -> None:
         extender, body = question.extender, question.body
@@ -220,7 +222,7 @@ class ExtenderConsultation:
         offered = body.node_names
         if offered is None:
             offered = tuple(_name_of(node) for node in body.nodes or ())
-        result = asked.read_filter_result(question, reply)
+        result = extender_api.read_filter_result(question, reply)
         kept = (
             result if isinstance(result, GoDecodeError) else self._kept(extender, result, offered)
         )
@@ -228,7 +230,7 @@ class ExtenderConsultation:
             if self.step is ConsultationStep.NOMINATED and not extender.ignorable:
                 # A failure for the nominated node only counts as a refusal of it; the other nodes
                 # follow.
-                self._enter(ConsultationStep.FILTER, None)
+                self._enter_step(ConsultationStep.FILTER, None)
             elif not extender.ignorable:
                 self._failure = kept.text
             else:
@@ -283,7 +285,7 @@ class ExtenderConsultation:
 
     def _prioritized(self, question: ExtenderRequest, reply: ExtenderResponse) -> None:
         """Add the scores of a response; a failed extender contributes nothing, ignorable or not."""
-        scores = asked.read_priorities(question, reply)
+        scores = extender_api.read_priorities(question, reply)
         if isinstance(scores, GoDecodeError):
             return
         extender = question.extender
@@ -322,7 +324,7 @@ class ExtenderConsultation:
         """Refuse the pod, or first ask extenders about preemption candidates."""
         if attempt.no_nodes:
             return refused(attempt)
-        self._enter_refusals(attempt)
+        self._record_refusals(attempt)
         review = ExtenderReview()
         if any(ExtenderVerb.PREEMPT in extender.verbs for extender in self._extenders):
             review.enter(attempt.state)
@@ -331,11 +333,11 @@ class ExtenderConsultation:
             return refusal(attempt, result)
         self._blamed |= attempt.diagnosis.plugins
         self._candidates = {one.node_name: one for one in review.offered}
-        self._enter(ConsultationStep.PREEMPT, None)
+        self._enter_step(ConsultationStep.PREEMPT, None)
         self._ask_about_evictions()
         return None
 
-    def _enter_refusals(self, attempt: Attempt) -> None:
+    def _record_refusals(self, attempt: Attempt) -> None:
         """Record why each node that passed was removed, and other refusals of extenders. Unproved:
         a refusal of a node that PreFilter excluded is ignored."""
         diagnosis, verdicts = attempt.diagnosis, attempt.verdicts
@@ -345,12 +347,12 @@ class ExtenderConsultation:
             diagnosis.blame(plugin)
         nodes = attempt.snapshot.nodes
         late = self._refusals[ConsultationStep.FILTER]
-        said = self._refusals[ConsultationStep.NOMINATED] | late
+        refusals = self._refusals[ConsultationStep.NOMINATED] | late
         place_of = {row: place for place, row in enumerate(verdicts.rows.tolist())}
         found: dict[int, Status] = {}
         for row in attempt.passed.tolist():
-            found[place_of[row]] = said.get(nodes.names[row], diagnosis.absent)
-        for name, status in said.items():
+            found[place_of[row]] = refusals.get(nodes.names[row], diagnosis.absent)
+        for name, status in refusals.items():
             place = place_of.get(nodes.row(name))
             if place is None:
                 diagnosis.astray += status.reasons
@@ -368,7 +370,7 @@ class ExtenderConsultation:
             if self._ask_about_evictions():
                 return None
         fits = {nodes.names[row] for row in attempt.passed.tolist()} - self._offered
-        self._enter_refusals(attempt)
+        self._record_refusals(attempt)
         if attempt.no_nodes:
             return refused(attempt)
         if fits:
@@ -383,7 +385,7 @@ class ExtenderConsultation:
 
     def _ask_about_evictions(self) -> bool:
         """Send the candidates to the next extender; False if all have been called."""
-        extender = self._next(ExtenderVerb.PREEMPT)
+        extender = self._next_extender(ExtenderVerb.PREEMPT)
         if extender is None:
             return False
         victims = {
@@ -397,21 +399,23 @@ class ExtenderConsultation:
     def _take_preempted(self, nodes: NodeTable) -> tuple[PreemptionCandidate, ...] | Status:
         """Apply a response to the candidates, or record the failure."""
         assert self._preempted is not None
-        question, said = self._preempted
+        question, result = self._preempted
         before = tuple(left for one in self._candidates.values() if (left := _left_of(one, nodes)))
         found = (
-            said if isinstance(said, GoDecodeError) else self._found(question.extender, said, nodes)
+            result
+            if isinstance(result, GoDecodeError)
+            else self._find_candidates(question.extender, result, nodes)
         )
         if not isinstance(found, GoDecodeError):
             return found
         return before if question.extender.ignorable else error(found.text)
 
-    def _found(
-        self, extender: HTTPExtender, said: dict[str, MetaVictims], nodes: NodeTable
+    def _find_candidates(
+        self, extender: HTTPExtender, result: dict[str, MetaVictims], nodes: NodeTable
     ) -> tuple[PreemptionCandidate, ...] | GoDecodeError:
         """Look up the candidates that an extender names; nodes and pods may be gone by now."""
         candidates = []
-        for name, victims in said.items():
+        for name, victims in result.items():
             row, offered = nodes.row(name), self._candidates.get(name)
             if row < 0 and offered is None:
                 return GoDecodeError(f'nodeinfo not found for node name "{name}"')

@@ -39,8 +39,8 @@ class ClassRefusal:
         self._attempt: Attempt | None = attempt
         self._is_planned = is_planned
         # Revision at which the refusal was last found invalid.
-        self._over: tuple[int, ...] = ()
-        self._setting = static_revision_of(attempt.snapshot)
+        self._invalid_at: tuple[int, ...] = ()
+        self._static_revision = static_revision_of(attempt.snapshot)
         self._asked = _filters_to_rerun(attempt)
         planned = is_planned(attempt.snapshot)
         self._lacks_resources_only: frozenset[str] | None = None
@@ -57,18 +57,22 @@ class ClassRefusal:
         """The decision, or None if the next attempt may differ."""
         now = revision_of(snapshot)
         if now != self._state:
-            if self._attempt is None or now == self._over or not self._is_planned(snapshot):
+            if self._attempt is None or now == self._invalid_at or not self._is_planned(snapshot):
                 return None
             if not self._is_the_same(self._attempt, snapshot):
-                self._over = now
+                self._invalid_at = now
                 return None
             self._state = now
-            self._setting = static_revision_of(snapshot)
+            self._static_revision = static_revision_of(snapshot)
         return self._decision
 
     def lacks_resources_only(self, snapshot: Snapshot) -> frozenset[str] | None:
         """See `CachedRefusal`."""
-        return self._lacks_resources_only if self._setting == static_revision_of(snapshot) else None
+        return (
+            self._lacks_resources_only
+            if self._static_revision == static_revision_of(snapshot)
+            else None
+        )
 
     def _is_the_same(self, attempt: Attempt, snapshot: Snapshot) -> bool:
         nodes, pod = snapshot.nodes, attempt.pod
@@ -138,7 +142,7 @@ class RefusalCache:
             _, oldest = self._kept.popitem(last=False)
             oldest.forget_verdicts()
 
-    def leave(self, classes: Iterable[EnginePodClass]) -> None:
+    def retain(self, classes: Iterable[EnginePodClass]) -> None:
         """Keep the refusals of these classes and drop all others."""
         left = set(classes)
         for one in [one for one in self._kept if one not in left]:

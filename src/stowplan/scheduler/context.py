@@ -40,7 +40,7 @@ class SchedulerContext:
     ) -> None:
         self.frameworks = dict(frameworks)
         # Scheduler names of the pods that sessions decide.
-        self.batch_names = () if sessions is None else sessions.scheduler_names
+        self.session_scheduler_names = () if sessions is None else sessions.scheduler_names
         if sessions is not None and not frameworks:
             frameworks = dict.fromkeys(sessions.scheduler_names, sessions.framework)
         self.extenders = InterestedExtenders(extenders)
@@ -81,11 +81,11 @@ class SchedulerContext:
 
     def is_ours(self, pod: Pod) -> bool:
         """True for a pod that one of our profiles or sessions schedules."""
-        return pod.spec.scheduler_name in self.frameworks or self.is_batch(pod)
+        return pod.spec.scheduler_name in self.frameworks or self.is_session_pod(pod)
 
-    def is_batch(self, pod: Pod) -> bool:
+    def is_session_pod(self, pod: Pod) -> bool:
         """True for a pod that sessions schedule."""
-        return pod.spec.scheduler_name in self.batch_names
+        return pod.spec.scheduler_name in self.session_scheduler_names
 
 
 def _concerns_pod(message: Event | Effect, uid: str) -> bool:

@@ -63,24 +63,24 @@ class EventHandlers:
             if is_same_version(before, pod):
                 return
             if not is_same_pod(before, pod):
-                self._gone(before, before)
+                self._forget_pod(before, before)
                 before = None
         if self._sessions is not None:
             self._sessions.pod_updated(pod, before)
         if pod.is_finished:
             if before is not None:
-                self._gone(before, pod)
+                self._forget_pod(before, pod)
             return
         known[key] = pod
         if self._context.outbox.requested_status:
             self._context.outbox.pod_observed(pod)
         if pod.spec.node_name:
-            self._bound(pod, before)
+            self._assigned_pod_updated(pod, before)
         elif pod.spec.scheduler_name in self._context.frameworks:
             if before is None:
                 self._queue.enter(pod, key, self._context.now)
             else:
-                self._pending(pod, before)
+                self._pending_pod_updated(pod, before)
         elif before is not None and pod.uid in self._bindings:
             self._binding_pod_updated(pod, before)
 
@@ -88,14 +88,14 @@ class EventHandlers:
         """A pod was deleted. A pod with another uid under the same name is left alone."""
         before = self._context.pods.get(pod.key)
         if before is not None and before.uid == pod.uid:
-            self._gone(before, pod)
+            self._forget_pod(before, pod)
             if not pod.is_finished:
                 return
         if self._sessions is not None:
             # Finished pods are known to sessions only.
             self._sessions.pod_deleted(pod.uid)
 
-    def _gone(self, before: Pod, last: Pod) -> None:
+    def _forget_pod(self, before: Pod, last: Pod) -> None:
         """Forget a pod. before: its latest known version; last: its final version."""
         now, queue = self._context.now, self._queue
         uid = before.uid
@@ -106,7 +106,7 @@ class EventHandlers:
         self._evictions.victim_terminating(uid)
         self._evictions.preemptor_gone(uid)
         self._extender_attempts.stop(uid)
-        held = self._bindings.gone(last)
+        held = self._bindings.pod_deleted(last)
         self._cache.drop_pod(uid)
         if before.node_name:
             queue.move(ASSIGNED_POD_DELETE, before, None, now)
@@ -119,7 +119,7 @@ class EventHandlers:
             elif nominated:
                 self._requeue_lower_priority(before)
 
-    def _bound(self, pod: Pod, before: Pod | None) -> None:
+    def _assigned_pod_updated(self, pod: Pod, before: Pod | None) -> None:
         now, queue = self._context.now, self._queue
         if before is not None and before.spec.node_name:
             self._cache.put_pod(pod)
@@ -132,7 +132,7 @@ class EventHandlers:
                     queue.assigned_pod_updated(before, pod, event, now)
             return
         was_ours = before is not None and self._context.is_ours(before)
-        was_in_binding_cycle = was_ours and self._bindings.confirmed(pod)
+        was_in_binding_cycle = was_ours and self._bindings.pod_bound(pod)
         self._cache.put_pod(pod)
         if queue.options.hints:
             queue.move(ASSIGNED_POD_ADD, None, pod, now)
@@ -143,7 +143,7 @@ class EventHandlers:
             queue.delete(pod)
             self._evictions.preemptor_gone(pod.uid)
 
-    def _pending(self, pod: Pod, before: Pod) -> None:
+    def _pending_pod_updated(self, pod: Pod, before: Pod) -> None:
         now = self._context.now
         leaving = pod.metadata.deletion_timestamp is not None
         if pod.uid in self._bindings:
@@ -151,7 +151,7 @@ class EventHandlers:
             return
         if leaving and before.metadata.deletion_timestamp is None:
             self._evictions.victim_terminating(pod.uid)
-        if pod.uid in self._extender_attempts and self._stays_away(pod, is_leaving=leaving):
+        if pod.uid in self._extender_attempts and self._skips_queue_update(pod, is_leaving=leaving):
             return
         self._queue.update(before, pod, now)
         nominated = before.status.nominated_node_name
@@ -163,9 +163,9 @@ class EventHandlers:
         leaving = pod.metadata.deletion_timestamp is not None
         if leaving and before.metadata.deletion_timestamp is None:
             self._evictions.victim_terminating(pod.uid)
-            self._bindings.leaving(pod)
+            self._bindings.pod_terminating(pod)
 
-    def _stays_away(self, pod: Pod, *, is_leaving: bool) -> bool:
+    def _skips_queue_update(self, pod: Pod, *, is_leaving: bool) -> bool:
         """True if an update of a pod that awaits extenders needs no change in the queue."""
         if is_leaving:
             self._extender_attempts.stop(pod.uid)
@@ -217,7 +217,7 @@ class EventHandlers:
         if self._sessions is not None:
             self._sessions.object_updated(value, before)
         action = Action.ADD if before is None else Action.UPDATE
-        self._tell(value, action, before, value)
+        self._move(value, action, before, value)
 
     def object_deleted(self, value: Object) -> None:
         """Any other object that plugins read was deleted."""
@@ -226,9 +226,9 @@ class EventHandlers:
             self._cache.object_store.drop(type(value), key)
             if self._sessions is not None:
                 self._sessions.object_deleted(value)
-            self._tell(value, Action.DELETE, value, None)
+            self._move(value, Action.DELETE, value, None)
 
-    def _tell(
+    def _move(
         self, value: Object, action: Action, before: Object | None, after: Object | None
     ) -> None:
         resource = RESOURCE_OF_KIND.get(type(value).__name__)

@@ -25,15 +25,15 @@ NOT_FOUND = 404
 class Preemption(msgspec.Struct, gc=False):
     """One preemptor and its victims on one node.
 
-    last: the victim evicted after the others. asked: effect number -> victim whose eviction has no
-    outcome yet. failed: some eviction was refused.
+    last: the victim evicted after the others. pending: effect number -> victim whose eviction has
+    no outcome yet. failed: some eviction was refused.
     """
 
     preemptor: Pod
     node: str
     last: Pod
-    asked: dict[int, Pod]
-    last_is_asked: bool = False
+    pending: dict[int, Pod]
+    last_is_evicted: bool = False
     failed: bool = False
 
 
@@ -66,7 +66,7 @@ class Evictions:
         going: list[Pod] = []
         for pod in pods:
             if self._bindings.preempt(pod.uid, plugin):
-                self._tell(pod, preemptor, node_name, " (in kube-scheduler memory).")
+                self._record_preempted(pod, preemptor, node_name, " (in kube-scheduler memory).")
             else:
                 going.append(pod)
         if not going:
@@ -76,78 +76,78 @@ class Evictions:
         self._gating[preemptor.uid] = preemption
         self._context.shared.preempting.add(preemptor.uid)
         for victim in others:
-            self._ask(preemption, victim)
+            self._evict(preemption, victim)
         if not others:
-            self._go_on(preemption)
+            self._continue(preemption)
 
     def done(self, event: EvictDone) -> None:
         """The API server accepted the eviction of a victim."""
-        self._answered(event.effect, evicted=True)
+        self._eviction_ended(event.effect, evicted=True)
 
     def failed(self, event: EvictFailed) -> None:
         """An eviction was refused; a victim that no longer exists counts as evicted."""
         preemption = self._by_effect.get(event.effect)
         if preemption is not None and event.code != NOT_FOUND:
             preemption.failed = True
-        self._answered(event.effect, evicted=False)
+        self._eviction_ended(event.effect, evicted=False)
 
-    def _answered(self, effect: int, *, evicted: bool) -> None:
+    def _eviction_ended(self, effect: int, *, evicted: bool) -> None:
         preemption = self._by_effect.pop(effect, None)
         if preemption is None:
             return
-        victim = preemption.asked.pop(effect)
+        victim = preemption.pending.pop(effect)
         if evicted:
-            self._tell(victim, preemption.preemptor, preemption.node, "")
-        if not preemption.asked:
-            self._go_on(preemption)
+            self._record_preempted(victim, preemption.preemptor, preemption.node, "")
+        if not preemption.pending:
+            self._continue(preemption)
 
-    def _go_on(self, preemption: Preemption) -> None:
+    def _continue(self, preemption: Preemption) -> None:
         """All evictions have an outcome: evict the last victim, or end the preemption."""
         if self._gating.get(preemption.preemptor.uid) is not preemption:
             # The preemptor was deleted, or was retried since and may have started another
             # preemption. Differs: if it was deleted, the original still evicts the last victim.
             return
         if preemption.failed or not (
-            preemption.last_is_asked or self._is_victim_on_node(preemption)
+            preemption.last_is_evicted or self._is_victim_on_node(preemption)
         ):
             # Differs: in the original the deletion of a last victim that ended by itself may wake
             # nobody.
-            self._open(preemption)
+            self._ungate(preemption)
             self._activate(preemption.preemptor)
-        elif preemption.last_is_asked:
+        elif preemption.last_is_evicted:
             self._end(preemption)
         else:
-            preemption.last_is_asked = True
-            self._ask(preemption, preemption.last)
+            preemption.last_is_evicted = True
+            self._evict(preemption, preemption.last)
 
     def victim_terminating(self, uid: str) -> None:
         """A pod was deleted or is terminating; ungate the preemptor if it was the last victim."""
         for preemption in tuple(self._gating.values()):
-            if preemption.last_is_asked and preemption.last.uid == uid:
+            if preemption.last_is_evicted and preemption.last.uid == uid:
                 self._end(preemption)
 
     def preemptor_gone(self, uid: str) -> None:
         """The preemptor was deleted or bound: evict no more victims for it."""
         preemption = self._gating.get(uid)
         if preemption is not None:
-            self._open(preemption)
+            self._ungate(preemption)
 
     def step_down(self) -> None:
         """Leadership lost: pending evictions no longer lead to anything."""
         self._by_effect.clear()
         for preemption in tuple(self._gating.values()):
-            self._open(preemption)
+            self._ungate(preemption)
             self._activate(preemption.preemptor)
 
     def _end(self, preemption: Preemption) -> None:
         """The last victim is terminating, and its deletion wakes the preemptor. If the victim no
         longer holds resources, since its binding was rolled back meanwhile, no event follows and
         the preemptor is activated."""
-        self._open(preemption)
+        self._ungate(preemption)
         if not self._context.cache.nodes.knows_pod(preemption.last.uid):
             self._activate(preemption.preemptor)
 
-    def _open(self, preemption: Preemption) -> None:
+    def _ungate(self, preemption: Preemption) -> None:
         """Ungate the preemptor."""
         uid = preemption.preemptor.uid
         del self._gating[uid]
@@ -175,17 +175,17 @@ class Evictions:
         context = self._context
         nominator = context.queue.nominator
         for info in nominator.on(node_name):
-            if info.pod.priority < preemptor.priority and not context.is_batch(info.pod):
+            if info.pod.priority < preemptor.priority and not context.is_session_pod(info.pod):
                 nominator.drop(info.uid)
                 context.outbox.patch_status(context.pods.get(info.pod.key, info.pod), "")
 
-    def _tell(self, victim: Pod, preemptor: Pod, node_name: str, suffix: str) -> None:
+    def _record_preempted(self, victim: Pod, preemptor: Pod, node_name: str, suffix: str) -> None:
         note = f"Preempted by pod {preemptor.uid} on node {node_name}{suffix}"
         self._context.outbox.record(victim, "Normal", "Preempted", "Preempting", note)
 
-    def _ask(self, preemption: Preemption, victim: Pod) -> None:
+    def _evict(self, preemption: Preemption, victim: Pod) -> None:
         scheduler = preemption.preemptor.spec.scheduler_name
         text = f"{scheduler}: preempting to accommodate a higher priority pod"
         effect = self._context.outbox.evict(victim, preemption.preemptor, text)
-        preemption.asked[effect] = victim
+        preemption.pending[effect] = victim
         self._by_effect[effect] = preemption

@@ -45,7 +45,7 @@ class FailureHandler:
         itself.
         """
         context = self._context
-        if self.to_sessions is not None and context.is_batch(entry.pod):
+        if self.to_sessions is not None and context.is_session_pod(entry.pod):
             self.to_sessions(entry.pod, message, reason)
             return
         pod = context.pods[entry.key]

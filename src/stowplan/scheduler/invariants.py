@@ -65,7 +65,7 @@ def _expected_places(context: SchedulerContext, pod: Pod) -> tuple[list[str], ..
         return (["node"],)
     if not context.is_ours(pod):
         return ([],)
-    if context.is_batch(pod):
+    if context.is_session_pod(pod):
         return (["binding cycle"], [])
     if pod.metadata.deletion_timestamp is not None:
         return (["queue"], ["binding cycle"], [])
@@ -99,7 +99,7 @@ def check_pending(
             raise context.invariant_broken(
                 f"{binding_cycle.stage}: waiting at Permit is {waits}", uid
             )
-        flies = waits and not context.is_batch(binding_cycle.pod)
+        flies = waits and not context.is_session_pod(binding_cycle.pod)
         if context.queue.options.hints and flies != (uid in in_flight):
             raise context.invariant_broken(
                 f"{binding_cycle.stage}: in flight is {uid in in_flight}", uid

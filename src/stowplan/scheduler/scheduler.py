@@ -86,7 +86,7 @@ class Scheduler:
             self._context, self.bindings, self.evictions, self.extender_attempts, self.sessions
         )
         self._kernel_placement = KernelPlacement(
-            self._context, self.bindings, self._attempt_and_react, self._refused_again
+            self._context, self.bindings, self._attempt_single, self._refused_by_kernel
         )
         # Called with every refused pod before the refusal is applied.
         self.on_refused: Callable[[Pod, Decision], None] = _ignore_refusal
@@ -95,7 +95,7 @@ class Scheduler:
         self.unschedulable_classes: UnschedulableClasses | None = None
         if self.options.counts_repeats and self.queue.options.pops_from_backoff:
             self.unschedulable_classes = UnschedulableClasses(
-                self._context, decider, self._attempt_and_react, lambda e: tie_break_of(e, rng)
+                self._context, decider, self._attempt_single, lambda e: tie_break_of(e, rng)
             )
         self._more_heads = False
         self._backoff_period = seconds_to_ns(self.options.queue.flush_backoff_s)
@@ -105,7 +105,7 @@ class Scheduler:
         self._idle_forgotten_at = 0
         self._idle_forgotten_cycle = -1
         self._idle_period = seconds_to_ns(CLASS_IDLE_S)
-        self._alarm: int | None = None
+        self._wake_at: int | None = None
         self._event_table = self._table()
 
     def handle(
@@ -129,19 +129,19 @@ class Scheduler:
         for event in happenings:
             event_table[type(event)](event)
             if shared.has_pending_requests:
-                self._react()
+                self._apply_plugin_requests()
         self.bindings.prebind.poll()
         self._serve_due()
         if shared.has_pending_requests:
-            self._react()
+            self._apply_plugin_requests()
         self._decide(self.options.heads_max if heads_max is None else heads_max)
         if self.sessions is not None:
             self.sessions.serve_due()
             if shared.has_pending_requests:
-                self._react()
+                self._apply_plugin_requests()
         for pod, fault in self.queue.take_faults():
             context.outbox.record(pod, "Warning", "FailedScheduling", "Scheduling", fault)
-        self._set_alarm()
+        self._request_wake()
         effects = context.outbox.take()
         context.note(now, effects)
         return effects
@@ -234,11 +234,11 @@ class Scheduler:
 
     def _configuration_changed(self, event: happened.ConfigurationChanged) -> None:
         if self.sessions is not None:
-            self.sessions.changed(event)
+            self.sessions.configuration_changed(event)
 
     def _session_ended(self, event: happened.SessionEnded) -> None:
         if self.sessions is not None:
-            self.sessions.ended()
+            self.sessions.session_ended()
 
     # Leadership.
 
@@ -288,10 +288,10 @@ class Scheduler:
                 # No attempt since the last time.
                 return
             self._idle_forgotten_cycle = self.queue.cycle
-            self.unschedulable_classes.keep()
+            self.unschedulable_classes.keep_classes()
         self._decider.forget_idle()
 
-    def _set_alarm(self) -> None:
+    def _request_wake(self) -> None:
         """Emit Wake for the next deadline."""
         context = self._context
         due: list[int] = []
@@ -312,10 +312,10 @@ class Scheduler:
             )
             due[-1] += self._unschedulable_flush_period
         earliest = min(due, default=None)
-        asked = self._alarm
+        asked = self._wake_at
         if earliest is not None and (asked is None or earliest != asked or asked <= context.now):
             context.outbox.wake(earliest)
-        self._alarm = earliest
+        self._wake_at = earliest
 
     # Decisions.
 
@@ -324,9 +324,9 @@ class Scheduler:
         if not self._context.outbox.leads:
             return
         for waiting in self.extender_attempts.pop_ready():
-            self._go_on(waiting.entry, waiting.consultation)
+            self._decide_with_responses(waiting.entry, waiting.consultation)
             if self._context.shared.has_pending_requests:
-                self._react()
+                self._apply_plugin_requests()
         if self.unschedulable_classes is not None:
             self.unschedulable_classes.run(self.cache.snapshot)
         queue, left = self.queue, heads_max
@@ -335,29 +335,29 @@ class Scheduler:
                 return
             engine = self._decider.engine()
             if engine is None:
-                odd, left = queue.pop(), left - 1
+                single, left = queue.pop(), left - 1
             else:
-                entries, classes, odd = self._kernel_placement.take(engine, left)
+                entries, classes, single = self._kernel_placement.take(engine, left)
                 if entries:
                     snapshot = self.cache.snapshot
                     left -= self._kernel_placement.place(
                         engine, entries, classes, snapshot, self._rng
                     )
-                elif odd is None:
+                elif single is None:
                     return
-                left -= odd is not None
-            if odd is not None:
-                self._attempt_and_react(odd, tie_break_of(odd, self._rng))
+                left -= single is not None
+            if single is not None:
+                self._attempt_single(single, tie_break_of(single, self._rng))
             elif engine is None:
                 return
         early = queue.options.pops_from_backoff and len(queue.backoff.refused) > 0
         ready = early or len(queue.active) > 0
         self._more_heads = ready and not self.extender_attempts.is_full
 
-    def _attempt_and_react(self, entry: QueueEntry, rng: TieBreakSource) -> None:
+    def _attempt_single(self, entry: QueueEntry, rng: TieBreakSource) -> None:
         self._attempt(entry, rng)
         if self._context.shared.has_pending_requests:
-            self._react()
+            self._apply_plugin_requests()
 
     def _attempt(self, entry: QueueEntry, rng: TieBreakSource) -> None:
         context, pod = self._context, entry.pod
@@ -369,7 +369,7 @@ class Scheduler:
         extenders = context.extenders.for_attempt(pod) if len(context.extenders) else ()
         if extenders:
             consultation = self._decider.decide_with_extenders(pod, framework, rng, extenders)
-            self._go_on(entry, consultation)
+            self._decide_with_responses(entry, consultation)
             return
         try:
             decision = self._decider.decide(pod, self.cache.snapshot(), framework, rng)
@@ -377,7 +377,7 @@ class Scheduler:
             decision = _contract_error_decision(fault)
         self._decided(entry, decision)
 
-    def _go_on(self, entry: QueueEntry, consultation: Consultation) -> None:
+    def _decide_with_responses(self, entry: QueueEntry, consultation: Consultation) -> None:
         """Decide a pod with the extender responses so far, or wait for further calls."""
         try:
             decision = consultation.try_decide(self.cache.snapshot())
@@ -410,14 +410,14 @@ class Scheduler:
             nominated_node=node,
         )
 
-    def _refused_again(self, entry: QueueEntry, decision: Decision) -> None:
+    def _refused_by_kernel(self, entry: QueueEntry, decision: Decision) -> None:
         self._refused(entry, decision)
         if self._context.shared.has_pending_requests:
-            self._react()
+            self._apply_plugin_requests()
 
-    def _react(self) -> None:
+    def _apply_plugin_requests(self) -> None:
         """Apply requests of plugins: settle Permit waits and activate pods."""
-        self.bindings.settle()
+        self.bindings.settle_permit_waits()
         wanted = self._context.shared.to_activate
         if wanted:
             pods = list(wanted.values())

@@ -62,14 +62,14 @@ class SessionLane:
         self.decider = decider
         self.number = 0
         self._is_synced = context.options.synced
-        self._is_stirred = True
+        self._has_changes = True
         self._due = 0
         self._changed: ConfigurationChanged | None = None
-        self._bound_known: dict[str, int] = {}
+        self._arrived_at: dict[str, int] = {}
         self._promised: dict[str, str] = {}
         # Evictions without an outcome; refused evictions, by uid; consecutive refusals per pod.
-        self._asked: dict[int, Pod] = {}
-        self._refused: dict[str, Pod] = {}
+        self._pending_evictions: dict[int, Pod] = {}
+        self._refused_evictions: dict[str, Pod] = {}
         self._n_refused: dict[str, int] = {}
         self._deadlines: Deadlines[str] = Deadlines()
         # By group uid: the effect that last wrote its status, its namespace and its name.
@@ -82,59 +82,59 @@ class SessionLane:
         """A pod was added or updated; includes finished pods."""
         self.decider.pod_updated(pod)
         if before is None or _is_relevant_to_sessions(before, pod):
-            self._is_stirred = True
+            self._has_changes = True
         if before is None and not pod.node_name:
-            self._bound_known[pod.uid] = self._context.now
+            self._arrived_at[pod.uid] = self._context.now
         if pod.node_name:
             self._promised.pop(pod.uid, None)
-        elif self._context.is_batch(pod):
-            self._take_over(pod, before)
+        elif self._context.is_session_pod(pod):
+            self._restore_nomination(pod, before)
         if pod.metadata.deletion_timestamp is not None or pod.is_finished:
             self._settle_eviction(pod.uid)
 
-    def _take_over(self, pod: Pod, before: Pod | None) -> None:
+    def _restore_nomination(self, pod: Pod, before: Pod | None) -> None:
         """Restore the nomination of a pod that another scheduler, or an earlier process, wrote."""
         node, uid = pod.status.nominated_node_name, pod.uid
-        is_news = before is None or before.status.nominated_node_name != node
-        if node and is_news and uid not in self._promised and uid not in self._bindings:
+        is_new = before is None or before.status.nominated_node_name != node
+        if node and is_new and uid not in self._promised and uid not in self._bindings:
             self._promised[uid] = node
             self._context.queue.nominator.add(pod, node)
 
     def pod_deleted(self, uid: str) -> None:
         """A pod was deleted."""
-        self._is_stirred = True
+        self._has_changes = True
         self._settle_eviction(uid)
         self._promised.pop(uid, None)
-        self._bound_known.pop(uid, None)
+        self._arrived_at.pop(uid, None)
         self.decider.pod_deleted(uid)
 
     def node_updated(self, node: Node, before: Node | None) -> None:
         """A node was added or updated; a heartbeat is no change."""
         helps = before is None or bool(node_update_events(before, node))
-        self._is_stirred |= helps
+        self._has_changes |= helps
         # A cordon makes no pod schedulable, but the decider must know the new spec.
         if helps or (before is not None and before.spec != node.spec):
             self.decider.node_updated(node)
 
     def node_deleted(self, name: str) -> None:
         """A node was deleted."""
-        self._is_stirred = True
+        self._has_changes = True
         self.decider.node_deleted(name)
 
     def object_updated(self, value: Object, before: Object | None) -> None:
         """Any other object was added or updated; a pure status update of a PodGroup triggers no
         session."""
-        is_echo = (
+        is_status_update = (
             isinstance(value, PodGroup)
             and isinstance(before, PodGroup)
             and value.spec == before.spec
         )
-        self._is_stirred |= not is_echo
+        self._has_changes |= not is_status_update
         self.decider.object_updated(value)
 
     def object_deleted(self, value: Object) -> None:
         """Any other object was deleted."""
-        self._is_stirred = True
+        self._has_changes = True
         self._groups.pop(value.metadata.uid, None)
         self.decider.object_deleted(value)
 
@@ -144,24 +144,24 @@ class SessionLane:
 
     def forgotten(self, uid: str) -> None:
         """The pod is no longer assumed."""
-        self._is_stirred = True
+        self._has_changes = True
         self.decider.forgotten(uid)
 
     def synced(self) -> None:
         """All informers are synced."""
         self._is_synced = True
 
-    def changed(self, event: ConfigurationChanged) -> None:
+    def configuration_changed(self, event: ConfigurationChanged) -> None:
         """The configuration has changed; the next session loads it unless it is invalid."""
         self._changed = event
-        self._is_stirred = True
+        self._has_changes = True
 
     # Sessions.
 
     @property
     def is_idle(self) -> bool:
         """True if no change is waiting for a session and no eviction is pending."""
-        return not (self._is_stirred or self._asked or self._refused)
+        return not (self._has_changes or self._pending_evictions or self._refused_evictions)
 
     @property
     def promised(self) -> dict[str, str]:
@@ -176,11 +176,11 @@ class SessionLane:
     def next_deadline(self) -> int | None:
         """The next time at which a session or a read is due; None if there is none."""
         times = [self._deadlines.next()]
-        if self._is_stirred and self._is_synced and self._context.outbox.leads:
+        if self._has_changes and self._is_synced and self._context.outbox.leads:
             times.append(self._due)
         return min((at for at in times if at is not None), default=None)
 
-    def ended(self) -> None:
+    def session_ended(self) -> None:
         """A session has ended; the next one starts one period from now."""
         self._due = self._context.now + seconds_to_ns(self.decider.period_s)
 
@@ -188,19 +188,19 @@ class SessionLane:
         """Run a session if one is due."""
         context = self._context
         self._read_refused()
-        ready = self._is_stirred and self._is_synced and context.outbox.leads
+        ready = self._has_changes and self._is_synced and context.outbox.leads
         if not ready or self._due > context.now:
             return
         self._reload()
-        self._is_stirred = False
+        self._has_changes = False
         self.number += 1
         name = f"{context.options.identity}-{context.outbox.term}-{self.number}"
         result = self.decider.hold(name, self._nominated_by_others())
-        self.ended()
+        self.session_ended()
         if result.fault:
             context.outbox.report("session", result.fault, is_fault=True)
             return
-        self._is_stirred = bool(result.binds or result.victims)
+        self._has_changes = bool(result.binds or result.victims)
         self._apply_result(result)
 
     def _nominated_by_others(self) -> list[NodeAssignment]:
@@ -216,7 +216,7 @@ class SessionLane:
         ]
 
     def _apply_result(self, result: SessionResult) -> None:
-        self._promise({place.pod.uid: place for place in result.promises}, result.binds)
+        self._nominate({place.pod.uid: place for place in result.promises}, result.binds)
         for victim in result.victims:
             self._evict(victim)
         # A group's status may have to be reverted when its pods are bound.
@@ -233,23 +233,23 @@ class SessionLane:
     def _bind(self, places: Sequence[NodeAssignment]) -> None:
         """Bind pods that start together; bind none of them if a plugin refuses one."""
         context, framework = self._context, self.decider.framework
-        states, failed = self._prepared(places)
+        states, failed = self._cycle_states(places)
         if failed is not None:
             refused, reason = failed
             for place in places:
                 if place is not refused:
                     self.decider.forgotten(place.pod.uid)
-            self._is_stirred = True
+            self._has_changes = True
             self.bind_failed(refused.pod, reason, UNSCHEDULABLE)
             return
         for place, state in zip(places, states, strict=True):
             pod = place.pod
-            since = self._bound_known.pop(pod.uid, context.now)
+            since = self._arrived_at.pop(pod.uid, context.now)
             self.decider.metrics.observe(TASK_LATENCY, (context.now - since) / 1000)
             entry = QueueEntry(pod, context.now, pod.key)
             self._bindings.begin(entry, Decision(node_name=place.node, state=state), framework)
 
-    def _prepared(
+    def _cycle_states(
         self, places: Sequence[NodeAssignment]
     ) -> tuple[list[CycleState], tuple[NodeAssignment, str] | None]:
         """Cycle state of each pod; with the first pod that a plugin refuses, and the reason.
@@ -280,7 +280,7 @@ class SessionLane:
             reason = str(fault)
         return states, (place, reason) if reason else None
 
-    def _promise(
+    def _nominate(
         self, promises: dict[str, NodeAssignment], binds: Iterable[NodeAssignment]
     ) -> None:
         """Nominate the pods whose resources are being freed and clear all other nominations."""
@@ -356,7 +356,7 @@ class SessionLane:
     def bind_failed(self, pod: Pod, message: str, reason: str = SCHEDULER_ERROR) -> None:
         """A pod was not bound and its resources were released; report it."""
         context = self._context
-        self._is_stirred = True
+        self._has_changes = True
         retry = self.decider.bind_failed(pod, message, counts=context.outbox.leads)
         known = context.pods.get(pod.key)
         if known is None or known.uid != pod.uid:
@@ -373,9 +373,9 @@ class SessionLane:
 
     def delay(self, uid: str) -> int:
         """Delay before a pod whose bind was refused is read, in nanoseconds."""
-        return self._grown(self.decider.failures(uid))
+        return self._retry_delay(self.decider.failures(uid))
 
-    def _grown(self, times: int) -> int:
+    def _retry_delay(self, times: int) -> int:
         options = self._context.options
         return seconds_to_ns(min(options.resync_s * 2 ** min(times, 40), options.resync_max_s))
 
@@ -384,36 +384,36 @@ class SessionLane:
     def _evict(self, victim: SessionVictim) -> None:
         pod = victim.pod
         scheduler = self.decider.scheduler_name
-        whom = f" for {victim.group}" if victim.group else ""
-        text = f"{scheduler}: {victim.why}{whom}"
-        self._asked[self._context.outbox.evict(pod, victim.preemptor, text)] = pod
+        target = f" for {victim.group}" if victim.group else ""
+        text = f"{scheduler}: {victim.why}{target}"
+        self._pending_evictions[self._context.outbox.evict(pod, victim.preemptor, text)] = pod
         self._context.outbox.record(pod, "Normal", "Preempted", "Preempting", text)
 
     def evict_done(self, event: EvictDone) -> None:
         """The API server accepted an eviction; the watch shows the deletion later."""
-        self._asked.pop(event.effect, None)
+        self._pending_evictions.pop(event.effect, None)
         self._n_refused.pop(event.uid, None)
 
     def evict_failed(self, event: EvictFailed) -> None:
         """An eviction failed or has an unknown outcome: read the pod."""
-        pod = self._asked.pop(event.effect, None)
+        pod = self._pending_evictions.pop(event.effect, None)
         if pod is None:
             return
         times = self._n_refused.get(pod.uid, 0)
         self._n_refused[pod.uid] = times + 1
-        self._refused[pod.uid] = pod
-        self._deadlines.set(pod.uid, self._context.now + self._grown(times))
+        self._refused_evictions[pod.uid] = pod
+        self._deadlines.set(pod.uid, self._context.now + self._retry_delay(times))
 
     def _read_refused(self) -> None:
         for uid in self._deadlines.due(self._context.now):
-            self._context.outbox.read(self._refused[uid])
+            self._context.outbox.read(self._refused_evictions[uid])
             self._deadlines.set(
                 uid, self._context.now + seconds_to_ns(self._context.options.read_again_s)
             )
 
     def pod_read(self, event: PodRead) -> None:
         """Settle a refused eviction with the pod as read; the watch reports a deletion."""
-        if event.uid not in self._refused:
+        if event.uid not in self._refused_evictions:
             return
         n_refused = self._n_refused.get(event.uid, 0)
         self._settle_eviction(event.uid)
@@ -424,11 +424,11 @@ class SessionLane:
         self._pod_not_evicted(event.uid)
 
     def _pod_not_evicted(self, uid: str) -> None:
-        self._is_stirred = True
+        self._has_changes = True
         self.decider.staying(uid)
 
     def _settle_eviction(self, uid: str) -> None:
-        self._refused.pop(uid, None)
+        self._refused_evictions.pop(uid, None)
         self._n_refused.pop(uid, None)
         self._deadlines.clear(uid)
 
@@ -436,19 +436,19 @@ class SessionLane:
         """A group's status was not written; the next session writes it again."""
         effect, namespace, name = self._groups.get(event.uid, (0, "", ""))
         if effect == event.effect:
-            self._is_stirred = True
+            self._has_changes = True
             self.decider.unwritten(namespace, name)
 
     # Leadership.
 
     def elected(self) -> None:
         """Leadership gained: sessions may run."""
-        self._is_stirred = True
+        self._has_changes = True
 
     def step_down(self) -> None:
         """Leadership lost: forget pending evictions and status writes."""
-        asked = [*self._asked.values(), *self._refused.values()]
-        self._asked.clear()
+        asked = [*self._pending_evictions.values(), *self._refused_evictions.values()]
+        self._pending_evictions.clear()
         for pod in asked:
             self._settle_eviction(pod.uid)
             self._pod_not_evicted(pod.uid)

@@ -70,26 +70,26 @@ class TimedScheduler(Scheduler):
 
     def _table(self) -> dict[type[Any], Callable[[Any], None]]:
         return {
-            kind: self._timed(taker, kind) if kind in ACTIONS else taker
-            for kind, taker in super()._table().items()
+            kind: self._timed(handler, kind) if kind in ACTIONS else handler
+            for kind, handler in super()._table().items()
         }
 
-    def _timed(self, taker: Callable[[Any], None], kind: type[Any]) -> Callable[[Any], None]:
+    def _timed(self, handler: Callable[[Any], None], kind: type[Any]) -> Callable[[Any], None]:
         """Time an event handler. It runs several times per pod, so histograms are cached by
         resource."""
         metrics, now, resource_of = self._metrics, self._metrics.stopwatch, _resource_of(kind)
-        spreads: dict[str, Histogram] = {}
+        histograms: dict[str, Histogram] = {}
 
         def take(event: Any) -> None:
             begun = now()
-            taker(event)
+            handler(event)
             resource = resource_of(event)
-            spread = spreads.get(resource)
-            if spread is None:
+            histogram = histograms.get(resource)
+            if histogram is None:
                 labels = (("event", ClusterEvent(resource, ACTIONS[kind]).label),)
-                spread = metrics.histogram(EVENT_SECONDS, labels, EVENT_BUCKETS)
-                spreads[resource] = spread
-            spread.add(now() - begun)
+                histogram = metrics.histogram(EVENT_SECONDS, labels, EVENT_BUCKETS)
+                histograms[resource] = histogram
+            histogram.add(now() - begun)
 
         return take
 

@@ -79,19 +79,19 @@ class UnschedulableClasses:
         self._backs_off = most > 0
         self._next = 0
         # Pods that the queue keeps, by key: sequence number of their refusal.
-        self._fresh: dict[str, int] = {}
-        self._begin_anew()
+        self._unadopted: dict[str, int] = {}
+        self._reset()
         self._queue.unschedulable_index = self
         self._queue.unschedulable_pods.watcher = self
 
-    def keep(self) -> None:
+    def keep_classes(self) -> None:
         """Keep the classes of these pods from being forgotten as idle."""
         engine = self._decider.engine()
         if engine is not None:
             for group in self._groups:
                 engine.class_of(group.entry.pod, group.pod_class.framework)
 
-    def _begin_anew(self) -> None:
+    def _reset(self) -> None:
         self._entries: list[QueueEntry | None] = []
         self._slots: dict[str, int] = {}
         self._present: Ints | None = None
@@ -108,14 +108,14 @@ class UnschedulableClasses:
     def entered(self, entry: QueueEntry) -> None:
         """A pod was added to the unschedulable pods."""
         self._next += 1
-        self._fresh[entry.key] = self._next
+        self._unadopted[entry.key] = self._next
 
     def left(self, entry: QueueEntry) -> None:
         """A pod was removed from the unschedulable pods."""
         slot = self._slots.pop(entry.key, None)
         self._present = None
         if slot is None:
-            self._fresh.pop(entry.key, None)
+            self._unadopted.pop(entry.key, None)
         else:
             self._write_back(slot, entry)
 
@@ -124,7 +124,7 @@ class UnschedulableClasses:
         slot = self._slots.pop(entry.key, None)
         self._present = None
         if slot is not None:
-            self._fresh[entry.key] = int(self._ledger[SEQ, slot])
+            self._unadopted[entry.key] = int(self._ledger[SEQ, slot])
             self._write_back(slot, entry)
 
     def move(self, event: ClusterEvent, old: object, new: object, now: int) -> bool:
@@ -133,7 +133,7 @@ class UnschedulableClasses:
         listeners = hints.listeners(event)
         if not event.is_wildcard and not unschedulable_pods.has_any(listeners):
             return False
-        if event.is_wildcard or not self._may_serve() or not self._adopt(frozenset(listeners)):
+        if event.is_wildcard or not self._is_queue_idle() or not self._adopt(frozenset(listeners)):
             self.settle()
             return False
         groups = [
@@ -155,12 +155,15 @@ class UnschedulableClasses:
         if not self._slots:
             return False
         entries = self._queue.unschedulable_pods.entries
-        if any(entries[key].added_at < moment for key in self._fresh) or not self._may_serve():
+        if (
+            any(entries[key].added_at < moment for key in self._unadopted)
+            or not self._is_queue_idle()
+        ):
             self.settle()
             return False
         slots_in_use = self._used_slots()
         added = self._ledger[ADDED, slots_in_use]
-        oldest = [int(entries[key].added_at) for key in self._fresh]
+        oldest = [int(entries[key].added_at) for key in self._unadopted]
         # As set by the queue's own scan.
         self._queue.unschedulable_pods.since = min([int(added.min()), *oldest])
         chosen = (added < moment) & (self._ledger[DUE, slots_in_use] == 0)
@@ -168,7 +171,7 @@ class UnschedulableClasses:
         self._ledger[DUE, slots_in_use[chosen]] = self._n_events
         return True
 
-    def _may_serve(self) -> bool:
+    def _is_queue_idle(self) -> bool:
         queue = self._queue
         return not (len(queue.active) or len(queue.backoff) or len(queue.in_flight))
 
@@ -179,12 +182,12 @@ class UnschedulableClasses:
         be adopted."""
         engine = self._decider.engine()
         entries = self._queue.unschedulable_pods.entries
-        for key, seq in list(self._fresh.items()):
+        for key, seq in list(self._unadopted.items()):
             entry = entries[key]
             pod_class = None if engine is None else self._class_of(entry, engine)
             if pod_class is not None:
-                self._take_over(entry, pod_class, seq)
-                del self._fresh[key]
+                self._adopt_pod(entry, pod_class, seq)
+                del self._unadopted[key]
             elif entry.gated_by in listeners or entry.refusers & listeners or not entry.refusers:
                 return False
         return True
@@ -207,7 +210,7 @@ class UnschedulableClasses:
             return None
         return pod_class
 
-    def _take_over(self, entry: QueueEntry, pod_class: PodClass, seq: int) -> None:
+    def _adopt_pod(self, entry: QueueEntry, pod_class: PodClass, seq: int) -> None:
         slot = len(self._entries)
         if slot == self._ledger.shape[1]:
             self._ledger = np.concatenate([self._ledger, np.zeros_like(self._ledger)], axis=1)
@@ -248,13 +251,13 @@ class UnschedulableClasses:
             return
         due = self._due(self._used_slots())
         tried = [self._entry(slot) for slot in due[self._order(due)].tolist()]
-        places = dict(self._fresh)
+        places = dict(self._unadopted)
         for key, slot in self._slots.items():
             places[key] = int(self._ledger[SEQ, slot])
             self._write_back(slot, self._entry(slot))
-        self._begin_anew()
-        self._fresh = dict(sorted(places.items(), key=lambda item: item[1]))
-        self._queue.unschedulable_pods.reorder(self._fresh)
+        self._reset()
+        self._unadopted = dict(sorted(places.items(), key=lambda item: item[1]))
+        self._queue.unschedulable_pods.reorder(self._unadopted)
         for entry in tried:
             self._queue.try_again(entry, self._context.now)
 
@@ -272,20 +275,20 @@ class UnschedulableClasses:
         slots = self._due(self._used_slots())
         if not slots.size:
             return
-        if not self._may_serve() or not self._holds(snapshot()):
+        if not self._is_queue_idle() or not self._has_valid_fit_check(snapshot()):
             self.settle()
             return
         may_fit = self._may_fit(snapshot())
         if not may_fit[self._ledger[GROUP, slots]].any():
             self._refuse_in_order(slots)
         else:
-            self._serve(slots[self._order(slots)], may_fit, snapshot)
+            self._retry(slots[self._order(slots)], may_fit, snapshot)
 
     def _due(self, slots: Ints) -> Ints:
         due: Ints = slots[self._ledger[DUE, slots] > 0]
         return due
 
-    def _serve(self, slots: Ints, may_fit: Bools, snapshot: Callable[[], Snapshot]) -> None:
+    def _retry(self, slots: Ints, may_fit: Bools, snapshot: Callable[[], Snapshot]) -> None:
         """Retry pods in this order; pods of classes that fit nowhere are refused without an
         attempt."""
         groups = self._ledger[GROUP, slots]
@@ -296,27 +299,27 @@ class UnschedulableClasses:
             self._refuse(slots[start:end])
             if end == slots.shape[0]:
                 break
-            self._try_alone(self._entry(int(slots[end])), self._groups[groups[end]], snapshot)
+            self._attempt_one(self._entry(int(slots[end])), self._groups[groups[end]], snapshot)
             start = end + 1
-            if not self._may_serve() or not self._holds(snapshot()):
+            if not self._is_queue_idle() or not self._has_valid_fit_check(snapshot()):
                 # Something else comes first now; the queue handles the remaining pods.
                 self.settle()
                 return
             may_fit = self._may_fit(snapshot())
 
-    def _try_alone(
+    def _attempt_one(
         self, entry: QueueEntry, group: UnschedulableClass, snapshot: Callable[[], Snapshot]
     ) -> None:
         self.n_attempts += 1
         self._queue.pop_unschedulable(entry)
         self._attempt(entry, self._draw_of(entry))
-        if entry.key in self._fresh:
+        if entry.key in self._unadopted:
             group.refused_at = snapshot().nodes.journal.generation
 
     def _refuse_in_order(self, slots: Ints) -> None:
         ledger = self._ledger
         events = ledger[DUE, slots]
-        if (events != events[0]).any() or self._waiting(slots)[0].any():
+        if (events != events[0]).any() or self._in_backoff(slots)[0].any():
             self._refuse(slots[self._order(slots)])
             return
         # Pods of one priority keep their relative order.
@@ -341,7 +344,7 @@ class UnschedulableClasses:
         self._ledger[ADDED, slots] = self._context.now
         self._ledger[DUE, slots] = 0
 
-    def _waiting(self, slots: Ints) -> tuple[Bools, Ints]:
+    def _in_backoff(self, slots: Ints) -> tuple[Bools, Ints]:
         """Which slots are still in backoff, and their backoff ends; see `queue.backoff`."""
         ends = self._ledger[ADDED, slots].copy()
         ends += self._waits[np.minimum(self._ledger[REFUSALS, slots], DOUBLINGS)]
@@ -351,7 +354,7 @@ class UnschedulableClasses:
 
     def _order(self, slots: Ints) -> Ints:
         """Indexes into `slots`, in the queue's pop order."""
-        waiting, ends = self._waiting(slots)
+        waiting, ends = self._in_backoff(slots)
         ledger = self._ledger
         priorities = np.array([-group.priority for group in self._groups], dtype=np.int64)
         order: Ints = np.lexsort(
@@ -368,7 +371,7 @@ class UnschedulableClasses:
 
     # Fit checks.
 
-    def _holds(self, snapshot: Snapshot) -> bool:
+    def _has_valid_fit_check(self, snapshot: Snapshot) -> bool:
         """True while only pods and allocatable amounts of nodes have changed for these classes."""
         if not snapshot.nominations.is_empty:
             return False

@@ -120,7 +120,7 @@ class ProfileRules:
             found = (self._table.row(name) for name in names)
             self._rows = np.fromiter(found, dtype=np.int64, count=len(names))
         self._views: dict[Hashable, _TaskView] = {}
-        self._still: dict[Hashable, _StaticAnswers | None] = {}
+        self._static: dict[Hashable, _StaticAnswers | None] = {}
 
     # Session rules.
 
@@ -128,7 +128,7 @@ class ProfileRules:
         """Key of the task's results: tasks with equal keys get equal results on every row; None if
         results depend on other rows."""
         view = self._view(task)
-        return None if view.still is None else view.key
+        return None if view.static is None else view.key
 
     def passing(self, task: TaskInfo, rows: Ints, pressures: PressureChecks) -> Bools:
         """bool (n_rows,): rows that pass every filter.
@@ -136,13 +136,13 @@ class ProfileRules:
         Differs: pressure conditions keep pods away through their taints, whatever the file says.
         """
         view = self._view(task)
-        if view.still is None:
-            view = self._view(task, anew=True)
+        if view.static is None:
+            view = self._view(task, is_new=True)
         return view.passing(self._mapped(rows))
 
     def refusals(self, task: TaskInfo, pressures: PressureChecks) -> Mapping[str, int]:
         """Reasons of the filters' refusals; each node is counted once."""
-        return self._view(task, anew=True).reasons()
+        return self._view(task, is_new=True).reasons()
 
     def scores(self, task: TaskInfo, rows: Ints, weights: NodeScoreWeights) -> Floats:
         """float64 (n_rows,): weighted sum of the scores."""
@@ -164,14 +164,14 @@ class ProfileRules:
     def _mapped(self, rows: Ints) -> Ints:
         return rows if self._rows is None else self._rows[rows]
 
-    def _view(self, task: TaskInfo, *, anew: bool = False) -> _TaskView:
+    def _view(self, task: TaskInfo, *, is_new: bool = False) -> _TaskView:
         view = self._views.get(task.kind)
-        if view is None or anew:
+        if view is None or is_new:
             view = _TaskView(task, self._framework, self._snapshot)
             if view.key is not None:
-                if view.key not in self._still:
-                    self._still[view.key] = view.stand_still()
-                view.still = self._still[view.key]
+                if view.key not in self._static:
+                    self._static[view.key] = view.static_answers()
+                view.static = self._static[view.key]
             self._views[task.kind] = view
         return view
 
@@ -180,21 +180,21 @@ class _StaticAnswers(msgspec.Struct, frozen=True):
     """Results for one kind of task that do not depend on pods on nodes.
 
     mask: bool (n_nodes,), rows that pass; None if it may change. scores: plugin -> int64
-    (n_nodes,), normalised. moving: the other scores. said: amounts of a node -> sum of the moving
+    (n_nodes,), normalised. dynamic: the other scores. sums: amounts of a node -> sum of the dynamic
     scores.
     """
 
     mask: Bools | None
     scores: dict[str, Ints]
-    moving: tuple[RegisteredPlugin, ...]
-    said: dict[tuple[object, ...], float]
+    dynamic: tuple[RegisteredPlugin, ...]
+    sums: dict[tuple[object, ...], float]
 
 
 class _TaskView:
     """Filter and score results for the tasks of one kind.
 
     key: equal for kinds with equal results on every row; None if the result for a row depends on
-    others. still: the constant part; None likewise.
+    others. static: the constant part; None likewise.
     """
 
     def __init__(self, task: TaskInfo, framework: Framework, snapshot: Snapshot) -> None:
@@ -202,7 +202,7 @@ class _TaskView:
         self._framework = framework
         self._snapshot = snapshot
         self._state = CycleState()
-        self.still: _StaticAnswers | None = None
+        self.static: _StaticAnswers | None = None
         outcome = framework.run_pre_filter(self._pod, snapshot, self._state)
         self._refusal: Status | None = None if outcome.status.is_success else outcome.status
         self._restrict = outcome.restrict
@@ -214,8 +214,8 @@ class _TaskView:
 
     def passing(self, rows: Ints) -> Bools:
         """bool (n_rows,): rows of the table that pass."""
-        if self.still is not None and self.still.mask is not None:
-            mask: Bools = self.still.mask[rows]
+        if self.static is not None and self.static.mask is not None:
+            mask: Bools = self.static.mask[rows]
             return mask
         if self._refusal is not None:
             return np.zeros(rows.shape[0], dtype=np.bool_)
@@ -237,12 +237,12 @@ class _TaskView:
     def scores(self, rows: Ints, weights: NodeScoreWeights) -> Floats:
         """float64 (n_rows,): weighted sums for rows of the table."""
         nodes, framework = self._snapshot.nodes, self._framework
-        if self.still is not None:
-            standing = self._standing(self.still, weights)
+        if self.static is not None:
+            standing = self._static_sum(self.static, weights)
             if rows.shape[0] <= FEW_ROWS:
-                moving = [self._moving_at(row, self.still, weights) for row in rows.tolist()]
-                return standing[rows] + np.array(moving, dtype=np.float64)
-            return standing[rows] + self._moving(rows, self.still, weights)
+                dynamic = [self._dynamic_at(row, self.static, weights) for row in rows.tolist()]
+                return standing[rows] + np.array(dynamic, dtype=np.float64)
+            return standing[rows] + self._dynamic(rows, self.static, weights)
         order = np.argsort(rows, kind="stable")
         ascending = rows[order]
         status = framework.run_pre_score(self._pod, self._snapshot, ascending, self._state)
@@ -255,16 +255,16 @@ class _TaskView:
             total[order] += final // member.weight * _weight(member, weights)
         return total
 
-    def _moving(self, rows: Ints, still: _StaticAnswers, weights: NodeScoreWeights) -> Floats:
+    def _dynamic(self, rows: Ints, static: _StaticAnswers, weights: NodeScoreWeights) -> Floats:
         """float64 (n_rows,): sum of the scores that depend on pods."""
         nodes = self._snapshot.nodes
         total: Floats = np.zeros(rows.shape[0], dtype=np.float64)
-        for member in still.moving:
+        for member in static.dynamic:
             raw = member.call("score_column", self._pod, nodes, rows, self._state)
             total += raw * _weight(member, weights)
         return total
 
-    def _moving_at(self, row: int, still: _StaticAnswers, weights: NodeScoreWeights) -> float:
+    def _dynamic_at(self, row: int, static: _StaticAnswers, weights: NodeScoreWeights) -> float:
         """The same for one row. Results are cached by the node's amounts, as many nodes are
         equal."""
         allocatable, requested, nonzero, _ = self._snapshot.nodes.amounts
@@ -274,20 +274,20 @@ class _TaskView:
             requested[:, row].tobytes(),
             nonzero[:, row].tobytes(),
         )
-        found = still.said.get(state)
+        found = static.sums.get(state)
         if found is None:
             rows = np.array([row], dtype=np.int64)
-            found = still.said[state] = float(self._moving(rows, still, weights)[0])
+            found = static.sums[state] = float(self._dynamic(rows, static, weights)[0])
         return found
 
-    def stand_still(self) -> _StaticAnswers | None:
+    def static_answers(self) -> _StaticAnswers | None:
         """The constant part of the results; None if the score of a row depends on other rows."""
         nodes, state, pod = self._snapshot.nodes, self._state, self._pod
         scores: dict[str, Ints] = {}
-        moving = []
+        dynamic = []
         for member in self._scores():
             if member.name in MOVED_BY_PODS:
-                moving.append(member)
+                dynamic.append(member)
                 continue
             raw = member.scores(pod, nodes, nodes.all_rows, state)
             normal = member.normalized(raw, pod, nodes, nodes.all_rows, state)
@@ -299,7 +299,7 @@ class _TaskView:
         mask = None
         if all(member.name in IGNORE_PODS for member in self._filters or ()):
             mask = self._filtered(np.arange(nodes.n_nodes))
-        return _StaticAnswers(mask, scores, tuple(moving), {})
+        return _StaticAnswers(mask, scores, tuple(dynamic), {})
 
     def _key(self) -> Hashable:
         nodes, state, pod = self._snapshot.nodes, self._state, self._pod
@@ -327,11 +327,11 @@ class _TaskView:
             and not (m.name == DynamicResources.name and m.name in state.skip_filter)
         ]
 
-    def _standing(self, still: _StaticAnswers, weights: NodeScoreWeights) -> Floats:
+    def _static_sum(self, static: _StaticAnswers, weights: NodeScoreWeights) -> Floats:
         """float64 (n_nodes,): sum of the constant scores."""
         if self._totals is None or self._totals[0] != weights:
             total = np.zeros(self._snapshot.nodes.n_nodes, dtype=np.float64)
-            for name, normal in still.scores.items():
+            for name, normal in static.scores.items():
                 total += normal * _weight(self._framework.members[name], weights)
             self._totals = weights, total
         return self._totals[1]

@@ -35,7 +35,7 @@ class Preempt(SessionAction):
         """Preempt between the jobs of each queue, then within jobs."""
         turns = PendingJobs(session)
         self._search = VictimSearch(session)
-        self._without_effect: set[Hashable] = set()
+        self._failed_turns: set[Hashable] = set()
         queues = dict.fromkeys(
             job.queue for job in session.jobs.values() if job.queue in session.queues
         )
@@ -61,24 +61,24 @@ class Preempt(SessionAction):
             tasks = turns.tasks(job)
             case = None
             if not session.compat.tried_tasks_are_spent:
-                case = self._case(session, job, len(tasks))
-            if case is not None and case in self._without_effect:
+                case = self._attempt_key(session, job, len(tasks))
+            if case is not None and case in self._failed_turns:
                 continue
             while tasks:
                 if self._serve(session, statement, tasks.pop(), job, within=False):
                     assigned = True
-                if session.hooks.job_pipelined(job) and self._is_worth(session, statement):
+                if session.hooks.job_pipelined(job) and self._has_evictions(session, statement):
                     statement.commit()
                     break
             if not session.hooks.job_pipelined(job) or len(statement):
                 statement.rollback()
                 if case is not None:
-                    self._without_effect.add(case)
+                    self._failed_turns.add(case)
                 continue
             if assigned:
                 jobs.push(job)
 
-    def _case(self, session: Session, job: JobInfo, n_tasks: int) -> Hashable:
+    def _attempt_key(self, session: Session, job: JobInfo, n_tasks: int) -> Hashable:
         """Key of jobs that find the same victims as long as nothing changes; None if unknown."""
         case = attempt_key(session, job, n_tasks)
         if case is None:
@@ -97,14 +97,14 @@ class Preempt(SessionAction):
             while tasks:
                 statement = session.statement()
                 assigned = self._serve(session, statement, tasks.pop(), job, within=True)
-                if not self._is_worth(session, statement):
+                if not self._has_evictions(session, statement):
                     statement.rollback()
                     break
                 statement.commit()
                 if not assigned:
                     break
 
-    def _is_worth(self, session: Session, statement: Statement) -> bool:
+    def _has_evictions(self, session: Session, statement: Statement) -> bool:
         """True if some task is evicted; placement without evictions is left to allocate."""
         return session.compat.ignores_free_room or statement.evicts
 

@@ -31,7 +31,7 @@ class Reclaim(SessionAction):
         """Serve queues that are not overused, one task per turn."""
         turns = PendingJobs(session)
         self._search = VictimSearch(session)
-        self._without_effect: set[Hashable] = set()
+        self._failed_turns: set[Hashable] = set()
         queues: Heap[QueueInfo] = Heap(session.hooks.queue_less)
         for name in dict.fromkeys(job.queue for job in session.jobs.values()):
             if name in session.queues:
@@ -71,7 +71,7 @@ class Reclaim(SessionAction):
         case = attempt_key(session, job, len(tasks))
         if (
             case is not None
-            and (case, job.queue, session.state.nodes.revision) in self._without_effect
+            and (case, job.queue, session.state.nodes.revision) in self._failed_turns
         ):
             return False
         statement = session.statement()
@@ -87,7 +87,7 @@ class Reclaim(SessionAction):
                 return True
         statement.rollback()
         if case is not None:
-            self._without_effect.add((case, job.queue, session.state.nodes.revision))
+            self._failed_turns.add((case, job.queue, session.state.nodes.revision))
         return False
 
     def _make_room(

@@ -29,7 +29,7 @@ from stowplan.batch.state.session_state import TaskEventHandlers
 class QueueShare:
     """Deserved, allocated and requested resources of a queue, and its share of the deserved ones.
 
-    without_effect: the part of the request from jobs that cannot start. limits: from the
+    unstartable: the part of the request from jobs that cannot start. limits: from the
     capability.
     """
 
@@ -43,7 +43,7 @@ class QueueShare:
         "queue",
         "request",
         "share",
-        "without_effect",
+        "unstartable",
     )
 
     def __init__(self, queue: QueueInfo) -> None:
@@ -51,7 +51,7 @@ class QueueShare:
         self.deserved = ResourceVector()
         self.allocated = ResourceVector()
         self.request = ResourceVector()
-        self.without_effect = ResourceVector()
+        self.unstartable = ResourceVector()
         self.limits = limits_of(queue)
         self.share = 0.0
         self.open_allocated = ResourceVector()
@@ -96,7 +96,7 @@ class ProportionPlugin(SessionPlugin):
             if not session.hooks.job_ready(job) and not (
                 can_start(job, nodes) and self._may_start(job)
             ):
-                held.without_effect.add(difference(job.wanted, job.allocated)[0])
+                held.unstartable.add(difference(job.wanted, job.allocated)[0])
         for job in session.invalid.values():
             # An invalid job requests nothing more, but its allocation counts for its queue.
             if job.queue in self.shares:
@@ -141,7 +141,7 @@ class ProportionPlugin(SessionPlugin):
         """The most that a queue may deserve. all_of_it: including unstartable requests."""
         wanted = held.request.get(name)
         if not all_of_it:
-            wanted -= held.without_effect.get(name)
+            wanted -= held.unstartable.get(name)
         if self._session.compat.ignores_capability:
             return wanted
         return min(wanted, held.limits.get(name, wanted))

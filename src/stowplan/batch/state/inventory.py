@@ -173,16 +173,16 @@ class Inventory:
     def assume(self, pod: Pod, node: str) -> None:
         """A pod is assumed on a node, whichever scheduler decided it."""
         if self._binding.get(pod.uid) != node and pod.uid in self._pods:
-            self._take_off(pod.uid)
+            self._uncount_pod(pod.uid)
             self.binding(pod.uid, node)
             self._add(self._pods[pod.uid])
 
     def not_bound(self, uid: str) -> None:
         """The pod was not bound; it is pending again."""
         if uid in self._binding:
-            self._take_off(uid)
+            self._uncount_pod(uid)
             del self._binding[uid]
-            self._put_on(uid)
+            self._count_pod(uid)
 
     def evicting(self, uid: str) -> None:
         """A pod is being evicted."""
@@ -214,10 +214,10 @@ class Inventory:
 
     def refresh(self, uid: str) -> None:
         """Recount a pod."""
-        self._take_off(uid)
-        self._put_on(uid)
+        self._uncount_pod(uid)
+        self._count_pod(uid)
 
-    def _take_off(self, uid: str) -> None:
+    def _uncount_pod(self, uid: str) -> None:
         """Remove a pod from all counts."""
         pod = self._pods[uid]
         job = self.job_of(uid)
@@ -230,7 +230,7 @@ class Inventory:
             self.nodes.remove(row, pod.key)
             self.nodes.forget_gone_node(row)
 
-    def _put_on(self, uid: str) -> None:
+    def _count_pod(self, uid: str) -> None:
         pod = self._pods[uid]
         if self._counts(pod):
             self._add(pod)
@@ -503,7 +503,7 @@ def is_nomination_new(before: Pod | None, pod: Pod) -> bool:
     return bool(nominated) and (before is None or nominated != before.status.nominated_node_name)
 
 
-def taking_tasks(jobs: Iterable[JobInfo]) -> Iterable[TaskInfo]:
+def occupying_tasks(jobs: Iterable[JobInfo]) -> Iterable[TaskInfo]:
     """Tasks of these jobs that have a node."""
     for job in jobs:
         for status in OCCUPYING:

@@ -121,7 +121,7 @@ class SessionState:
             handlers.allocated(task)
         return problem
 
-    def unput(self, task: TaskInfo) -> None:
+    def undo_put(self, task: TaskInfo) -> None:
         """Undo `put`."""
         row = self.nodes.row(task.node)
         self.jobs[task.job].turn(task, TaskStatus.PENDING)

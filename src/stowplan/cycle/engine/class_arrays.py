@@ -47,14 +47,14 @@ class ClassArrays:
         self._masks: list[NDArray[np.uint8]] = []
         self._behind = nodes.images.behind(nodes.n_nodes)
         self._layouts: dict[tuple[str, ...], int] = {}
-        self._made: list[Layout] = []
+        self._layout_list: list[Layout] = []
         self._passes: list[NDArray[np.uint8]] = []
         self._points: list[NDArray[np.int64]] = []
         self._raw: list[NDArray[np.int64]] = []
         self.log = np.zeros(1024, dtype=np.int32)
         self.n_log = 0
         self._logs = np.log(np.arange(2, 4, dtype=np.float64))
-        self._board: tuple[at.ClassRules, at.DomainGrouping, at.Scratch] | None = None
+        self._kernel_arrays: tuple[at.ClassRules, at.DomainGrouping, at.Scratch] | None = None
 
     # Classes.
 
@@ -66,7 +66,7 @@ class ClassArrays:
             self.classes = grow(self.classes, (self.n_classes, at.N_COLUMNS))
         self.classes[number, at.SEEN] = -1
         self._effects.append([])
-        self._board = None
+        self._kernel_arrays = None
         return number
 
     def want_tree(self, number: int) -> None:
@@ -81,7 +81,7 @@ class ClassArrays:
                 loser, tree = owners.popitem(last=False)
                 self.classes[loser, at.TREE] = at.SHARED
             else:
-                self._board = None
+                self._kernel_arrays = None
                 self._trees = grow(self._trees, (tree + 1, self._trees.shape[1]))
         owners[number] = tree
         self.classes[number, [at.TREE, at.SEEN]] = tree, -1
@@ -89,7 +89,7 @@ class ClassArrays:
     def add_effect(self, number: int, term: int, count: int) -> None:
         """Record that placing a pod of a class adds to a term's count."""
         self._effects[number].append((term, count))
-        self._board = None
+        self._kernel_arrays = None
 
     # Shared by classes.
 
@@ -106,7 +106,7 @@ class ClassArrays:
         for k, values in enumerate(raw):
             stack[k] = values
         self._raw.append(stack)
-        self._board = None
+        self._kernel_arrays = None
         return number
 
     def key(self, key: str) -> int:
@@ -117,7 +117,7 @@ class ClassArrays:
             n_nodes = self._nodes.n_nodes
             self._codes = grow(self._codes, (number + 1, n_nodes), fill=-1)
             self._codes[number] = self._nodes.labels.column(key).codes[:n_nodes]
-            self._board = None
+            self._kernel_arrays = None
         return number
 
     def codes(self, key: int) -> at.Codes:
@@ -129,16 +129,16 @@ class ClassArrays:
         """Number and layout of a tuple of topology keys."""
         number = self._layouts.get(keys)
         if number is None:
-            number = self._layouts[keys] = len(self._made)
-            self._made.append(Layout(self._nodes, keys))
-            self._board = None
-        return number, self._made[number]
+            number = self._layouts[keys] = len(self._layout_list)
+            self._layout_list.append(Layout(self._nodes, keys))
+            self._kernel_arrays = None
+        return number, self._layout_list[number]
 
     def n_groups(self, layout: int) -> int:
         """Number of groups of a layout."""
-        return self._made[layout].n_groups
+        return self._layout_list[layout].n_groups
 
-    def is_behind(self, row: int) -> bool:
+    def updates_image_counts(self, row: int) -> bool:
         """True for a row whose image counts are updated once a pod is placed on it."""
         return bool(self._behind[row])
 
@@ -159,7 +159,7 @@ class ClassArrays:
         self.present = grow(self.present, (self._n_counts,))
         self.terms[number, at.FIRST_COUNT] = first
         self.terms[number, at.N_VALUES] = n_values
-        self._board = None
+        self._kernel_arrays = None
         return number
 
     def counted(self, term: int) -> at.Ints:
@@ -181,7 +181,7 @@ class ClassArrays:
             wanted = self.n_log + len(rows) + n_more
         if wanted > self.log.shape[0]:
             self.log = grow(self.log, (wanted,))
-            self._board = None
+            self._kernel_arrays = None
         if rows:
             self.log[self.n_log : self.n_log + len(rows)] = rows
             self.n_log += len(rows)
@@ -197,11 +197,11 @@ class ClassArrays:
 
     def kernel_arrays(self) -> tuple[at.NodeColumns, at.ClassRules, at.DomainGrouping, at.Scratch]:
         """All arrays in the kernels' layout, including the node table's columns."""
-        if self._board is None:
+        if self._kernel_arrays is None:
             rules, grouping = self._rules(), self._grouping()
-            self._board = rules, grouping, self._scratch(grouping.groups.shape[2])
+            self._kernel_arrays = rules, grouping, self._scratch(grouping.groups.shape[2])
         nodes = self._nodes
-        return at.NodeColumns(*nodes.amounts, nodes.rank), *self._board
+        return at.NodeColumns(*nodes.amounts, nodes.rank), *self._kernel_arrays
 
     def arguments(self) -> tuple[tuple[NDArray[Any], ...], ...]:
         """The kernel arrays as plain tuples. A type of our own in a kernel's signature would
@@ -213,7 +213,7 @@ class ClassArrays:
         first_effect = np.zeros(self.n_classes + 1, dtype=np.int64)
         first_effect[1:] = np.cumsum([len(one) for one in self._effects])
         effects = [effect for one in self._effects for effect in one]
-        n_groups = max((one.n_groups for one in self._made), default=1)
+        n_groups = max((one.n_groups for one in self._layout_list), default=1)
         if self._logs.shape[0] < n_groups + 2:
             self._logs = logarithms(n_groups + 2)
         return at.ClassRules(
@@ -233,7 +233,7 @@ class ClassArrays:
         )
 
     def _grouping(self) -> at.DomainGrouping:
-        groups, values, places, rows_of = stacked(self._made, self._nodes.n_nodes)
+        groups, values, places, rows_of = stacked(self._layout_list, self._nodes.n_nodes)
         width = rows_of.shape[1]
         if self._trees.shape[1] < width:
             self._trees = np.zeros((self._trees.shape[0], width), dtype=np.int32)

@@ -38,7 +38,7 @@ class EnginePodClass:
     """Pods of one template in one profile.
 
     number: index in the kernel arrays, -1 for none. made_for: static revision for which its plan
-    was made, -1 for none. is_fast: whether it has a plan. was_asked: whether a pod of it has been
+    was made, -1 for none. is_fast: whether it has a plan. was_placed: whether a pod of it has been
     placed before. state: cycle state that the plugins leave behind. counted_at: journal generation
     up to which the terms' counts are valid. refused: the last refused attempt.
     """
@@ -57,7 +57,7 @@ class EnginePodClass:
         "refused",
         "state",
         "terms",
-        "was_asked",
+        "was_placed",
     )
 
     def __init__(self, pod: Pod, framework: Framework) -> None:
@@ -71,7 +71,7 @@ class EnginePodClass:
         self.made_for = -1
         self.counted_at = -1
         self.is_fast = False
-        self.was_asked = False
+        self.was_placed = False
         self.state = CycleState()
         self.terms: tuple[int, ...] = ()
         self.refused: CachedRefusal | None = None
@@ -154,7 +154,7 @@ class PodClassIndex:
         spec = pod.spec
         if (spec.volumes or spec.resource_claims) and has_own_claims(spec):
             return None
-        known = self._by_spec.get(id(spec)) or self._woken(spec)
+        known = self._by_spec.get(id(spec)) or self._reactivated(spec)
         classes = self._classes_of(spec) if known is None else known[1]
         for one in classes:
             if one.holds(pod) and one.framework is framework:
@@ -185,7 +185,7 @@ class PodClassIndex:
             self.peers.add(terms_of(one.pod).all)
         return True
 
-    def _woken(self, spec: PodSpec) -> tuple[PodSpec, list[EnginePodClass]] | None:
+    def _reactivated(self, spec: PodSpec) -> tuple[PodSpec, list[EnginePodClass]] | None:
         """Classes of an idle spec, made active again; or None."""
         known = self._idle.pop(id(spec), None)
         if known is not None:

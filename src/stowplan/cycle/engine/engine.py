@@ -66,7 +66,7 @@ class Engine:
         self._reads_any = False
         self._epoch = 0
         self._generation = 0
-        self._foreign = 0
+        self._external_generation = 0
         self._n_entered = 0
 
     def class_of(self, pod: Pod, framework: Framework) -> EnginePodClass | None:
@@ -139,7 +139,7 @@ class Engine:
         placed = self._place_some(run, start, snapshot)
         while placed and start + len(placed) < len(run.pods):
             assert self._class_arrays is not None
-            if not self._class_arrays.is_behind(placed[-1]):
+            if not self._class_arrays.updates_image_counts(placed[-1]):
                 break
             # As the walk finds it for the next pod: scores of that row have changed.
             snapshot.nodes.refresh()
@@ -228,14 +228,14 @@ class Engine:
         assert self._planner is not None
         touched = nodes.journal.all_since(self._generation)
         if touched is None or touched:
-            self._foreign += 1
+            self._external_generation += 1
         self._class_arrays.note(touched, len(classes))
         self._generation = nodes.journal.generation
         for one, n_pods in Counter(classes).items():
             # A tree does not pay off for a single pod.
-            if n_pods > 1 or one.was_asked:
+            if n_pods > 1 or one.was_placed:
                 self._class_arrays.want_tree(one.number)
-            one.was_asked = True
-            if one.terms and one.counted_at != self._foreign:
-                one.counted_at = self._foreign
+            one.was_placed = True
+            if one.terms and one.counted_at != self._external_generation:
+                one.counted_at = self._external_generation
                 self._planner.recount(one)

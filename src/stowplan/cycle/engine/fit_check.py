@@ -27,9 +27,9 @@ class ClassFitCheck:
         snapshot: Snapshot,
     ) -> None:
         self._nodes = snapshot.nodes
-        self._setting = static_revision_of(snapshot)
+        self._static_revision = static_revision_of(snapshot)
         # Preemption helps the pod of the highest priority most.
-        self._first = max(classes, key=lambda one: one.pod.priority)
+        self._highest_priority = max(classes, key=lambda one: one.pod.priority)
         params = class_arrays.classes[[one.number for one in classes]]
         self._pods_item = int(params[0, at.PODS])
         wanted = [
@@ -49,8 +49,8 @@ class ClassFitCheck:
 
     def hold(self, snapshot: Snapshot) -> bool:
         """See `FitCheck.hold`."""
-        one = self._first
-        if static_revision_of(snapshot) != self._setting:
+        one = self._highest_priority
+        if static_revision_of(snapshot) != self._static_revision:
             return False
         members = one.framework.at("postFilter")
         return not any(m.may_help is None or m.may_help(one.pod, snapshot) for m in members)

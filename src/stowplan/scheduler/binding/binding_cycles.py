@@ -121,14 +121,14 @@ class BindingCycles:
         already count them on `rows`, and no plugin acts on them before Bind. scores: of the chosen
         rows."""
         context = self._context
-        names, journeys = context.cache.nodes.names, self._binding_cycles
+        names, cycles = context.cache.nodes.names, self._binding_cycles
         done, bind = context.queue.in_flight.done, context.outbox.bind
         context.cache.note_assumed([entry.pod.uid for entry in entries[start : start + len(rows)]])
         for i, (row, score) in enumerate(zip(rows, scores, strict=True), start):
             entry, one = entries[i], classes[i]
             pod, node, framework = entry.pod, names[row], one.framework
             uid = pod.uid
-            journeys[uid] = binding_cycle = BindingCycle(
+            cycles[uid] = binding_cycle = BindingCycle(
                 entry, node, framework, one.state, score=score
             )
             if self.assumed_pod_listener is not None:
@@ -176,11 +176,11 @@ class BindingCycles:
     ) -> None:
         """Set nominatedNodeName if binding may take long, then wait at Permit or run PreBind."""
         pod, node, state = binding_cycle.pod, binding_cycle.node, binding_cycle.state
-        flight = binding_cycle.framework.run_pre_bind_pre_flight(pod, node, state)
-        if not flight.is_success and not flight.is_skip:
-            self._fail(uid, binding_cycle, flight)
+        pre_flight = binding_cycle.framework.run_pre_bind_pre_flight(pod, node, state)
+        if not pre_flight.is_success and not pre_flight.is_skip:
+            self._fail(uid, binding_cycle, pre_flight)
             return
-        if (waits or flight.is_success) and pod.status.nominated_node_name != node:
+        if (waits or pre_flight.is_success) and pod.status.nominated_node_name != node:
             self._context.outbox.patch_status(pod, node)
             binding_cycle.announced = True
         if waits:
@@ -197,7 +197,7 @@ class BindingCycles:
         )
         self._deadlines.set(uid, waiting.deadline)
 
-    def settle(self) -> None:
+    def settle_permit_waits(self) -> None:
         """Continue the pods that Permit plugins allowed or rejected."""
         waiting = self._context.shared.waiting
         while waiting.settled:
@@ -220,8 +220,8 @@ class BindingCycles:
             self._fail(uid, binding_cycle, error(text).by(verdict.plugin))
 
     def _prepare(self, uid: str, binding_cycle: BindingCycle) -> None:
-        """A failure from here on requeues with backoff, so in-flight events need not be recorded
-        any longer."""
+        """Start PreBind. A failure from here on requeues with backoff, so in-flight events are no
+        longer recorded."""
         self._context.queue.done(uid)
         binding_cycle.stage = BindingStage.PREBIND
         self.prebind.advance(uid, binding_cycle)
@@ -272,7 +272,7 @@ class BindingCycles:
             number for number in binding_cycle.awaits if number != event.effect
         )
         if binding_cycle.stage is BindingStage.BINDING:
-            self._bound(uid, binding_cycle)
+            self._bind_accepted(uid, binding_cycle)
             return
         try:
             self.prebind.advance(uid, binding_cycle)
@@ -295,13 +295,15 @@ class BindingCycles:
             text = f'running PreBind plugin "{plugin_io.name}": {reason}'
             self._fail(uid, binding_cycle, error(text))
         else:
-            self._doubt(uid, binding_cycle, f'running Bind plugin "{plugin_io.name}": {reason}')
+            self._outcome_unknown(
+                uid, binding_cycle, f'running Bind plugin "{plugin_io.name}": {reason}'
+            )
 
     def bind_done(self, event: BindDone) -> None:
         """The API server accepted the binding; the watch confirms it later."""
         binding_cycle = self._awaiting(event.uid, event.effect)
         if binding_cycle is not None and binding_cycle.stage is BindingStage.BINDING:
-            self._bound(event.uid, binding_cycle)
+            self._bind_accepted(event.uid, binding_cycle)
 
     def bind_failed(self, event: BindFailed) -> None:
         """Roll back after a definite refusal; after an ambiguous failure, read the pod."""
@@ -311,12 +313,16 @@ class BindingCycles:
             return
         reason = event.reason or f"the API server returned {event.code}"
         text = f'running Bind plugin "{binding_cycle.binder}": {reason}'
-        if self.assumed_pod_listener is not None and self._context.is_batch(binding_cycle.pod):
-            self._doubt(uid, binding_cycle, text, after=self.assumed_pod_listener.delay(uid))
+        if self.assumed_pod_listener is not None and self._context.is_session_pod(
+            binding_cycle.pod
+        ):
+            self._outcome_unknown(
+                uid, binding_cycle, text, after=self.assumed_pod_listener.delay(uid)
+            )
         elif is_definite_failure(event.code):
             self._fail(uid, binding_cycle, error(text))
         else:
-            self._doubt(uid, binding_cycle, text)
+            self._outcome_unknown(uid, binding_cycle, text)
 
     def _extender_answered(self, call: ExtenderCall, reply: ExtenderResponse) -> None:
         """Handle the response to an extender's bind call.
@@ -331,16 +337,18 @@ class BindingCycles:
             return
         fault = read_binding_result(call.question, reply)
         if fault is None:
-            self._bound(uid, binding_cycle)
+            self._bind_accepted(uid, binding_cycle)
         elif not call.question.extender.ignorable:
-            self._doubt(uid, binding_cycle, fault.text)
+            self._outcome_unknown(uid, binding_cycle, fault.text)
         else:
             try:
                 self._bind_by_plugin(uid, binding_cycle)
             except ContractError as broken:
                 self._fault(uid, binding_cycle, broken)
 
-    def _doubt(self, uid: str, binding_cycle: BindingCycle, text: str, *, after: int = 0) -> None:
+    def _outcome_unknown(
+        self, uid: str, binding_cycle: BindingCycle, text: str, *, after: int = 0
+    ) -> None:
         """Keep the resources assumed and read the pod until the outcome is known. after: delay of
         the first read, in nanoseconds."""
         binding_cycle.stage = BindingStage.BIND_UNKNOWN
@@ -367,20 +375,20 @@ class BindingCycles:
             return
         self._deadlines.clear(uid)
         if pod is not None and pod.uid == uid and pod.node_name == binding_cycle.node:
-            self._bound(uid, binding_cycle)
+            self._bind_accepted(uid, binding_cycle)
         else:
             # Only the watch is authoritative; it reports whether the pod was deleted or bound
             # elsewhere.
             self._fail(uid, binding_cycle, error(binding_cycle.unknown_reason))
 
-    def _bound(self, uid: str, binding_cycle: BindingCycle) -> None:
+    def _bind_accepted(self, uid: str, binding_cycle: BindingCycle) -> None:
         """The API server reports the pod as bound; start the confirmation deadline."""
         binding_cycle.stage = BindingStage.BOUND
         binding_cycle.awaits = ()
         self._context.cache.expect(uid, self._context.now)
-        self._bound_known(binding_cycle)
+        self._record_bound(binding_cycle)
 
-    def _bound_known(self, binding_cycle: BindingCycle) -> None:
+    def _record_bound(self, binding_cycle: BindingCycle) -> None:
         """The binding is known to have happened: record the event and run PostBind."""
         context, framework, state = self._context, binding_cycle.framework, binding_cycle.state
         pod, node = binding_cycle.pod, binding_cycle.node
@@ -388,7 +396,7 @@ class BindingCycles:
         context.outbox.record(pod, "Normal", "Scheduled", "Binding", note)
         members = framework.at("postBind")
         if members:
-            self._tell(binding_cycle, "FailedPostBind", framework.run_post_bind)
+            self._run_notification(binding_cycle, "FailedPostBind", framework.run_post_bind)
             for member in members:
                 if member.does_io and context.outbox.leads:
                     self._plugin_io.start(member, "postBind", pod, node, state)
@@ -396,7 +404,7 @@ class BindingCycles:
 
     # Watch events.
 
-    def confirmed(self, pod: Pod) -> bool:
+    def pod_bound(self, pod: Pod) -> bool:
         """End the binding cycle of a pod that the watch shows as bound, to this node or another.
         Returns False if the pod had no binding cycle."""
         uid = pod.uid
@@ -406,7 +414,7 @@ class BindingCycles:
         if self._is_expected_binding(binding_cycle, pod):
             self._end(uid, binding_cycle)
             if binding_cycle.stage is not BindingStage.BOUND:
-                self._bound_known(binding_cycle)
+                self._record_bound(binding_cycle)
             return True
         # Another client bound it.
         self._undo(uid, binding_cycle)
@@ -420,7 +428,7 @@ class BindingCycles:
         """True if the watch shows the pod bound to the node that its binding cycle chose."""
         return binding_cycle.stage in _BIND_SENT and pod.node_name == binding_cycle.node
 
-    def gone(self, pod: Pod) -> Pod | None:
+    def pod_deleted(self, pod: Pod) -> Pod | None:
         """End the binding cycle of a deleted pod; returns the placed pod if it held resources."""
         uid = pod.uid
         binding_cycle = self._binding_cycles.get(uid)
@@ -431,14 +439,14 @@ class BindingCycles:
             self._end(uid, binding_cycle)
         elif self._is_expected_binding(binding_cycle, pod):
             self._end(uid, binding_cycle)
-            self._bound_known(binding_cycle)
+            self._record_bound(binding_cycle)
         else:
             # Differs: the original records an event for a deleted pod that waited at Permit.
             self._undo(uid, binding_cycle)
             self._context.queue.done(uid)
         return binding_cycle.placed if held else None
 
-    def leaving(self, pod: Pod) -> None:
+    def pod_terminating(self, pod: Pod) -> None:
         """The pod is being deleted, so the API server will not bind it: release its resources at
         once."""
         uid = pod.uid
@@ -481,7 +489,7 @@ class BindingCycles:
         for uid, binding_cycle in tuple(self._binding_cycles.items()):
             if binding_cycle.stage is BindingStage.BINDING:
                 self._cancel_pending(binding_cycle)
-                self._doubt(uid, binding_cycle, "another scheduler leads")
+                self._outcome_unknown(uid, binding_cycle, "another scheduler leads")
             elif binding_cycle.stage in (BindingStage.WAITING, BindingStage.PREBIND):
                 self._fail(uid, binding_cycle, error("another scheduler leads"))
 
@@ -507,7 +515,7 @@ class BindingCycles:
             # bound.
             text = "the watch has not confirmed the binding"
             self._fail(uid, self._binding_cycles[uid], error(text))
-        self.settle()
+        self.settle_permit_waits()
 
     def _permit_timed_out(self, uid: str) -> None:
         """A Permit plugin's timeout expired; another plugin may already have settled the pod."""
@@ -546,7 +554,7 @@ class BindingCycles:
             raise fault
         self._fail(uid, binding_cycle, error(str(fault)))
 
-    def _tell(
+    def _run_notification(
         self, binding_cycle: BindingCycle, reason: str, walk: Callable[[Pod, str, CycleState], None]
     ) -> None:
         """Run notification points, whose failures change nothing; report a contract error."""
@@ -599,7 +607,9 @@ class BindingCycles:
         """Cancel I/O, run Unreserve, forget the assumed pod and end the binding cycle."""
         self._cancel_pending(binding_cycle)
         self.prebind.stop(binding_cycle)
-        self._tell(binding_cycle, "FailedUnreserve", binding_cycle.framework.run_unreserve)
+        self._run_notification(
+            binding_cycle, "FailedUnreserve", binding_cycle.framework.run_unreserve
+        )
         self._forget(uid)
         self._end(uid, binding_cycle)
 

@@ -68,7 +68,7 @@ class PreBindInProgress(msgspec.Struct):
     binding_cycle: BindingCycle
     member: RegisteredPlugin
     asked: PreBindWait
-    written: list[AppliedChange] = []
+    applied: list[AppliedChange] = []
     effect: int = 0
     sent: Object | None = None
 
@@ -91,22 +91,22 @@ class PreBindRunner:
         plugin_io: PendingPluginIO,
         ready: Callable[[str, BindingCycle], None],
         failed: Callable[[str, BindingCycle, Status], None],
-        broke: Callable[[str, BindingCycle, ContractError], None],
+        contract_broken: Callable[[str, BindingCycle, ContractError], None],
     ) -> None:
         """ready: called with uid and binding cycle when all plugins are done. failed: called when a
-        plugin fails. broke: called when a plugin breaks its contract."""
+        plugin fails. contract_broken: called when a plugin breaks its contract."""
         self._context = context
         self._plugin_io = plugin_io
         self._ready = ready
         self._failed = failed
-        self._broke = broke
+        self._contract_broken = contract_broken
         self._waits: dict[str, PreBindInProgress] = {}
         self._by_write: dict[int, PreBindInProgress] = {}
         self._deadlines: Deadlines[str] = Deadlines()
         self._polled_version = context.cache.version
         # Earliest time of the next poll, while polls are spaced out.
         self._poll_at = 0
-        self._is_held_back = False
+        self._is_paced = False
 
     def __len__(self) -> int:
         """Number of waiting plugins."""
@@ -148,13 +148,13 @@ class PreBindRunner:
             self._polled_version = self._context.cache.version
         self._waits[wait.key] = wait
         wait.binding_cycle.waits += (wait.key,)
-        return self._go_on(wait)
+        return self._write_next(wait)
 
-    def _go_on(self, wait: PreBindInProgress) -> Status:
+    def _write_next(self, wait: PreBindInProgress) -> Status:
         """Send the next change; after the last one, poll the plugin."""
         context, changes = self._context, wait.asked.changes
-        if len(wait.written) < len(changes):
-            change = changes[len(wait.written)]
+        if len(wait.applied) < len(changes):
+            change = changes[len(wait.applied)]
             wait.sent = context.cache.object_store.observed(
                 type(change.value), key_of(change.value)
             )
@@ -163,12 +163,12 @@ class PreBindRunner:
             return OK
         wait.effect = 0
         self._deadlines.set(wait.key, context.now + seconds_to_ns(wait.asked.timeout_s))
-        return self._ask(wait)
+        return self._poll_plugin(wait)
 
-    def _ask(self, wait: PreBindInProgress) -> Status:
+    def _poll_plugin(self, wait: PreBindInProgress) -> Status:
         """Poll the plugin; the wait ends when it is done. Returns OK unless it failed."""
         cache, binding_cycle = self._context.cache, wait.binding_cycle
-        if not all(written.is_observed(cache.object_store) for written in wait.written):
+        if not all(written.is_observed(cache.object_store) for written in wait.applied):
             return OK
         status = binding_cycle.framework.run_pre_bind_progress(
             wait.member,
@@ -189,9 +189,9 @@ class PreBindRunner:
         """The API server accepted a change."""
         wait = self._by_write.pop(event.effect, None)
         if wait is not None:
-            change = wait.asked.changes[len(wait.written)]
-            wait.written.append(AppliedChange(change, wait.sent, event.version))
-            self._continue(wait, self._go_on)
+            change = wait.asked.changes[len(wait.applied)]
+            wait.applied.append(AppliedChange(change, wait.sent, event.version))
+            self._continue(wait, self._write_next)
 
     def write_failed(self, event: WriteFailed) -> None:
         """A change was refused: write no more of them and revert the assumed objects."""
@@ -205,15 +205,15 @@ class PreBindRunner:
         version, now = self._context.cache.version, self._context.now
         if not self._waits or version == self._polled_version:
             return
-        self._is_held_back = now < self._poll_at
-        if self._is_held_back:
+        self._is_paced = now < self._poll_at
+        if self._is_paced:
             return
         self._polled_version = version
         self._poll_at = now + max(0, len(self._waits) - UNPACED_WAITS_MAX) * POLL_PACE_NS
         for key, wait in tuple(self._waits.items()):
             # Ending one wait may have ended others.
             if not wait.effect and key in self._waits:
-                self._continue(wait, self._ask)
+                self._continue(wait, self._poll_plugin)
 
     def serve_due(self) -> None:
         """End the waits that timed out."""
@@ -225,7 +225,7 @@ class PreBindRunner:
     def next_deadline(self) -> int | None:
         """The next time at which a wait times out or all are polled; None if there is none."""
         deadline = self._deadlines.next()
-        if self._is_held_back and self._waits:
+        if self._is_paced and self._waits:
             return self._poll_at if deadline is None else min(self._poll_at, deadline)
         return deadline
 
@@ -242,7 +242,7 @@ class PreBindRunner:
             elif wait.key not in self._waits:
                 self.advance(uid, binding_cycle)
         except ContractError as fault:
-            self._broke(uid, binding_cycle, fault)
+            self._contract_broken(uid, binding_cycle, fault)
 
     # Ends.
 

@@ -64,9 +64,9 @@ class ExtenderAttempts:
         uid = entry.uid
         waiting = self._waiting[uid] = ExtenderAttempt(entry, consultation, [])
         for question in tuple(consultation.pending_requests):
-            waiting.calls.append(self._extender_calls.ask(uid, question, self._answered))
+            waiting.calls.append(self._extender_calls.ask(uid, question, self._replied))
 
-    def _answered(self, call: ExtenderCall, reply: ExtenderResponse) -> None:
+    def _replied(self, call: ExtenderCall, reply: ExtenderResponse) -> None:
         waiting = self._waiting[call.uid]
         waiting.calls.remove(call.effect)
         waiting.consultation.answer(call.question, reply)

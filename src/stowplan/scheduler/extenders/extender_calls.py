@@ -23,7 +23,7 @@ class ExtenderCall(msgspec.Struct, frozen=True):
     effect: int
     uid: str
     question: ExtenderRequest
-    answered: OnExtenderReply
+    on_reply: OnExtenderReply
 
 
 OnExtenderReply = Callable[[ExtenderCall, ExtenderResponse], None]
@@ -41,11 +41,11 @@ class PendingExtenderCalls:
     def __len__(self) -> int:
         return len(self._extender_calls)
 
-    def ask(self, uid: str, question: ExtenderRequest, answered: OnExtenderReply) -> int:
+    def ask(self, uid: str, question: ExtenderRequest, on_reply: OnExtenderReply) -> int:
         """Call an extender on behalf of a pod; returns the effect number."""
         context, timeout_s = self._context, question.extender.timeout_s
         effect = context.outbox.call_extender(uid, question, timeout_s)
-        self._extender_calls[effect] = ExtenderCall(effect, uid, question, answered)
+        self._extender_calls[effect] = ExtenderCall(effect, uid, question, on_reply)
         self._deadlines.set(effect, context.now + seconds_to_ns(timeout_s + TIMEOUT_GRACE_S))
         return effect
 
@@ -79,7 +79,7 @@ class PendingExtenderCalls:
     def _ended(self, effect: int, reply: ExtenderResponse) -> None:
         call = self._end(effect)
         if call is not None:
-            call.answered(call, reply)
+            call.on_reply(call, reply)
 
     def _end(self, effect: int) -> ExtenderCall | None:
         self._deadlines.clear(effect)
