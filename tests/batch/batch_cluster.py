@@ -78,16 +78,18 @@ class BatchCluster:
     ) -> None:
         spec = QueueSpec(weight, dict(capability or {}), reclaimable)
         meta = ObjectMeta(name=name)
-        self.inventory.queue_seen(Queue(metadata=meta, spec=spec, status=QueueStatus(state)))
+        self.inventory.queue_updated(Queue(metadata=meta, spec=spec, status=QueueStatus(state)))
 
     def priority(self, name: str, value: int) -> None:
-        self.inventory.class_seen(PriorityClass(metadata=ObjectMeta(name=name), value=value))
+        self.inventory.priority_class_updated(
+            PriorityClass(metadata=ObjectMeta(name=name), value=value)
+        )
 
     def group(self, name: str, least: int, queue: str = "default", priority: str = "") -> None:
         """A pod group without pods."""
         meta = ObjectMeta(name=name, namespace="ns", creation_timestamp=self._moment())
         spec = PodGroupSpec(min_member=least, queue=queue, priority_class_name=priority)
-        self.inventory.group_seen(PodGroup(metadata=meta, spec=spec))
+        self.inventory.group_updated(PodGroup(metadata=meta, spec=spec))
 
     def pod(
         self,

@@ -105,8 +105,8 @@ def test_what_was_bound_is_not_bound_again_while_the_watch_is_silent() -> None:
 @pytest.mark.parametrize("is_first", [True, False])
 def test_pods_and_their_budget_come_in_any_order(is_first: bool) -> None:
     inventory = Inventory("kube-batch", "default")
-    inventory.queue_seen(Queue(metadata=ObjectMeta(name="default"), spec=QueueSpec(weight=1)))
-    inventory.class_seen(PriorityClass(metadata=ObjectMeta(name="high"), value=9))
+    inventory.queue_updated(Queue(metadata=ObjectMeta(name="default"), spec=QueueSpec(weight=1)))
+    inventory.priority_class_updated(PriorityClass(metadata=ObjectMeta(name="high"), value=9))
     owner = OwnerReference("apps/v1", "Crew", "crew", "uid-crew", controller=True)
     made = pod("p", cpu="1", scheduler="kube-batch")
     meta = replace(made.metadata, owner_references=(owner,))
@@ -117,7 +117,7 @@ def test_pods_and_their_budget_come_in_any_order(is_first: bool) -> None:
         metadata=ObjectMeta(name="b", namespace="default", owner_references=(owner,)),
         spec=PodDisruptionBudgetSpec(min_available=3),
     )
-    seen = [partial(inventory.budget_seen, budget), partial(inventory.pod_updated, made)]
+    seen = [partial(inventory.budget_updated, budget), partial(inventory.pod_updated, made)]
     for see in seen if is_first else reversed(seen):
         see()
     (job,) = inventory.open().jobs.values()
@@ -127,12 +127,12 @@ def test_pods_and_their_budget_come_in_any_order(is_first: bool) -> None:
 
 def test_a_class_that_is_the_default_no_more_gives_no_priority() -> None:
     inventory = Inventory("kube-batch", "default")
-    inventory.queue_seen(Queue(metadata=ObjectMeta(name="default"), spec=QueueSpec(weight=1)))
-    inventory.group_seen(PodGroup(metadata=ObjectMeta(name="g", namespace="default")))
+    inventory.queue_updated(Queue(metadata=ObjectMeta(name="default"), spec=QueueSpec(weight=1)))
+    inventory.group_updated(PodGroup(metadata=ObjectMeta(name="g", namespace="default")))
     usual = PriorityClass(metadata=ObjectMeta(name="usual"), value=9, global_default=True)
     priorities = []
     for seen in (usual, replace(usual, global_default=False), usual):
-        inventory.class_seen(seen)
+        inventory.priority_class_updated(seen)
         (job,) = inventory.open().jobs.values()
         priorities.append(job.priority)
     assert priorities == [9, 0, 9]
@@ -162,7 +162,7 @@ def test_a_queue_of_volcano_without_a_weight_has_1() -> None:
         ("scheduling.sigs.dev/v1alpha2", 0),
         ("scheduling.volcano.sh/v1beta1", 1),
     ):
-        inventory.queue_seen(Queue(metadata=ObjectMeta(name="q"), api_version=version))
+        inventory.queue_updated(Queue(metadata=ObjectMeta(name="q"), api_version=version))
         assert inventory.queues["q"].weight == weight
 
 

@@ -133,7 +133,7 @@ def test_what_runs_on_a_node_that_is_not_ready_is_not_in_the_way_of_the_rest() -
     cluster.gang("b", 4, least=1, queue="b")
     cluster.run()
     assert cluster.session is not None
-    proportion = cluster.session.policies["proportion"]
+    proportion = cluster.session.plugins["proportion"]
     assert isinstance(proportion, ProportionPlugin)
     assert proportion.shares["a"].without_effect.cpu == 0
 
@@ -148,7 +148,7 @@ def test_what_all_others_leave_goes_to_the_queue_of_such_a_gang() -> None:
     cluster.gang("b", 1, queue="b")
     assert sorted(cluster.run()[0]) == ["b-0"]
     assert cluster.session is not None
-    proportion = cluster.session.policies["proportion"]
+    proportion = cluster.session.plugins["proportion"]
     assert isinstance(proportion, ProportionPlugin)
     assert proportion.shares["a"].deserved.cpu == 3000
     assert why(cluster, "gang-0") == "0/1 nodes are available: 1 Insufficient cpu."
@@ -271,7 +271,7 @@ def test_what_is_cordoned_counts_for_shares_as_it_does_for_kube_batch() -> None:
     cluster.gang("b", 8, least=1, queue="b")
     bound, _ = cluster.run()
     assert cluster.session is not None
-    proportion = cluster.session.policies["proportion"]
+    proportion = cluster.session.plugins["proportion"]
     assert isinstance(proportion, ProportionPlugin)
     assert {name: held.deserved.cpu for name, held in proportion.shares.items()} == {
         "a": 4000,

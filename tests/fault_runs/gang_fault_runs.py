@@ -168,7 +168,7 @@ def rested(made: Scheduler) -> None:
         for info in nominator.on(node)
         if info.pod.spec.scheduler_name != BATCH
     ]
-    result = decider.hold("at rest", others)
+    result = decider.run_session("at rest", others)
     if result.binds or result.victims:
         raise Violation(f"a session was due: {result.binds} {result.victims}")
 

@@ -47,7 +47,7 @@ def opened() -> Session:
 def state(session: Session) -> list[Any]:
     """All that operations change."""
     nodes = session.state.nodes
-    drf, proportion = session.policies[DrfPlugin.name], session.policies[ProportionPlugin.name]
+    drf, proportion = session.plugins[DrfPlugin.name], session.plugins[ProportionPlugin.name]
     assert isinstance(drf, DrfPlugin)
     assert isinstance(proportion, ProportionPlugin)
     return [

@@ -52,14 +52,14 @@ class ConfigText(NamedTuple):
 class Deciders(msgspec.Struct, frozen=True):
     """A configuration and its custom parts.
 
-    registry: of the scheduling plugins. actions, policies: custom session actions and session
-    plugins, by name.
+    registry: of the scheduling plugins. actions, session_plugins: custom session actions and
+    session plugins, by name.
     """
 
     configuration: config.Configuration
     registry: Registry
     actions: dict[str, type[SessionAction]]
-    policies: dict[str, type[SessionPlugin]]
+    session_plugins: dict[str, type[SessionPlugin]]
     compat: Compat = Compat()
 
     @property
@@ -87,7 +87,7 @@ class Deciders(msgspec.Struct, frozen=True):
             rules = rules_for(self.compat)
         else:
             rules = rules_for(self.compat, framework or self.framework(), snapshot)
-        return session_options(self.batch, self.compat, rules, self.actions, self.policies)
+        return session_options(self.batch, self.compat, rules, self.actions, self.session_plugins)
 
     def session_decider(
         self,
@@ -114,7 +114,7 @@ class Deciders(msgspec.Struct, frozen=True):
     def reread(self, text: str, source: str) -> Deciders:
         """The same parts with another text; raises ConfigError, also if it configures no
         sessions."""
-        known = known_names(self.compat, self.actions, self.policies)
+        known = known_names(self.compat, self.actions, self.session_plugins)
         read = config.parse(text, source, self.registry, DEFAULT_PLUGINS, known)
         if read.batch is None:
             problem = Problem("actions", "no sessions", "actions and tiers, or a block `batch`")
@@ -172,20 +172,28 @@ def deciders_of(
     """
     texts = " ".join(_decoded(file.text) for file in files)
     given = tuple(plugins)
-    actions, policies = batch_parts(given, texts)
-    for name in (*(actions.keys() & ACTIONS.keys()), *(policies.keys() & SESSION_PLUGINS.keys())):
-        own = actions.get(name) or policies[name]
+    actions, session_plugins = batch_parts(given, texts)
+    for name in (
+        *(actions.keys() & ACTIONS.keys()),
+        *(session_plugins.keys() & SESSION_PLUGINS.keys()),
+    ):
+        own = actions.get(name) or session_plugins[name]
         where = f"class {own.__module__}.{own.__qualname__}"
         raise ContractError(f"{where}: duplicate name: {name!r} is already used by another plugin")
-    parts: list[type[SessionPlugin] | type[SessionAction]] = [*actions.values(), *policies.values()]
+    parts: list[type[SessionPlugin] | type[SessionAction]] = [
+        *actions.values(),
+        *session_plugins.values(),
+    ]
     for part in parts:
         check_part(part, f"class {part.__module__}.{part.__qualname__}")
     full, defaults = registered(given, texts)
     if not files:
-        return Deciders(config.default(full, defaults), full, actions, policies, compat or Compat())
-    known = known_names(compat, actions, policies)
+        return Deciders(
+            config.default(full, defaults), full, actions, session_plugins, compat or Compat()
+        )
+    known = known_names(compat, actions, session_plugins)
     read = [config.parse(file.text, file.source, full, defaults, known) for file in files]
-    return Deciders(config.merged(read), full, actions, policies, compat or Compat())
+    return Deciders(config.merged(read), full, actions, session_plugins, compat or Compat())
 
 
 def _decoded(text: str | bytes) -> str:

@@ -75,7 +75,7 @@ def batch_parts(
     """(actions, session plugins) by name: of the given plugins, and of installed ones named in a
     configuration. Raises ContractError for a duplicate name."""
     actions: dict[str, type[SessionAction]] = {}
-    policies: dict[str, type[SessionPlugin]] = {}
+    session_plugins: dict[str, type[SessionPlugin]] = {}
     for plugin in dict.fromkeys((*plugins, *installed_plugins(text))):
         if not isinstance(plugin, type) or not issubclass(plugin, SessionPlugin | SessionAction):
             continue
@@ -84,7 +84,9 @@ def batch_parts(
             raise ContractError(
                 f"{where}: invalid name: {plugin.name!r}: expected a non-empty string"
             )
-        taken: Mapping[str, type[Any]] = actions if issubclass(plugin, SessionAction) else policies
+        taken: Mapping[str, type[Any]] = (
+            actions if issubclass(plugin, SessionAction) else session_plugins
+        )
         if plugin.name in taken:
             raise ContractError(
                 f"{where}: duplicate name: {plugin.name!r} is already used by another plugin"
@@ -92,8 +94,8 @@ def batch_parts(
         if issubclass(plugin, SessionAction):
             actions[plugin.name] = plugin
         else:
-            policies[plugin.name] = plugin
-    return actions, policies
+            session_plugins[plugin.name] = plugin
+    return actions, session_plugins
 
 
 def _may_be_plugin(value: object) -> bool:
@@ -139,7 +141,11 @@ def _mentions(text: str, name: str) -> bool:
 
 
 def _loaded(entry: importlib.metadata.EntryPoint) -> type[Any]:
-    owner = f"distribution {entry.dist.name} {entry.dist.version}" if entry.dist else "somebody"
+    owner = (
+        f"distribution {entry.dist.name} {entry.dist.version}"
+        if entry.dist
+        else "unknown distribution"
+    )
     where = f"{owner}, entry point {entry.name} = {entry.value}"
     try:
         plugin = entry.load()
@@ -148,9 +154,9 @@ def _loaded(entry: importlib.metadata.EntryPoint) -> type[Any]:
         raise ContractError(f"{where}: {type(failure).__name__}: {failure}") from failure
     plugin = plugin_of(plugin)
     if not isinstance(plugin, type):
-        wanted = "a plugin class, or a function under @score, @filter or @priority"
+        expected = "a plugin class, or a function under @score, @filter or @priority"
         raise ContractError(
-            f"{where}: invalid object of type {type(plugin).__name__}: expected {wanted}"
+            f"{where}: invalid object of type {type(plugin).__name__}: expected {expected}"
         )
     name = getattr(plugin, "name", entry.name)
     if name != entry.name:

@@ -171,13 +171,13 @@ class BatchDecider:
     def _show(self, inventory: Inventory, value: Object) -> None:
         match value:
             case PodGroup():
-                inventory.group_seen(value)
+                inventory.group_updated(value)
             case Queue():
-                inventory.queue_seen(value)
+                inventory.queue_updated(value)
             case PriorityClass() if self.plan.uses_priority_classes:
-                inventory.class_seen(value)
+                inventory.priority_class_updated(value)
             case PodDisruptionBudget():
-                inventory.budget_seen(value)
+                inventory.budget_updated(value)
 
     def object_deleted(self, value: Object) -> None:
         """Another object was deleted."""
@@ -185,17 +185,17 @@ class BatchDecider:
         self._objects.pop((type(value), key_of(value)), None)
         match value:
             case PodGroup():
-                inventory.group_gone(value.key)
+                inventory.group_deleted(value.key)
             case Queue():
-                inventory.queue_gone(value.name)
+                inventory.queue_deleted(value.name)
             case PriorityClass() if self.plan.uses_priority_classes:
-                inventory.class_gone(value)
+                inventory.priority_class_deleted(value)
             case PodDisruptionBudget():
-                inventory.budget_gone(value)
+                inventory.budget_deleted(value)
 
     # Sessions.
 
-    def hold(self, name: str, nominated: Sequence[NodeAssignment]) -> SessionResult:
+    def run_session(self, name: str, nominated: Sequence[NodeAssignment]) -> SessionResult:
         """Run a session. name: unique name of the session. nominated: nominated pods of other
         schedulers, with their nodes.
 
@@ -241,11 +241,11 @@ class BatchDecider:
         inventory = self.inventory
         pods = inventory.pod
         reports = [*self._evicted_from(), *(_group_report(write) for write in writes)]
-        said = [*notes]
+        fit_errors = [*notes]
         if not inventory.compat.missing_unsaid:
             more_reports, more_notes = report_missing(inventory, session.uid)
             reports += more_reports
-            said += more_notes
+            fit_errors += more_notes
         promises = [] if inventory.compat.forgets_promises else list(_promises(session))
         self._states.clear()
         return SessionResult(
@@ -258,7 +258,9 @@ class BatchDecider:
             promises,
             reports,
             tuple(
-                PodReport(pod, note.message) for note in said if (pod := pods(note.uid)) is not None
+                PodReport(pod, note.message)
+                for note in fit_errors
+                if (pod := pods(note.uid)) is not None
             ),
         )
 
@@ -329,8 +331,8 @@ class BatchDecider:
         row = snapshot.nodes.row(place.node)
         rows = np.array([row], dtype=np.int64)
         verdicts = self.framework.run_filters(pod, snapshot, state, rows)
-        said = verdicts.at(0)
-        return state if said.is_success else said.message
+        verdict = verdicts.at(0)
+        return state if verdict.is_success else verdict.message
 
     # Outcomes.
 
@@ -381,8 +383,8 @@ class BatchDecider:
             return
         name = self.session.uid if self.session is not None else ""
         message = f"{pod.key} could not be bound: {reason}"
-        said = PodGroupCondition(UNSCHEDULABLE, "True", name, None, BIND_FAILED, message)
-        group.status = with_condition(group.status, said)
+        condition = PodGroupCondition(UNSCHEDULABLE, "True", name, None, BIND_FAILED, message)
+        group.status = with_condition(group.status, condition)
         if not job.is_ready:
             phase = UNKNOWN if job.of(TaskStatus.RUNNING) else PENDING
             group.status = msgspec.structs.replace(group.status, phase=phase)
@@ -391,15 +393,15 @@ class BatchDecider:
             group.uid, group.namespace, group.name, group.api_version, group.status, (note,)
         )
 
-    def unwritten(self, namespace: str, name: str) -> None:
+    def group_status_not_written(self, namespace: str, name: str) -> None:
         """A group's status was not written; it is as the watch has last shown it."""
         seen = self._objects.get((PodGroup, f"{namespace}/{name}"))
         if isinstance(seen, PodGroup):
-            self.inventory.group_seen(seen)
+            self.inventory.group_updated(seen)
 
-    def staying(self, uid: str) -> None:
+    def pod_not_evicted(self, uid: str) -> None:
         """A pod was not evicted and is not terminating."""
-        self.inventory.staying(uid)
+        self.inventory.pod_not_evicted(uid)
 
     def reload(self, text: str, source: str) -> str:
         """Load another configuration; returns "" or why it is invalid."""
@@ -410,10 +412,10 @@ class BatchDecider:
         except (ConfigError, ContractError) as refused:
             return str(refused)
         if plan.scheduler_names != self.plan.scheduler_names:
-            got, wanted = (", ".join(p.scheduler_names) for p in (plan, self.plan))
+            got, expected = (", ".join(p.scheduler_names) for p in (plan, self.plan))
             return (
                 f"{source}: batch.schedulerName: Invalid value: {got!r}: cannot change before a "
-                f"restart: expected {wanted!r}"
+                f"restart: expected {expected!r}"
             )
         had = self.plan
         self.plan = plan
@@ -515,7 +517,7 @@ def custom_plugin_fault(fault: Exception, options: SessionOptions) -> str:
 
 def custom_modules(options: SessionOptions) -> frozenset[str]:
     """Modules or packages of custom session plugins and actions."""
-    made = (*options.policies.values(), *(type(action) for action in options.actions))
+    made = (*options.plugins.values(), *(type(action) for action in options.actions))
     roots = {str(getattr(one, "__module__", "")).partition(".")[0] for one in made}
     return frozenset(roots - {OWN_PACKAGE})
 

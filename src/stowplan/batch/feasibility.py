@@ -81,7 +81,7 @@ def _slots_short(session: Session, job: JobInfo, waiting: list[TaskInfo]) -> Ite
     n_needed = job.min_available - job.count((TaskStatus.SUCCEEDED,))
     if not wants or any(task.ask.wants != wants for task in (*waiting, *_occupying_tasks(job))):
         return
-    counts = np.where(session.state.nodes.there(), np.inf, 0.0)
+    counts = np.where(session.state.nodes.has_ready_nodes(), np.inf, 0.0)
     for name, amount in wants:
         room = _offers(session, name) + session.arithmetic.milli_epsilon
         counts = np.minimum(counts, np.floor(room / amount))
@@ -98,7 +98,7 @@ def _offers(session: Session, name: str) -> Floats:
     """float64 (n_nodes,): allocatable amount of a resource on ready nodes, 0 for others."""
     nodes = session.state.nodes
     offers = nodes.idle.get(name, nodes.n_nodes) + nodes.used.get(name, nodes.n_nodes)
-    return np.where(nodes.there(), offers, 0.0)
+    return np.where(nodes.has_ready_nodes(), offers, 0.0)
 
 
 def eviction_notes(session: Session, job: JobInfo) -> tuple[str, ...]:
@@ -169,7 +169,7 @@ def _room_by(
         except ScoringError:
             is_placed = False
         if not is_placed:
-            row = session.choices.best(task)
+            row = session.best_nodes.best(task)
             if row < 0:
                 continue
             statement.allocate(task, row)

@@ -25,9 +25,9 @@ def fit_errors(session: Session, task: TaskInfo) -> str:
     nodes = session.state.nodes
     has_room = nodes.fits_future(task)
     key = (task.ask.wants, task.kind if has_room.any() else None)
-    found = session.complaints.get(key)
+    found = session.fit_error_texts.get(key)
     if found is None:
-        found = session.complaints[key] = _text(session, task, has_room=bool(has_room.any()))
+        found = session.fit_error_texts[key] = _text(session, task, has_room=bool(has_room.any()))
     return found
 
 
@@ -37,10 +37,10 @@ def _text(session: Session, task: TaskInfo, *, has_room: bool) -> str:
     reasons: Counter[str] = Counter()
     if nodes.n_unready:
         reasons[NODES_NOT_READY] = nodes.n_unready
-    for name, wanted in task.ask.wants:
+    for name, requested in task.ask.wants:
         future = nodes.idle.get(name, n_nodes) + nodes.releasing.get(name, n_nodes)
-        is_short = future <= wanted - session.arithmetic.milli_epsilon
-        short = int(np.count_nonzero(is_short & nodes.there()))
+        is_short = future <= requested - session.arithmetic.milli_epsilon
+        short = int(np.count_nonzero(is_short & nodes.has_ready_nodes()))
         if short:
             reasons[f"Insufficient {name}"] += short
     if has_room and session.hooks.walk("predicate"):

@@ -44,7 +44,7 @@ class ValidateResult(msgspec.Struct, frozen=True):
     message: str
 
 
-Reads = Callable[[Any, Sequence[Any]], bool]
+AnswerCheck = Callable[[Any, Sequence[Any]], bool]
 """Whether an answer is valid for these arguments: (answer, arguments) -> bool."""
 
 
@@ -103,8 +103,8 @@ class _HookContract(msgspec.Struct, frozen=True):
     """Arguments of a function, the check of its answer, and the expected answer in words."""
 
     given: tuple[str, ...]
-    reads: Reads
-    wanted: str
+    accepts: AnswerCheck
+    expected: str
 
 
 _ORDER = _HookContract(("first", "second"), _is_number, "a number below, above or equal to 0")
@@ -134,7 +134,7 @@ HOOK_CONTRACTS: Mapping[str, _HookContract] = {
 """By kind of function, and by keyword of `Hooks.register`."""
 
 
-def check_answers(kind: str, policy: str, function: Any, place: str) -> Any:
+def check_answers(kind: str, plugin: str, function: Any, place: str) -> Any:
     """Return a built-in function as it is, and any other with its answers checked.
 
     place: source location of the session plugin, for messages. Raises ContractError for an unknown
@@ -142,20 +142,20 @@ def check_answers(kind: str, policy: str, function: Any, place: str) -> Any:
     an invalid answer.
     """
     contract = HOOK_CONTRACTS.get(kind)
-    whose = f"{place}: plugin {policy!r}"
+    subject = f"{place}: plugin {plugin!r}"
     if contract is None:
         hint = did_you_mean(kind, HOOK_KINDS)
         wanted = f"expected one of {', '.join(HOOK_KINDS)}{' (' + hint + ')' if hint else ''}"
-        raise ContractError(f"{whose}: unknown hook {kind!r}: {wanted}")
+        raise ContractError(f"{subject}: unknown hook {kind!r}: {wanted}")
     if not callable(function):
         raise ContractError(
-            f"{whose}, {kind}: invalid value: {short_repr(function)}: expected a function"
+            f"{subject}, {kind}: invalid value: {short_repr(function)}: expected a function"
         )
     if is_shipped(function):
         return function
     if not accepts_arguments(function, len(contract.given)):
         given = ", ".join(contract.given)
-        raise ContractError(f"{whose}, {kind}: cannot be called with ({given})")
+        raise ContractError(f"{subject}, {kind}: cannot be called with ({given})")
 
     # Function attributes are not copied: a partial has none.
     @wraps(function, assigned=(), updated=())
@@ -163,10 +163,9 @@ def check_answers(kind: str, policy: str, function: Any, place: str) -> Any:
         # The function may modify its arguments; that is checked elsewhere.
         before = [tuple(one) if isinstance(one, list) else one for one in arguments]
         answer = function(*arguments)
-        if not contract.reads(answer, before):
-            raise ContractError(
-                f"{whose}, {kind}: invalid answer: {short_repr(answer)}: expected {contract.wanted}"
-            )
+        if not contract.accepts(answer, before):
+            text = f"invalid answer: {short_repr(answer)}: expected {contract.expected}"
+            raise ContractError(f"{subject}, {kind}: {text}")
         return answer
 
     return checked

@@ -54,26 +54,28 @@ def report_missing(
     reports: list[PodGroupReport] = []
     notes: list[PodFitError] = []
     for job in inventory.jobs.values():
-        said = missing(job, inventory.queues, inventory.default_queue)
-        if said is None or job.kept.get(REPORTED) == (job.group, said):
+        problem = missing(job, inventory.queues, inventory.default_queue)
+        if problem is None or job.kept.get(REPORTED) == (job.group, problem):
             continue
-        job.kept[REPORTED] = (job.group, said)
+        job.kept[REPORTED] = (job.group, problem)
         notes += (
-            PodFitError(t.uid, t.key, said.message) for t in job.of(TaskStatus.PENDING).values()
+            PodFitError(t.uid, t.key, problem.message) for t in job.of(TaskStatus.PENDING).values()
         )
         if job.group is not None and not job.group.is_solo:
-            reports += _reports(job, job.group, said, session)
+            reports += _reports(job, job.group, problem, session)
     return reports, notes
 
 
 def _reports(
-    job: JobInfo, group: PodGroupInfo, said: ValidateResult, session: str
+    job: JobInfo, group: PodGroupInfo, problem: ValidateResult, session: str
 ) -> Iterator[PodGroupReport]:
-    condition = PodGroupCondition(UNSCHEDULABLE, "True", session, None, said.reason, said.message)
+    condition = PodGroupCondition(
+        UNSCHEDULABLE, "True", session, None, problem.reason, problem.message
+    )
     phase = UNKNOWN if job.of(TaskStatus.RUNNING) else PENDING
     status = msgspec.structs.replace(with_condition(group.status, condition), phase=phase)
     if is_same_status(group.status, status):
         return
     group.status = status
-    note = ("Warning", UNSCHEDULABLE, said.message)
+    note = ("Warning", UNSCHEDULABLE, problem.message)
     yield PodGroupReport(group.uid, group.namespace, group.name, group.api_version, status, (note,))

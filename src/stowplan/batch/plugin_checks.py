@@ -18,8 +18,8 @@ def check_part(part: type[SessionPlugin] | type[SessionAction], where: str) -> N
     """Raise ContractError if sessions could not create or call a session plugin or action."""
     n_given = 0 if issubclass(part, SessionAction) else 1
     if not accepts_arguments(part, n_given):
-        wanted = "nothing" if issubclass(part, SessionAction) else "its arguments"
-        raise ContractError(f"{where}: cannot be created: expected a class that takes {wanted}")
+        expected = "nothing" if issubclass(part, SessionAction) else "its arguments"
+        raise ContractError(f"{where}: cannot be created: expected a class that takes {expected}")
     if issubclass(part, SessionAction) and part.run is SessionAction.run:
         raise ContractError(f"{where}: method run is missing: expected `def run(self, session)`")
     for name in ("run",) if issubclass(part, SessionAction) else SESSION_CALLBACKS:

@@ -74,13 +74,13 @@ SessionPluginFactory = Callable[[Mapping[str, str]], SessionPlugin]
 class SessionOptions(msgspec.Struct, frozen=True):
     """Options of a session.
 
-    tiers, actions: as configured; all names are known. policies: name -> factory of the session
+    tiers, actions: as configured; all names are known. plugins: name -> factory of the session
     plugin. rules: factory of predicates and node scores; None: every node passes.
     """
 
     tiers: Tiers
     actions: tuple[SessionAction, ...]
-    policies: Mapping[str, SessionPluginFactory]
+    plugins: Mapping[str, SessionPluginFactory]
     compat: Compat = Compat()
     rules: Callable[[SessionState], SessionRules] | None = None
 
@@ -94,9 +94,9 @@ class Session:
 
     def __init__(
         self,
-        opened: ClusterInfo,
+        cluster_info: ClusterInfo,
         options: SessionOptions,
-        outside: BinderEvictor,
+        binder_evictor: BinderEvictor,
         uid: str,
         now: datetime.datetime | None = None,
         rng: np.random.Generator | None = None,
@@ -109,27 +109,27 @@ class Session:
         self.now = now
         self.rng = rng
         self.hooks = Hooks(options.tiers, options.compat)
-        self.state = SessionState(opened, self.hooks, options.compat, outside)
+        self.state = SessionState(cluster_info, self.hooks, options.compat, binder_evictor)
         self.arithmetic = self.state.arithmetic
-        self.choices = BestNodeCache(self.state, self.hooks, rng)
-        self.closing = SessionClose(self.state, uid, now)
+        self.best_nodes = BestNodeCache(self.state, self.hooks, rng)
+        self.session_close = SessionClose(self.state, uid, now)
         self.invalid: dict[str, JobInfo] = {}
-        self.complaints: dict[Hashable, str] = {}
+        self.fit_error_texts: dict[Hashable, str] = {}
         # Turns that failed without side effects: the node revision at that time, and the result.
-        self.stuck: dict[Hashable, tuple[int, str, dict[str, ResourceVector]]] = {}
-        self.policies: dict[str, SessionPlugin] = {}
+        self.failed_turns: dict[Hashable, tuple[int, str, dict[str, ResourceVector]]] = {}
+        self.plugins: dict[str, SessionPlugin] = {}
         if options.rules is not None:
             self.state.rules = options.rules(self.state)
         for tier in options.tiers:
             for use in tier:
-                if use.name in options.policies:
-                    self.policies[use.name] = options.policies[use.name](use.arguments)
-        for policy in self.policies.values():
-            call_timed(self.metrics, policy, "OnSessionOpen", policy.on_open, self)
+                if use.name in options.plugins:
+                    self.plugins[use.name] = options.plugins[use.name](use.arguments)
+        for plugin in self.plugins.values():
+            call_timed(self.metrics, plugin, "OnSessionOpen", plugin.on_open, self)
         if not self.compat.validates_before_tiers:
             self._validate()
-        for policy in self.policies.values():
-            policy.on_start(self)
+        for plugin in self.plugins.values():
+            plugin.on_start(self)
 
     # Read by actions and session plugins.
 
@@ -170,7 +170,7 @@ class Session:
 
     def passing(self, task: TaskInfo) -> NDArray[np.bool_]:
         """bool (n_nodes,): nodes that pass all session plugins for the task."""
-        there = self.state.nodes.there()
+        there = self.state.nodes.has_ready_nodes()
         rows = np.flatnonzero(there)
         there[rows] = self.hooks.passing(task, rows)
         return there
@@ -204,23 +204,23 @@ class Session:
 
     def close(self) -> tuple[list[PodGroupStatusUpdate], list[PodFitError]]:
         """Run on_close of the session plugins and compute the status of the groups."""
-        for policy in self.policies.values():
-            call_timed(self.metrics, policy, "OnSessionClose", policy.on_close, self)
-        result = self.closing.close([*self.jobs.values(), *self.invalid.values()])
+        for plugin in self.plugins.values():
+            call_timed(self.metrics, plugin, "OnSessionClose", plugin.on_close, self)
+        result = self.session_close.close([*self.jobs.values(), *self.invalid.values()])
         self.state.rules.close()
         return result
 
     def _validate(self) -> None:
         """Take out the jobs that a session plugin finds invalid and set their conditions."""
         invalid = {
-            uid: said
+            uid: problem
             for uid, job in self.jobs.items()
-            if (said := self._refused(job) or self.hooks.job_invalid(job)) is not None
+            if (problem := self._refused(job) or self.hooks.job_invalid(job)) is not None
         }
-        for uid, said in invalid.items():
+        for uid, problem in invalid.items():
             job = self.invalid[uid] = self.jobs.pop(uid)
-            job.fit_errors = said.message
-            self.closing.set_condition(job, said.reason, said.message)
+            job.fit_errors = problem.message
+            self.session_close.set_condition(job, problem.reason, problem.message)
 
     def _refused(self, job: JobInfo) -> ValidateResult | None:
         """Why a job is invalid regardless of session plugins."""
@@ -237,7 +237,7 @@ class Session:
 
 def call_timed(
     metrics: Metrics,
-    policy: SessionPlugin,
+    plugin: SessionPlugin,
     moment: str,
     call: Callable[[Session], None],
     session: Session,
@@ -245,7 +245,7 @@ def call_timed(
     """Call a session plugin and record the duration."""
     began = metrics.stopwatch()
     call(session)
-    labels = (("plugin", policy.name), ("OnSession", moment))
+    labels = (("plugin", plugin.name), ("OnSession", moment))
     metrics.observe(PLUGIN_LATENCY, (metrics.stopwatch() - began) * 1e6, labels)
 
 

@@ -22,7 +22,7 @@ PENDING, RUNNING, UNKNOWN, COMPLETED = "Pending", "Running", "Unknown", "Complet
 SCHEDULED = "Scheduled"
 
 
-REPORTED = "told"
+REPORTED = "reported"
 """Key under which a job keeps what has been reported about it."""
 
 

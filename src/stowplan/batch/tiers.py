@@ -103,7 +103,7 @@ class Hooks:
     def register(
         self,
         kind: HookKind,
-        policy: str,
+        plugin: str,
         function: Any,
         *,
         veto: bool = False,
@@ -130,23 +130,23 @@ class Hooks:
         that does not accept the arguments. A custom function with an invalid answer raises it.
         """
         place = source_location(function)
-        self._given[kind, policy] = check_answers(kind, policy, function, place)
-        if policy not in self._names:
+        self._given[kind, plugin] = check_answers(kind, plugin, function, place)
+        if plugin not in self._names:
             names = ", ".join(sorted(self._names))
-            text = f"hook {kind}: invalid plugin name: {policy!r}: expected one of {names}"
+            text = f"hook {kind}: invalid plugin name: {plugin!r}: expected one of {names}"
             raise ContractError(f"{place}: {text}")
         if veto:
-            self._vetoes.add((kind, policy))
-        self._row_kinds[kind, policy] = check_answers("row_kind", policy, row_kind, place)
-        self._keys[kind, policy] = None
-        self._spares[kind, policy] = None
-        self._overused_reasons[kind, policy] = None
+            self._vetoes.add((kind, plugin))
+        self._row_kinds[kind, plugin] = check_answers("row_kind", plugin, row_kind, place)
+        self._keys[kind, plugin] = None
+        self._spares[kind, plugin] = None
+        self._overused_reasons[kind, plugin] = None
         if key is not None:
-            self._keys[kind, policy] = check_answers("key", policy, key, place)
+            self._keys[kind, plugin] = check_answers("key", plugin, key, place)
         if spares is not None:
-            self._spares[kind, policy] = check_answers("spares", policy, spares, place)
+            self._spares[kind, plugin] = check_answers("spares", plugin, spares, place)
         if why is not None:
-            self._overused_reasons[kind, policy] = check_answers("why", policy, why, place)
+            self._overused_reasons[kind, plugin] = check_answers("why", plugin, why, place)
         self._walks.clear()
         self._spare_walks.clear()
         self._opinions.clear()
@@ -173,25 +173,25 @@ class Hooks:
     def _compared(self, kind: HookKind, first: Any, second: Any) -> float:
         """The first nonzero comparison of two items: below 0 for `first`, 0 for none."""
         for compare in self.walk(kind):
-            said: float = compare(first, second)
-            if said:
-                return said
+            order: float = compare(first, second)
+            if order:
+                return order
         return 0
 
     def job_less(self, first: JobInfo, second: JobInfo) -> bool:
         """True if `first` is served before `second`; ties go to the older one, then by uid."""
-        said = self._compared("job_order", first, second)
-        return said < 0 if said else (first.created, first.uid) < (second.created, second.uid)
+        order = self._compared("job_order", first, second)
+        return order < 0 if order else (first.created, first.uid) < (second.created, second.uid)
 
     def queue_less(self, first: QueueInfo, second: QueueInfo) -> bool:
         """True if `first` is served before `second`; ties go to the older one, then by name."""
-        said = self._compared("queue_order", first, second)
-        return said < 0 if said else (first.created, first.name) < (second.created, second.name)
+        order = self._compared("queue_order", first, second)
+        return order < 0 if order else (first.created, first.name) < (second.created, second.name)
 
     def task_less(self, first: TaskInfo, second: TaskInfo) -> bool:
         """True if `first` is served before `second`; ties go to the older one, then by uid."""
-        said = self._compared("task_order", first, second)
-        return said < 0 if said else (first.created, first.uid) < (second.created, second.uid)
+        order = self._compared("task_order", first, second)
+        return order < 0 if order else (first.created, first.uid) < (second.created, second.uid)
 
     def job_turns(
         self, job: JobInfo, wanted: Callable[[TaskInfo], bool] | None = None
@@ -243,8 +243,8 @@ class Hooks:
 
     def job_invalid(self, job: JobInfo) -> ValidateResult | None:
         """Answer of the first session plugin that finds the job invalid, or None."""
-        said = (valid(job) for valid in self.walk("job_valid"))
-        return next((invalid for invalid in said if invalid is not None), None)
+        results = (valid(job) for valid in self.walk("job_valid"))
+        return next((invalid for invalid in results if invalid is not None), None)
 
     def overused(self, queue: QueueInfo) -> bool:
         """True if a session plugin finds the queue overused."""
@@ -335,11 +335,15 @@ class Hooks:
         if found is None:
             found = self._opinions[kind] = []
             for tier in self.tiers:
-                said = TierVictims([], [])
+                tier_victims = TierVictims([], [])
                 for use in self._active(kind, tier):
-                    side = said.vetoes if (kind, use.name) in self._vetoes else said.opinions
+                    side = (
+                        tier_victims.vetoes
+                        if (kind, use.name) in self._vetoes
+                        else tier_victims.opinions
+                    )
                     side.append(self._given[kind, use.name])
-                found.append(said)
+                found.append(tier_victims)
         return found
 
     def _victims_v0_5(
@@ -350,8 +354,8 @@ class Hooks:
         begun = False
         for tier in self.tiers:
             for use in self._active(kind, tier):
-                said = self._given[kind, use.name](task, candidates)
-                found = _intersect(found, said) if begun else said
+                selected = self._given[kind, use.name](task, candidates)
+                found = _intersect(found, selected) if begun else selected
                 begun = True
             if found:
                 return found

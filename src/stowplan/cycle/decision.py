@@ -91,16 +91,16 @@ def sample_rows(attempt: Attempt, sampling: SamplingState) -> Ints:
     n_considered = considered.shape[0]
     if n_considered < SAMPLE_MIN:
         return attempt.passed
-    wanted = max(n_considered * percentage // 100, SAMPLE_MIN)
+    n_sampled = max(n_considered * percentage // 100, SAMPLE_MIN)
     # Positions are counted among the considered nodes, as in the original's workers.
     places = np.searchsorted(considered, rank[attempt.passed])
     distance = (places - sampling.next_start % n_considered) % n_considered
     walk = np.argsort(distance)
     visited = n_considered
-    if walk.shape[0] >= wanted:
-        visited = int(distance[walk[wanted - 1]]) + 1
+    if walk.shape[0] >= n_sampled:
+        visited = int(distance[walk[n_sampled - 1]]) + 1
     sampling.next_start = (sampling.next_start + visited) % attempt.snapshot.nodes.n_nodes
-    return np.sort(attempt.passed[walk[:wanted]])
+    return np.sort(attempt.passed[walk[:n_sampled]])
 
 
 def choose_row(attempt: Attempt, rows: Ints, draw: int | None = None, start: int = 0) -> int:

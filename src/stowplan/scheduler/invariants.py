@@ -25,10 +25,10 @@ def check_pods(
     """
     for key, pod in context.pods.items():
         found = list(_places(context, bindings, extender_attempts, key, pod))
-        wanted = _expected_places(context, pod)
-        if found not in wanted:
+        expected = _expected_places(context, pod)
+        if found not in expected:
             raise context.invariant_broken(
-                f"pod {key} is in {found}; expected one of {wanted}", pod.uid
+                f"pod {key} is in {found}; expected one of {expected}", pod.uid
             )
     uids = {pod.uid for pod in context.pods.values()}
     for place, strays in (

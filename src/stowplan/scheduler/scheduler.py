@@ -418,10 +418,10 @@ class Scheduler:
     def _apply_plugin_requests(self) -> None:
         """Apply requests of plugins: settle Permit waits and activate pods."""
         self.bindings.settle_permit_waits()
-        wanted = self._context.shared.to_activate
-        if wanted:
-            pods = list(wanted.values())
-            wanted.clear()
+        requested = self._context.shared.to_activate
+        if requested:
+            pods = list(requested.values())
+            requested.clear()
             self.queue.activate(pods, self._context.now)
 
     def validate(self) -> None:

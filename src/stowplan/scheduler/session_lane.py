@@ -195,7 +195,7 @@ class SessionLane:
         self._has_changes = False
         self.number += 1
         name = f"{context.options.identity}-{context.outbox.term}-{self.number}"
-        result = self.decider.hold(name, self._nominated_by_others())
+        result = self.decider.run_session(name, self._nominated_by_others())
         self.session_ended()
         if result.fault:
             context.outbox.report("session", result.fault, is_fault=True)
@@ -425,7 +425,7 @@ class SessionLane:
 
     def _pod_not_evicted(self, uid: str) -> None:
         self._has_changes = True
-        self.decider.staying(uid)
+        self.decider.pod_not_evicted(uid)
 
     def _settle_eviction(self, uid: str) -> None:
         self._refused_evictions.pop(uid, None)
@@ -437,7 +437,7 @@ class SessionLane:
         effect, namespace, name = self._groups.get(event.uid, (0, "", ""))
         if effect == event.effect:
             self._has_changes = True
-            self.decider.unwritten(namespace, name)
+            self.decider.group_status_not_written(namespace, name)
 
     # Leadership.
 

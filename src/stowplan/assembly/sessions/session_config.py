@@ -151,7 +151,7 @@ def session_options(
             *resume,
             *(all_actions[name]() for name in configuration.actions if name in all_actions),
         ),
-        policies={**SESSION_PLUGINS, **(policies or {})},
+        plugins={**SESSION_PLUGINS, **(policies or {})},
         compat=switches,
         rules=rules,
     )

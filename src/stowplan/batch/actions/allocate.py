@@ -113,7 +113,7 @@ def _serve_v0_5(session: Session, job: JobInfo, tasks: TaskQueue) -> bool:
 def _serve(session: Session, job: JobInfo, tasks: TaskQueue) -> bool:
     """One turn of a job; True if the job is ready and may have another."""
     case = attempt_key(session, job, len(tasks))
-    stuck = session.stuck.get(case) if case is not None else None
+    stuck = session.failed_turns.get(case) if case is not None else None
     if stuck is not None and stuck[0] == session.state.nodes.revision:
         job.fit_errors, job.short_by = stuck[1], dict(stuck[2])
         return False
@@ -138,7 +138,11 @@ def _serve(session: Session, job: JobInfo, tasks: TaskQueue) -> bool:
     elif not session.hooks.job_pipelined(job):
         statement.rollback()
         if case is not None:
-            session.stuck[case] = session.state.nodes.revision, job.fit_errors, dict(job.short_by)
+            session.failed_turns[case] = (
+                session.state.nodes.revision,
+                job.fit_errors,
+                dict(job.short_by),
+            )
     return False
 
 
@@ -153,12 +157,12 @@ def _place(session: Session, statement: Statement | None, job: JobInfo, task: Ta
     if session.compat.releasing_competes:
         return _place_v0_5(session, statement, job, task)
     to = session if statement is None else statement
-    row = session.choices.best(task)
+    row = session.best_nodes.best(task)
     if row >= 0:
         to.allocate(task, row)
         return row
     nodes = session.state.nodes
-    row = session.choices.best(task, later=True) if nodes.has_releases else -1
+    row = session.best_nodes.best(task, later=True) if nodes.has_releases else -1
     if row >= 0:
         refusal = session.state.capabilities.refusal(task)
         if refusal:

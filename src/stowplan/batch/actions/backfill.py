@@ -66,7 +66,7 @@ def _serve(session: Session, job: JobInfo) -> None:
     tasks = session.hooks.task_turns(_best_effort(job))
     while tasks:
         task = tasks.pop()
-        row = session.choices.best(task)
+        row = session.best_nodes.best(task)
         if row < 0:
             job.fit_errors = fit_errors(session, task)
             continue

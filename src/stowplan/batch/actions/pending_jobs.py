@@ -46,7 +46,7 @@ def attempt_key(session: Session, job: JobInfo, n_tasks: int) -> Hashable:
     kind = None
     for task in job.of(TaskStatus.PENDING).values():
         if kind is None:
-            spec, kind = task.pod.spec, session.choices.row_kind(task)
+            spec, kind = task.pod.spec, session.best_nodes.row_kind(task)
         if kind is None or task.pod.spec is not spec:
             return None
     if kind is None:

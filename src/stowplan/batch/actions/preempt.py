@@ -163,7 +163,7 @@ def _serve_v0_5(
         return False
     nodes, jobs = session.state.nodes, session.jobs
     passing = np.flatnonzero(session.passing(task))
-    wanted = task.ask.launching
+    request = task.ask.launching
     for row in session.ranked(task, passing).tolist():
         candidates = [
             other
@@ -172,7 +172,7 @@ def _serve_v0_5(
             and _may_be_taken(session, other, task, within=within)
         ]
         victims = session.hooks.victims("preemptable", task, candidates)
-        if not victims or not is_enough(session, victims, wanted):
+        if not victims or not is_enough(session, victims, request):
             continue
         freed = ResourceVector()
         order = Heap(lambda a, b: not session.hooks.task_less(a, b), victims)
@@ -180,9 +180,9 @@ def _serve_v0_5(
             victim = order.pop()
             statement.evict(victim, REASON)
             freed.add(victim.ask.running)
-            if session.arithmetic.less_equal(wanted, freed):
+            if session.arithmetic.less_equal(request, freed):
                 break
-        if session.arithmetic.less_equal(wanted, freed):
+        if session.arithmetic.less_equal(request, freed):
             statement.pipeline(task, row)
             return True
     return False

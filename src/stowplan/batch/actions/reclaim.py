@@ -121,7 +121,7 @@ def _serve_v0_5(session: Session, job: JobInfo, task: TaskInfo) -> bool:
     """Evict at once on the first nodes that may suffice and place the task once it fits."""
     if session.state.capabilities.shortage(task):
         return False
-    nodes, wanted = session.state.nodes, task.ask.launching
+    nodes, request = session.state.nodes, task.ask.launching
     for row in range(nodes.n_nodes):
         if not session.passing(task)[row]:
             continue
@@ -131,16 +131,16 @@ def _serve_v0_5(session: Session, job: JobInfo, task: TaskInfo) -> bool:
             if other.job in session.jobs and session.jobs[other.job].queue != job.queue
         ]
         victims = session.hooks.victims("reclaimable", task, candidates)
-        if not victims or not is_enough(session, victims, wanted):
+        if not victims or not is_enough(session, victims, request):
             continue
         freed = ResourceVector()
         for victim in victims:
             if session.evict(victim, REASON):
                 continue
             freed.add(victim.ask.running)
-            if session.arithmetic.less_equal(wanted, freed):
+            if session.arithmetic.less_equal(request, freed):
                 break
-        if session.arithmetic.less_equal(wanted, freed):
+        if session.arithmetic.less_equal(request, freed):
             session.pipeline(task, row)
             return True
     return False

@@ -71,9 +71,9 @@ def _serve(
     statement = session.statement()
     pending = job.of(TaskStatus.PENDING).values()
     turns = session.hooks.task_turns(t for t in pending if n_least or t.uid in promised)
-    wanted = job.ready_count + n_least
+    n_needed = job.ready_count + n_least
     while turns:
-        if n_least and job.ready_count >= wanted and session.hooks.job_ready(job):
+        if n_least and job.ready_count >= n_needed and session.hooks.job_ready(job):
             break
         task = turns.pop()
         _place(session, statement, task, session.state.nodes.row(promised.get(task.uid, "")))
@@ -97,7 +97,7 @@ def _place(session: Session, statement: Statement, task: TaskInfo, promised: int
         statement.allocate(task, promised)
         return
     try:
-        best = session.choices.best(task)
+        best = session.best_nodes.best(task)
     except ScoringError:
         best = -1
     if best >= 0:

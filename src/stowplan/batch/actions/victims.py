@@ -30,14 +30,14 @@ def held_victims(nodes: NodeLedger, row: int) -> list[TaskInfo]:
     return found
 
 
-def is_enough(session: Session, victims: Sequence[TaskInfo], wanted: ResourceVector) -> bool:
+def is_enough(session: Session, victims: Sequence[TaskInfo], request: ResourceVector) -> bool:
     """True if the resources of all these victims together are worth going on with."""
     together = ResourceVector()
     for victim in victims:
         together.add(victim.ask.running)
     if session.compat.any_sum_suffices:
-        return not session.arithmetic.less(together, wanted)
-    return session.arithmetic.less_equal(wanted, together)
+        return not session.arithmetic.less(together, request)
+    return session.arithmetic.less_equal(request, together)
 
 
 class VictimCandidates:
@@ -64,10 +64,10 @@ class VictimCandidates:
         nodes, rows = self._nodes, self._rows
         result = np.zeros(nodes.n_nodes, dtype=np.bool_)
         fits = np.ones(rows.shape[0], dtype=np.bool_)
-        for name, wanted in task.ask.wants:
+        for name, request in task.ask.wants:
             idle = nodes.idle.get(name, nodes.n_nodes)
             later = nodes.releasing.get(name, nodes.n_nodes)
-            fits &= idle[rows] + later[rows] + self._sum(name) > wanted - self._epsilon
+            fits &= idle[rows] + later[rows] + self._sum(name) > request - self._epsilon
         result[rows[fits]] = True
         return result
 
@@ -149,11 +149,11 @@ class VictimSearch:
         if hopeless in self._hopeless:
             return False
         later = nodes.fits_future(task)
-        wanted = later | candidates.could_fit(task)
-        if not wanted.any():
+        request = later | candidates.could_fit(task)
+        if not request.any():
             self._hopeless.add(hopeless)
             return False
-        rows = np.flatnonzero(wanted)
+        rows = np.flatnonzero(request)
         rows = rows[session.hooks.passing(task, rows)]
         # No victims are needed where the task fits without them.
         is_above = bool(session.state.capabilities.shortage(task))
@@ -210,10 +210,10 @@ def _evict_until(
     nodes = session.state.nodes
     n_nodes, epsilon = nodes.n_nodes, session.arithmetic.milli_epsilon
     missing = {
-        name: wanted
+        name: request
         - float(nodes.idle.get(name, n_nodes)[row])
         - float(nodes.releasing.get(name, n_nodes)[row])
-        for name, wanted in task.ask.wants
+        for name, request in task.ask.wants
     }
     excess = session.state.capabilities.shortage(task)
     queue = session.jobs[task.job].queue

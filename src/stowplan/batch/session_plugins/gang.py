@@ -77,4 +77,4 @@ class GangPlugin(SessionPlugin):
                     f"{job.min_available - ready}/{len(job.tasks)} tasks in gang unschedulable: "
                     f"{job_fit_error(job)}"
                 )
-                session.closing.set_condition(job, NOT_ENOUGH_RESOURCES, text)
+                session.session_close.set_condition(job, NOT_ENOUGH_RESOURCES, text)

@@ -188,7 +188,7 @@ class Inventory:
         """A pod is being evicted."""
         self._evicting.add(uid)
 
-    def staying(self, uid: str) -> None:
+    def pod_not_evicted(self, uid: str) -> None:
         """The eviction failed; the pod stays."""
         if uid in self._evicting:
             self._evicting.discard(uid)
@@ -391,7 +391,7 @@ class Inventory:
 
     # Groups, budgets, queues, classes.
 
-    def group_seen(self, group: PodGroup) -> None:
+    def group_updated(self, group: PodGroup) -> None:
         """A pod group was added or updated."""
         job = self._job(group.key)
         job.min_available = group.spec.min_member
@@ -408,14 +408,14 @@ class Inventory:
             status=group.status,
         )
 
-    def group_gone(self, key: str) -> None:
+    def group_deleted(self, key: str) -> None:
         """A pod group was deleted."""
         job = self.jobs.get(key)
         if job is not None:
             # Its settings no longer apply to its pods.
             job.group, job.min_available, job.queue = None, 0, ""
 
-    def budget_seen(self, budget: PodDisruptionBudget) -> None:
+    def budget_updated(self, budget: PodDisruptionBudget) -> None:
         """A PodDisruptionBudget was added or updated; without a controller it applies to no job."""
         owner = _controller_of(budget)
         if not owner:
@@ -428,7 +428,7 @@ class Inventory:
         job.has_budget = True
         job.queue = self.default_queue
 
-    def budget_gone(self, budget: PodDisruptionBudget) -> None:
+    def budget_deleted(self, budget: PodDisruptionBudget) -> None:
         """A PodDisruptionBudget was deleted."""
         job = self.jobs.get(_controller_of(budget))
         if job is None:
@@ -440,7 +440,7 @@ class Inventory:
             # The remaining pods have no group.
             self._make_solo_group(job, first)
 
-    def queue_seen(self, queue: Queue) -> None:
+    def queue_updated(self, queue: Queue) -> None:
         """A queue was added or updated."""
         only = self.compat.containers_only
         stated = queue.spec.capability
@@ -457,11 +457,11 @@ class Inventory:
             state=queue.status.state,
         )
 
-    def queue_gone(self, name: str) -> None:
+    def queue_deleted(self, name: str) -> None:
         """A queue was deleted."""
         self.queues.pop(name, None)
 
-    def class_seen(self, priority_class: PriorityClass) -> None:
+    def priority_class_updated(self, priority_class: PriorityClass) -> None:
         """A priority class was added or updated; of several defaults the last one applies."""
         before = self._classes.get(priority_class.name)
         self._classes[priority_class.name] = priority_class
@@ -470,7 +470,7 @@ class Inventory:
         elif before is not None and before.global_default:
             self._default_priority = 0
 
-    def class_gone(self, priority_class: PriorityClass) -> None:
+    def priority_class_deleted(self, priority_class: PriorityClass) -> None:
         """A priority class was deleted."""
         self._classes.pop(priority_class.name, None)
         if priority_class.global_default:

@@ -218,11 +218,11 @@ class NodeLedger:
         """
         n_nodes, arithmetic = self.n_nodes, self.arithmetic
         ask = task.ask
-        result = self.there(rows)
-        for name, wanted in ask.launching.pairs() if self.compat.coarse_epsilon else ask.wants:
+        result = self.has_ready_nodes(rows)
+        for name, requested in ask.launching.pairs() if self.compat.coarse_epsilon else ask.wants:
             is_memory = name == "memory"
             epsilon = arithmetic.memory_epsilon if is_memory else arithmetic.milli_epsilon
-            result &= wanted - column.get(name, n_nodes)[rows] < epsilon
+            result &= requested - column.get(name, n_nodes)[rows] < epsilon
         if ask.launching.scalars and self._keyless:
             result &= column.has_scalars[:n_nodes][rows]
         return result
@@ -238,10 +238,10 @@ class NodeLedger:
     def fits_future(self, task: TaskInfo, rows: Rows = ALL) -> Bools:
         """bool (n_rows,): rows with enough resources once the releasing ones are free."""
         n_nodes = self.n_nodes
-        result = self.there(rows)
-        for name, wanted in task.ask.wants:
+        result = self.has_ready_nodes(rows)
+        for name, requested in task.ask.wants:
             idle, later = self.idle.get(name, n_nodes), self.releasing.get(name, n_nodes)
-            result &= idle[rows] + later[rows] > wanted - self.arithmetic.milli_epsilon
+            result &= idle[rows] + later[rows] > requested - self.arithmetic.milli_epsilon
         return result
 
     @property
@@ -254,7 +254,7 @@ class NodeLedger:
         """True if some resources are releasing."""
         return self._n_releasing > 0
 
-    def there(self, rows: Rows = ALL) -> Bools:
+    def has_ready_nodes(self, rows: Rows = ALL) -> Bools:
         """bool (n_rows,), a new array: rows with a ready node, rather than only pods of one."""
         return self._has_ready_node[: self.n_nodes][rows].copy()
 

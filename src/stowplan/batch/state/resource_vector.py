@@ -166,16 +166,16 @@ class ResourceArithmetic:
             raise SessionPanic(f"Resource is not sufficient to do operation: <{a}> sub <{b}>")
         return a.take(b, keyless=self.nil_scalars)
 
-    def shortage(self, have: ResourceVector, wanted: ResourceVector) -> ResourceVector:
+    def shortage(self, have: ResourceVector, request: ResourceVector) -> ResourceVector:
         """`have` minus the request and an epsilon; negative where it is insufficient."""
         left = have.copy()
-        if wanted.cpu > 0:
-            left.cpu -= wanted.cpu + self.milli_epsilon
-        if wanted.memory > 0:
-            left.memory -= wanted.memory + self.memory_epsilon
-        if wanted.scalars:
+        if request.cpu > 0:
+            left.cpu -= request.cpu + self.milli_epsilon
+        if request.memory > 0:
+            left.memory -= request.memory + self.memory_epsilon
+        if request.scalars:
             scalars = left.scalars = {} if left.scalars is None else left.scalars
-            for name, amount in wanted.scalars.items():
+            for name, amount in request.scalars.items():
                 if amount > 0:
                     scalars[name] = scalars.get(name, 0.0) - (amount + self.milli_epsilon)
         return left

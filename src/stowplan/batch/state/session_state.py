@@ -72,18 +72,18 @@ class SessionState:
     """The state of a session.
 
     rules: NoSessionRules until set. eviction_revision: grows with each eviction and each undone
-    eviction. promised, first: as opened. preemptors: uid of an evicted task -> the task that gets
-    its resources. capabilities: usage of queues with a capability.
+    eviction. promised, first: as in ClusterInfo. preemptors: uid of an evicted task -> the task
+    that gets its resources. capabilities: usage of queues with a capability.
     """
 
     def __init__(
-        self, opened: ClusterInfo, hooks: Hooks, compat: Compat, outside: BinderEvictor
+        self, cluster_info: ClusterInfo, hooks: Hooks, compat: Compat, binder_evictor: BinderEvictor
     ) -> None:
-        self.jobs = opened.jobs
-        self.nodes = opened.nodes
-        self.queues = opened.queues
-        self.promised = opened.promised
-        self.first = opened.first
+        self.jobs = cluster_info.jobs
+        self.nodes = cluster_info.nodes
+        self.queues = cluster_info.queues
+        self.promised = cluster_info.promised
+        self.first = cluster_info.first
         self.preemptors: dict[str, TaskInfo] = {}
         self.hooks = hooks
         self.compat = compat
@@ -97,7 +97,7 @@ class SessionState:
         self.evicted: list[tuple[TaskInfo, str]] = []
         self.failed: list[tuple[str, str, str]] = []
         self.eviction_revision = 0
-        self._binder_evictor = outside
+        self._binder_evictor = binder_evictor
 
     # Steps.
 
@@ -159,7 +159,7 @@ class SessionState:
         for handlers in self.handlers:
             handlers.allocated(task)
 
-    # Effects outside the session.
+    # Effects binder_evictor the session.
 
     def send_eviction(self, task: TaskInfo, reason: str) -> str:
         """Delete a task's pod."""

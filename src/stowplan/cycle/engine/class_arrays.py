@@ -175,12 +175,12 @@ class ClassArrays:
         if rows is None:
             self.classes[:, at.SEEN] = -1
             rows = []
-        wanted = self.n_log + len(rows) + n_more
-        if wanted > max(8 * self._nodes.n_nodes, LOG_MIN):
+        n_log_needed = self.n_log + len(rows) + n_more
+        if n_log_needed > max(8 * self._nodes.n_nodes, LOG_MIN):
             self._forget_half()
-            wanted = self.n_log + len(rows) + n_more
-        if wanted > self.log.shape[0]:
-            self.log = grow(self.log, (wanted,))
+            n_log_needed = self.n_log + len(rows) + n_more
+        if n_log_needed > self.log.shape[0]:
+            self.log = grow(self.log, (n_log_needed,))
             self._kernel_arrays = None
         if rows:
             self.log[self.n_log : self.n_log + len(rows)] = rows

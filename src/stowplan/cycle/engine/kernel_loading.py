@@ -36,7 +36,7 @@ def load_kernels() -> ModuleType | None:
     except ImportError as missing:
         warnings.warn(
             f"Numba cannot be used ({missing}), so pods are decided by the NumPy walk: the same"
-            " answers, slower; wanted Numba 0.61 or newer",
+            " answers, slower; Numba 0.61 or newer is required",
             RuntimeWarning,
             stacklevel=2,
         )

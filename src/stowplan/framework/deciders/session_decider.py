@@ -135,7 +135,7 @@ class SessionDecider(Protocol):
 
     # Sessions.
 
-    def hold(self, name: str, nominated: Sequence[NodeAssignment]) -> SessionResult:
+    def run_session(self, name: str, nominated: Sequence[NodeAssignment]) -> SessionResult:
         """Hold a session. name: of this session, never used twice. nominated: pods of others that
         wait for room on nodes."""
 
@@ -157,10 +157,10 @@ class SessionDecider(Protocol):
     def failures(self, uid: str) -> int:
         """How often a pod could not be bound, in a row."""
 
-    def unwritten(self, namespace: str, name: str) -> None:
+    def group_status_not_written(self, namespace: str, name: str) -> None:
         """The status of a group could not be written: it is to be tried again."""
 
-    def staying(self, uid: str) -> None:
+    def pod_not_evicted(self, uid: str) -> None:
         """A pod that was to be evicted is there still, and is not leaving."""
 
     def reload(self, text: str, source: str) -> str:
