@@ -18,22 +18,17 @@ from stowplan.objects.pod import Container, Pod, PodSpec, PodStatus, ResourceReq
 from stowplan.objects.podgroup import PodGroup, PodGroupSpec, Queue, QueueSpec, QueueStatus
 from stowplan.objects.quantity import Quantity
 from stowplan.objects.workload import PriorityClass
+from tests.scenarios.group_commands import ACTIONS, TIERS
 
 START = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 GPU = "nvidia.com/gpu"
-ALL = "reclaim, allocate, backfill, preempt"
-TIERS = """
-tiers:
-- plugins: [{name: priority}, {name: gang}, {name: conformance}]
-- plugins: [{name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}]
-"""
 
 
 class BatchCluster:
     """An inventory with one-line setup methods; it applies its sessions' decisions."""
 
     def __init__(
-        self, actions: str = ALL, compat: Compat | None = None, tiers: str = TIERS
+        self, actions: str = ACTIONS, compat: Compat | None = None, tiers: str = TIERS
     ) -> None:
         self.compat = compat or Compat()
         self.inventory = Inventory("kube-batch", "default", self.compat)

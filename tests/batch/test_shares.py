@@ -135,7 +135,7 @@ def test_what_runs_on_a_node_that_is_not_ready_is_not_in_the_way_of_the_rest() -
     assert cluster.session is not None
     proportion = cluster.session.plugins["proportion"]
     assert isinstance(proportion, ProportionPlugin)
-    assert proportion.shares["a"].without_effect.cpu == 0
+    assert proportion.shares["a"].unstartable.cpu == 0
 
 
 def test_what_all_others_leave_goes_to_the_queue_of_such_a_gang() -> None:

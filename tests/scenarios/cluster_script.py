@@ -60,15 +60,10 @@ from stowplan.simulation.cluster.watch_stream import WatchStream, any_kind
 from stowplan.simulation.event_queue import SECOND, EventQueue
 from stowplan.testing import node, pod
 from stowplan.testing.builders import HOSTNAME, affinity, taint, term
+from tests.scenarios.group_commands import ACTIONS, TIERS
 
 DASHES = "----"
 BATCH = "kube-batch"
-ACTIONS = "reclaim, allocate, backfill, preempt"
-TIERS = """
-tiers:
-- plugins: [{name: priority}, {name: gang}, {name: conformance}]
-- plugins: [{name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}]
-"""
 PROFILE = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
 

@@ -11,15 +11,13 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.batch.session_rules import ScoringError
 from stowplan.batch.state.jobs import TaskInfo
+from stowplan.batch.state.nodes import Floats
 from stowplan.batch.state.session_state import SessionState
 from stowplan.batch.tiers import Hooks
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from stowplan.columns.nodetable import Ints
 
 NEVER = -np.inf
 ANEW_SHARE = 4

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.batch.actions.preempt import preemptable_candidates
 from stowplan.batch.actions.reclaim import reclaimable_jobs
@@ -19,13 +18,13 @@ from stowplan.batch.session import Session
 from stowplan.batch.session_rules import ScoringError
 from stowplan.batch.state.capability import PODS, limits_of, requested_of
 from stowplan.batch.state.jobs import OCCUPYING, JobInfo, TaskInfo, TaskStatus
+from stowplan.batch.state.nodes import Floats
 from stowplan.batch.state.resource_vector import format_resource
 
 WAITING = (TaskStatus.PENDING, TaskStatus.PIPELINED, TaskStatus.GATED)
 """Statuses of tasks that are not ready yet."""
 
 EvictionKind = Literal["preemptable", "reclaimable"]
-Floats = NDArray[np.float64]
 
 
 def unstartable_reasons(session: Session, job: JobInfo) -> tuple[str, ...]:

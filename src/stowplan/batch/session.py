@@ -26,6 +26,7 @@ from stowplan.batch.state.resource_vector import ResourceVector
 from stowplan.batch.state.session_state import BinderEvictor, ClusterInfo, SessionState
 from stowplan.batch.statement import Statement
 from stowplan.batch.tiers import Hooks, Tiers
+from stowplan.columns.nodetable import Ints
 from stowplan.framework.metrics import Metrics
 from stowplan.framework.problems import ContractError
 
@@ -34,8 +35,6 @@ QUEUE_CLOSED = "QueueClosed"
 INVALID_GROUP = "InvalidPodGroup"
 ACTION_LATENCY = "volcano_action_scheduling_latency_microseconds"
 PLUGIN_LATENCY = "volcano_plugin_scheduling_latency_microseconds"
-
-Ints = NDArray[np.int64]
 
 
 class SessionPlugin:

@@ -11,13 +11,10 @@ from typing import Protocol
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.batch.state.jobs import TaskInfo
-
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from stowplan.batch.state.nodes import Floats
+from stowplan.columns.nodetable import Bools, Ints
 
 
 class ScoringError(Exception):

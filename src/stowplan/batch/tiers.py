@@ -19,13 +19,14 @@ from typing import Any, Literal
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.batch.compat import Compat
 from stowplan.batch.heap import Heap, SortedTasks
 from stowplan.batch.hook_contracts import HookKind, ValidateResult, check_answers, source_location
 from stowplan.batch.state.jobs import JobInfo, TaskInfo, TaskStatus
+from stowplan.batch.state.nodes import Floats
 from stowplan.batch.state.queues import QueueInfo
+from stowplan.columns.nodetable import Bools, Ints
 from stowplan.framework.problems import ContractError
 
 SWITCH_OF: Mapping[str, str] = {
@@ -42,10 +43,7 @@ SWITCH_OF: Mapping[str, str] = {
 """Kind of function -> configuration switch that disables it; others have none."""
 
 Compare = Callable[[Any, Any], int]
-Victims = Callable[[TaskInfo, Sequence[TaskInfo]], list[TaskInfo]]
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+VictimFunction = Callable[[TaskInfo, Sequence[TaskInfo]], list[TaskInfo]]
 
 
 TaskQueue = Heap[TaskInfo] | SortedTasks[TaskInfo]
@@ -73,8 +71,8 @@ def _unknown_row_kind(_: TaskInfo) -> Hashable:
 class TierVictims(msgspec.Struct):
     """Victim functions of one tier: those with an opinion, and those with a veto."""
 
-    opinions: list[Victims]
-    vetoes: list[Victims]
+    opinions: list[VictimFunction]
+    vetoes: list[VictimFunction]
 
 
 class Hooks:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable
+from stowplan.columns.nodetable import Ints
 from stowplan.framework import CycleState, Framework, Snapshot
 from stowplan.framework.cycle_state import MissingState
 from stowplan.framework.diagnosis import NO_NODES, Diagnosis
@@ -21,8 +21,6 @@ from stowplan.framework.problems import ContractError
 from stowplan.framework.runtime.framework import PreFilterOutcome, Scores
 from stowplan.framework.status import OK, Status, error, unresolvable
 from stowplan.objects.pod import Pod
-
-Ints = NDArray[np.int64]
 
 
 class Attempt:

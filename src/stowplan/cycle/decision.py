@@ -6,17 +6,15 @@ Source: kube-scheduler v1.36, schedule_one.go.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.columns.engine.tie_break import TieBreakSource, draw_tie_break, tie_break_ranks
+from stowplan.columns.nodetable import Ints
 from stowplan.cycle.attempt import Attempt, filter_pod, score_pod
 from stowplan.framework import Framework, PostFilterResult, Snapshot
 from stowplan.framework.deciders.decider import Decision
 from stowplan.framework.diagnosis import NO_NODES
 from stowplan.framework.status import OK, Status
 from stowplan.objects.pod import Pod
-
-Ints = NDArray[np.int64]
 
 SAMPLE_MIN = 100
 """Minimum number of feasible nodes to find when percentageOfNodesToScore is set."""

@@ -26,11 +26,11 @@ from enum import Enum
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable, PodInfo
 from stowplan.columns.empty_nodes import without_pods
 from stowplan.columns.nodeinfo import wrapped
+from stowplan.columns.nodetable import Ints
 from stowplan.cycle.attempt import Attempt, filter_pod, score_pod
 from stowplan.cycle.decision import (
     SamplingState,
@@ -71,8 +71,6 @@ from stowplan.messages.extender_api import (
 )
 from stowplan.objects.encoding.go_json import GoDecodeError
 from stowplan.objects.pod import Pod
-
-Ints = NDArray[np.int64]
 
 PREEMPTION_NOT_NEEDED = "preemption: not needed any more, a node has room"
 

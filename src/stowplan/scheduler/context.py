@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from stowplan.cache import Cache
 from stowplan.columns.invariants import InvariantBroken
 from stowplan.framework import Framework
+from stowplan.framework.clusterevents import ASSIGNED_POD_DELETE
 from stowplan.framework.deciders.session_decider import SessionDecider
 from stowplan.framework.handle_state import HandleState
 from stowplan.messages.effects import Effect
@@ -78,6 +79,14 @@ class SchedulerContext:
         """Record that scheduling of a pod is skipped because it is being deleted."""
         note = f"skip schedule deleting pod: {pod.key}"
         self.outbox.record(pod, "Warning", "FailedScheduling", "Scheduling", note)
+
+    def requeue_lower_priority(self, pod: Pod) -> None:
+        """Retry pods of the same or lower priority, from which a nomination of the pod held
+        resources."""
+        priority = pod.priority
+        self.queue.move(
+            ASSIGNED_POD_DELETE, pod, None, self.now, lambda other: other.priority <= priority
+        )
 
     def is_ours(self, pod: Pod) -> bool:
         """True for a pod that one of our profiles or sessions schedules."""

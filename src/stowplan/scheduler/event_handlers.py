@@ -117,7 +117,7 @@ class EventHandlers:
             if held is not None:
                 queue.move(ASSIGNED_POD_DELETE, held, None, now)
             elif nominated:
-                self._requeue_lower_priority(before)
+                self._context.requeue_lower_priority(before)
 
     def _assigned_pod_updated(self, pod: Pod, before: Pod | None) -> None:
         now, queue = self._context.now, self._queue
@@ -156,7 +156,7 @@ class EventHandlers:
         self._queue.update(before, pod, now)
         nominated = before.status.nominated_node_name
         if nominated and nominated != pod.status.nominated_node_name:
-            self._requeue_lower_priority(before)
+            self._context.requeue_lower_priority(before)
 
     def _binding_pod_updated(self, pod: Pod, before: Pod) -> None:
         """A pod in a binding cycle was updated."""
@@ -173,18 +173,6 @@ class EventHandlers:
             return True
         # Without hints no events are recorded for pods in flight; the newest version is requeued.
         return not self._queue.options.hints
-
-    def _requeue_lower_priority(self, pod: Pod) -> None:
-        """Retry pods of the same or lower priority, from which this pod's nomination held
-        resources."""
-        priority = pod.priority
-        self._queue.move(
-            ASSIGNED_POD_DELETE,
-            pod,
-            None,
-            self._context.now,
-            lambda other: other.priority <= priority,
-        )
 
     # Nodes and other objects.
 

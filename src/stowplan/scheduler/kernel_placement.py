@@ -11,17 +11,19 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from stowplan.columns.engine.tie_break import TieBreakSource, draw_tie_break, draw_tie_breaks
+from stowplan.columns.engine.tie_break import (
+    NO_TIE_BREAKS,
+    TieBreakSource,
+    draw_tie_break,
+    draw_tie_breaks,
+)
 from stowplan.framework import Snapshot
 from stowplan.framework.deciders.decider import Decision, KernelPlacer
 from stowplan.objects.pod import Pod
 from stowplan.queue import QueueEntry
 from stowplan.scheduler.binding.binding_cycles import BindingCycles
 from stowplan.scheduler.context import SchedulerContext
-
-NO_TIE_BREAKS: NDArray[np.uint64] = np.zeros(0, dtype=np.uint64)
 
 Attempt = Callable[[QueueEntry, TieBreakSource], None]
 """Decides one pod alone and applies the decision."""

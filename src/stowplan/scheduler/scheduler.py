@@ -162,17 +162,17 @@ class Scheduler:
         return self._plugin_io.get(effect)
 
     def _table(self) -> dict[type[Any], Callable[[Any], None]]:
-        watching, bindings = self._event_handlers, self.bindings
+        handlers, bindings = self._event_handlers, self.bindings
         return {
-            happened.PodAdded: lambda e: watching.pod_updated(e.pod),
-            happened.PodUpdated: lambda e: watching.pod_updated(e.pod),
-            happened.PodDeleted: lambda e: watching.pod_deleted(e.pod),
-            happened.NodeAdded: lambda e: watching.node_updated(e.node),
-            happened.NodeUpdated: lambda e: watching.node_updated(e.node),
-            happened.NodeDeleted: lambda e: watching.node_deleted(e.node),
-            happened.ObjectAdded: lambda e: watching.object_updated(e.value),
-            happened.ObjectUpdated: lambda e: watching.object_updated(e.value),
-            happened.ObjectDeleted: lambda e: watching.object_deleted(e.value),
+            happened.PodAdded: lambda e: handlers.pod_updated(e.pod),
+            happened.PodUpdated: lambda e: handlers.pod_updated(e.pod),
+            happened.PodDeleted: lambda e: handlers.pod_deleted(e.pod),
+            happened.NodeAdded: lambda e: handlers.node_updated(e.node),
+            happened.NodeUpdated: lambda e: handlers.node_updated(e.node),
+            happened.NodeDeleted: lambda e: handlers.node_deleted(e.node),
+            happened.ObjectAdded: lambda e: handlers.object_updated(e.value),
+            happened.ObjectUpdated: lambda e: handlers.object_updated(e.value),
+            happened.ObjectDeleted: lambda e: handlers.object_deleted(e.value),
             happened.BindDone: bindings.bind_done,
             happened.BindFailed: bindings.bind_failed,
             happened.PodRead: self._pod_read,
@@ -189,10 +189,19 @@ class Scheduler:
             happened.Rejected: self._rejected,
             happened.LeaderElected: self._elected,
             happened.LeaderLost: lambda e: self._step_down(),
-            happened.Synced: self._synced,
-            happened.ConfigurationChanged: self._configuration_changed,
-            happened.SessionEnded: self._session_ended,
             happened.Tick: lambda e: None,
+            **self._session_table(),
+        }
+
+    def _session_table(self) -> dict[type[Any], Callable[[Any], None]]:
+        sessions = self.sessions
+        if sessions is None:
+            kinds = (happened.Synced, happened.ConfigurationChanged, happened.SessionEnded)
+            return dict.fromkeys(kinds, lambda e: None)
+        return {
+            happened.Synced: lambda e: sessions.synced(),
+            happened.ConfigurationChanged: sessions.configuration_changed,
+            happened.SessionEnded: lambda e: sessions.session_ended(),
         }
 
     def _allowed(self, event: happened.Allowed) -> None:
@@ -227,18 +236,6 @@ class Scheduler:
         self.evictions.failed(event)
         if self.sessions is not None:
             self.sessions.evict_failed(event)
-
-    def _synced(self, event: happened.Synced) -> None:
-        if self.sessions is not None:
-            self.sessions.synced()
-
-    def _configuration_changed(self, event: happened.ConfigurationChanged) -> None:
-        if self.sessions is not None:
-            self.sessions.configuration_changed(event)
-
-    def _session_ended(self, event: happened.SessionEnded) -> None:
-        if self.sessions is not None:
-            self.sessions.session_ended()
 
     # Leadership.
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from stowplan.framework import ContractError
-from stowplan.framework.clusterevents import ASSIGNED_POD_DELETE, node_update_events
+from stowplan.framework.clusterevents import node_update_events
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.deciders.decider import Decision
 from stowplan.framework.deciders.session_decider import (
@@ -306,17 +306,7 @@ class SessionLane:
             if pod.status.nominated_node_name != place.node:
                 context.outbox.patch_status(pod, place.node)
         for pod in given_up:
-            self._requeue_lower_priority(pod)
-
-    def _requeue_lower_priority(self, pod: Pod) -> None:
-        """Retry profile pods of the same or lower priority after a nomination was cleared."""
-        self._context.queue.move(
-            ASSIGNED_POD_DELETE,
-            pod,
-            None,
-            self._context.now,
-            lambda other: other.priority <= pod.priority,
-        )
+            context.requeue_lower_priority(pod)
 
     def _reload(self) -> None:
         event, self._changed = self._changed, None

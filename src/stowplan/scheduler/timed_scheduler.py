@@ -30,7 +30,7 @@ EVENT_SECONDS = "scheduler_event_handling_duration_seconds"
 PERMIT_SECONDS = "scheduler_permit_wait_duration_seconds"
 EVENT_BUCKETS = tuple(0.0001 * 2**k for k in range(12))
 PERMIT_BUCKETS = tuple(0.001 * 2**k for k in range(15))
-ACTIONS: dict[type[Any], Action] = {
+ACTION_OF_EVENT: dict[type[Any], Action] = {
     happened.PodAdded: Action.ADD,
     happened.PodUpdated: Action.UPDATE,
     happened.PodDeleted: Action.DELETE,
@@ -70,7 +70,7 @@ class TimedScheduler(Scheduler):
 
     def _table(self) -> dict[type[Any], Callable[[Any], None]]:
         return {
-            kind: self._timed(handler, kind) if kind in ACTIONS else handler
+            kind: self._timed(handler, kind) if kind in ACTION_OF_EVENT else handler
             for kind, handler in super()._table().items()
         }
 
@@ -86,7 +86,7 @@ class TimedScheduler(Scheduler):
             resource = resource_of(event)
             histogram = histograms.get(resource)
             if histogram is None:
-                labels = (("event", ClusterEvent(resource, ACTIONS[kind]).label),)
+                labels = (("event", ClusterEvent(resource, ACTION_OF_EVENT[kind]).label),)
                 histogram = metrics.histogram(EVENT_SECONDS, labels, EVENT_BUCKETS)
                 histograms[resource] = histogram
             histogram.add(now() - begun)

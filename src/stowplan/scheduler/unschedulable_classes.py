@@ -18,18 +18,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.columns.engine.tie_break import TieBreakSource
+from stowplan.columns.nodetable import Bools, Ints
 from stowplan.framework import Snapshot
 from stowplan.framework.clusterevents import ClusterEvent
 from stowplan.framework.deciders.decider import Decider, Decision, FitCheck, KernelPlacer, PodClass
 from stowplan.queue import SECOND, QueueEntry, QueueingStrategy
 from stowplan.queue.options import seconds_to_ns
 from stowplan.scheduler.context import SchedulerContext
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 GROUP, ADDED, SEQ, REFUSALS, REPEATS, DUE = range(6)
 """Rows of the ledger: the pod's group; time of the last refusal; sequence number of the last

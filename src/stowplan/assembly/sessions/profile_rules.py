@@ -12,13 +12,14 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.assembly.in_tree import DEFAULT_PLUGINS, registry
 from stowplan.batch.session_rules import NodeScoreWeights, PressureChecks, ScoringError
 from stowplan.batch.state.jobs import TaskInfo
+from stowplan.batch.state.nodes import Floats
 from stowplan.batch.state.session_state import SessionState
 from stowplan.columns import NodeTable, Overlay, PodInfo
+from stowplan.columns.nodetable import Bools, Ints
 from stowplan.config import default
 from stowplan.framework import CycleState, FeatureGates, Framework, PluginUse, Snapshot
 from stowplan.framework.diagnosis import Diagnosis
@@ -36,10 +37,6 @@ from stowplan.plugins.pod_affinity.inter_pod_affinity import InterPodAffinity
 from stowplan.plugins.resources.balanced_allocation import NodeResourcesBalancedAllocation
 from stowplan.plugins.resources.fit import NodeResourcesFit
 from stowplan.plugins.taint_toleration import TaintToleration
-
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 WEIGHT_OF = {
     NodeResourcesFit.name: "least_requested",

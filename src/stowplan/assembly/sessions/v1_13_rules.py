@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.assembly.sessions.v1_13_pod_affinity import (
     PlacedPod,
@@ -17,9 +16,10 @@ from stowplan.assembly.sessions.v1_13_pod_affinity import (
 )
 from stowplan.batch.session_rules import NodeScoreWeights, PressureChecks, ScoringError
 from stowplan.batch.state.jobs import OCCUPYING, TaskInfo
-from stowplan.batch.state.nodes import NodeLedger
+from stowplan.batch.state.nodes import Floats, NodeLedger
 from stowplan.batch.state.session_state import SessionState
 from stowplan.columns import NodeTable
+from stowplan.columns.nodetable import Bools, Ints
 from stowplan.framework import CycleState, FeatureGates, Handle, Snapshot
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -39,10 +39,6 @@ from stowplan.plugins.v1_13.priorities.balanced_resource_allocation import (
 from stowplan.plugins.v1_13.priorities.node_affinity_priority import NodeAffinityPriority
 from stowplan.plugins.v1_13.priorities.resource_priorities import LeastRequestedPriority
 from stowplan.plugins.v1_13.taint_toleration import PodToleratesNodeTaints
-
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 class Release113Rules:

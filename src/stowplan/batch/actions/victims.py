@@ -14,9 +14,8 @@ from stowplan.batch.state.jobs import JobInfo, TaskInfo, TaskStatus
 from stowplan.batch.state.nodes import NodeLedger
 from stowplan.batch.state.resource_vector import ResourceVector
 from stowplan.batch.statement import Statement
-
-Ints = NDArray[np.int64]
-Victims = Callable[[TaskInfo, Sequence[TaskInfo]], list[TaskInfo]]
+from stowplan.batch.tiers import VictimFunction
+from stowplan.columns.nodetable import Ints
 
 
 def held_victims(nodes: NodeLedger, row: int) -> list[TaskInfo]:
@@ -130,7 +129,7 @@ class VictimSearch:
         task: TaskInfo,
         candidates: VictimCandidates,
         key: Hashable,
-        victims: Victims,
+        victims: VictimFunction,
         reason: str,
     ) -> bool:
         """Place a task on idle resources, else on releasing resources, else by evicting victims.
@@ -204,7 +203,7 @@ def _evict_until(
     """Evict the first of `victims` until the task fits on the row; evict none if that does not
     suffice.
 
-    Victims without which the task would fit as well are spared. If the queue's capability is
+    VictimFunction without which the task would fit as well are spared. If the queue's capability is
     exceeded, victims of that queue must make up for it.
     """
     nodes = session.state.nodes

@@ -16,7 +16,6 @@ from collections.abc import Collection, Iterable
 
 from stowplan.batch.compat import Compat
 from stowplan.batch.state.jobs import (
-    OCCUPYING,
     TERMINATED,
     JobInfo,
     PodGroupInfo,
@@ -501,10 +500,3 @@ def is_nomination_new(before: Pod | None, pod: Pod) -> bool:
     """True if the pod's nomination is new."""
     nominated = pod.status.nominated_node_name
     return bool(nominated) and (before is None or nominated != before.status.nominated_node_name)
-
-
-def occupying_tasks(jobs: Iterable[JobInfo]) -> Iterable[TaskInfo]:
-    """Tasks of these jobs that have a node."""
-    for job in jobs:
-        for status in OCCUPYING:
-            yield from job.of(status).values()

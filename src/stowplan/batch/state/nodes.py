@@ -24,22 +24,22 @@ from stowplan.batch.state.resource_vector import (
 )
 from stowplan.columns.array_growth import grow
 from stowplan.columns.journal import Journal
+from stowplan.columns.nodetable import Bools
 from stowplan.objects.node import Node
 
 Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
 
 Rows = slice | NDArray[np.int64]
 ALL = slice(None)
 
 NOT_READY = "Selected node NotReady"
-READY = "Ready"
+READY_CONDITION = "Ready"
 """Type of the node condition."""
 
 
 def is_node_ready(node: Node) -> bool:
     """False if a condition reports the node as not ready or unknown."""
-    return all(c.status == "True" for c in node.status.conditions if c.type == READY)
+    return all(c.status == "True" for c in node.status.conditions if c.type == READY_CONDITION)
 
 
 class NodeTask:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable, PodInfo
+from stowplan.columns.engine.tie_break import NO_TIE_BREAKS
 from stowplan.columns.pods.podterms import ExistingPodTerms, terms_of
 from stowplan.cycle.engine.class_arrays import ClassArrays
 from stowplan.cycle.engine.classes import CLASSES_MAX, EnginePodClass, PodClassIndex
@@ -22,8 +23,6 @@ from stowplan.cycle.engine.plans import NoPlan, Planner, PluginPoints, plugin_po
 from stowplan.framework import ContractError, Framework, Snapshot
 from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
-
-NO_DRAWS: NDArray[np.uint64] = np.zeros(0, dtype=np.uint64)
 
 
 class PodRun:
@@ -108,7 +107,7 @@ class Engine:
         self,
         pods: Sequence[Pod],
         classes: Sequence[EnginePodClass],
-        draws: NDArray[np.uint64] = NO_DRAWS,
+        draws: NDArray[np.uint64] = NO_TIE_BREAKS,
     ) -> PodRun:
         """Begin a run of pods with their classes, placed in this order. draws: uint64 (n_pods,),
         tie-break numbers; if empty, the first row is chosen."""
