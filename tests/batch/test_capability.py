@@ -7,7 +7,8 @@ from msgspec.structs import replace
 
 from stowplan.batch import Compat
 from stowplan.objects.quantity import Quantity
-from tests.batch.batch_cluster import ALL, BatchCluster
+from tests.batch.batch_cluster import BatchCluster
+from tests.scenarios.group_commands import ACTIONS
 
 WITHOUT_PROPORTION = """
 tiers:
@@ -15,7 +16,7 @@ tiers:
 """
 
 
-def cluster_of(actions: str = ALL, tiers: str = "", **capability: Quantity) -> BatchCluster:
+def cluster_of(actions: str = ACTIONS, tiers: str = "", **capability: Quantity) -> BatchCluster:
     """A node of 32 CPUs and a queue `q` with a capability."""
     cluster = BatchCluster(actions, tiers=tiers) if tiers else BatchCluster(actions)
     cluster.node("n1", cpu=32)
