@@ -49,7 +49,10 @@ def test_a_gang_that_would_exceed_it_takes_nothing_and_is_told_why() -> None:
     cluster.gang("g", 3, "3", queue="q")
     assert cluster.run() == ({}, [])
     (said,) = {note.message for note in cluster.notes}
-    assert said == "queue 'q' has reached its capability: cpu (asks for 3, 6 of 8 used)"
+    assert (
+        said
+        == "queue 'q' has reached its capability: requested: cpu=3, used: cpu=6, limited: cpu=8"
+    )
     (condition,) = cluster.writes[0].status.conditions
     assert condition.reason == "NotEnoughResources"
     assert said in condition.message

@@ -172,7 +172,7 @@ def test_a_job_that_would_find_room_hears_that_its_queue_has_enough() -> None:
     cluster.gang("more", 1, queue="a")
     cluster.gang("whole", 1, queue="b", cpu="5")
     cluster.run()
-    assert why(cluster, "more-0") == "queue 'a' has all that it deserves"
+    assert why(cluster, "more-0") == "queue 'a' already has its deserved share"
 
 
 def test_a_job_that_fits_nowhere_hears_of_nodes_whatever_its_queue_has() -> None:
@@ -228,7 +228,7 @@ def test_a_queue_that_is_closed_ends_what_it_has_begun_and_begins_nothing(state:
     (said,) = (c for w in cluster.writes for c in w.status.conditions if w.group.name == "new")
     assert (said.reason, said.message) == (
         "QueueClosed",
-        f"queue 'a' is {state} and takes no new jobs",
+        f"queue 'a' is {state} and accepts no new jobs",
     )
     cluster.queue("a", state="Open")
     assert cluster.run()[0]["new-0"] == "n1"

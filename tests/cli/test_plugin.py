@@ -331,7 +331,7 @@ def test_explain_says_that_a_plugin_failed(here: Path) -> None:
     assert (ran.code, ran.err) == (1, "")
     text = " ".join(ran.out.split())
     assert "on node 'n1' raised KeyError: 'zone' (late.py:10 in far)" in text
-    assert "not judged, as the attempt failed" in text
+    assert "not evaluated: the attempt failed" in text
 
 
 def test_a_plugin_that_fails_for_one_pod_fails_that_pod_in_a_simulation(here: Path) -> None:

@@ -202,7 +202,7 @@ def test_a_queue_is_to_blame_only_where_there_would_be_room(tmp_path: Path) -> N
     )
     held = first_round(world)
     assert job(held, "default/more").reason == "QueueOverused"
-    assert job(held, "default/more").message == "queue 'a' has all that it deserves"
+    assert job(held, "default/more").message == "queue 'a' already has its deserved share"
     assert job(held, "default/picky").reason == "NotEnoughResources"
     assert "node affinity/selector" in job(held, "default/picky").message
 

@@ -220,14 +220,14 @@ class BatchDecider:
         except SessionPanic:
             raise
         except Exception as fault:
-            story = custom_plugin_fault(fault, self.plan.options)
-            if not story:
+            text = custom_plugin_fault(fault, self.plan.options)
+            if not text:
                 raise
             # A custom plugin or action failed: discard the session's incomplete changes.
             if session is not None:
                 session.state.rules.close()
             self._rebuild()
-            return SessionResult(fault=story)
+            return SessionResult(fault=text)
         result = self._result(session, writes, notes)
         record_metrics(self.metrics, session, (self.metrics.stopwatch() - began) * 1e3)
         self.on_closed(session, result)
@@ -266,9 +266,9 @@ class BatchDecider:
 
     def _places(self, session: Session) -> Iterator[NodeAssignment]:
         """Pods to bind. If the job was not running yet, its pods depend on each other."""
-        news = [task for task in self.inventory.bound if self._is_new(task)]
-        counts = Counter(task.job for task in news)
-        for task in news:
+        to_bind = [task for task in self.inventory.bound if self._is_new(task)]
+        counts = Counter(task.job for task in to_bind)
+        for task in to_bind:
             job = session.jobs.get(task.job)
             needs = job is not None and job.ready_count - counts[task.job] < job.min_available
             yield NodeAssignment(task.pod, task.node, task.job if needs else "")

@@ -82,11 +82,11 @@ def _slots_short(session: Session, job: JobInfo, waiting: list[TaskInfo]) -> Ite
         return
     counts = np.where(session.state.nodes.has_ready_nodes(), np.inf, 0.0)
     for name, amount in wants:
-        room = _offers(session, name) + session.arithmetic.milli_epsilon
-        counts = np.minimum(counts, np.floor(room / amount))
+        offered = _offers(session, name) + session.arithmetic.milli_epsilon
+        counts = np.minimum(counts, np.floor(offered / amount))
     n_slots = int(counts.sum())
     if n_slots < n_needed:
-        yield f"empty nodes have room for {n_slots} of its pods, {n_needed} are needed"
+        yield f"{n_slots} of its pods fit on empty nodes, {n_needed} are needed"
 
 
 def _occupying_tasks(job: JobInfo) -> list[TaskInfo]:
@@ -115,7 +115,7 @@ def eviction_notes(session: Session, job: JobInfo) -> tuple[str, ...]:
         has_candidates, n_with_room = n_room()
         is_overused = name == "reclaim" and session.hooks.overused(session.queues[job.queue])
         if n_with_room >= needs and name not in configured:
-            notes.append(f"{name} would make room for it; it is not among the actions")
+            notes.append(f"{name} could free resources for it, but is not a configured action")
         elif name not in configured:
             continue
         elif is_overused:

@@ -230,7 +230,7 @@ class Session:
         # A closed queue finishes the jobs that it has begun.
         if queue.is_open or job.ready_count:
             return None
-        text = f"queue {queue.name!r} is {queue.state} and takes no new jobs"
+        text = f"queue {queue.name!r} is {queue.state} and accepts no new jobs"
         return ValidateResult(QUEUE_CLOSED, text)
 
 

@@ -33,7 +33,7 @@ class RuleRefusal(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     details: tuple[str, ...] = ()
 
 
-NOT_EVALUATED = RuleRefusal("", Code.ERROR.title, ("not judged, as the attempt failed",))
+NOT_EVALUATED = RuleRefusal("", Code.ERROR.title, ("not evaluated: the attempt failed",))
 
 
 class NodeExplanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):

@@ -72,7 +72,7 @@ from stowplan.messages.extender_api import (
 from stowplan.objects.encoding.go_json import GoDecodeError
 from stowplan.objects.pod import Pod
 
-PREEMPTION_NOT_NEEDED = "preemption: not needed any more, a node has room"
+PREEMPTION_NOT_NEEDED = "preemption: no longer needed, a node fits the pod"
 
 
 class ConsultationStep(Enum):

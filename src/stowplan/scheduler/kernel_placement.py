@@ -90,8 +90,8 @@ class KernelPlacement:
         If an attempt changes the queue's order, the rest of the run is returned to the queue.
         """
         queue = self._context.queue
-        lots = TieBreaks(entries, rng)
-        run = engine.run([entry.pod for entry in entries], classes, lots.numbers)
+        tie_breaks = TieBreaks(entries, rng)
+        run = engine.run([entry.pod for entry in entries], classes, tie_breaks.numbers)
         start, n_pods = 0, len(entries)
         while start < n_pods:
             now, refusal = snapshot(), None
@@ -106,14 +106,14 @@ class KernelPlacement:
                         break
             revision = queue.revision
             if refusal is None:
-                self._attempt(entries[start], lots.of(start))
+                self._attempt(entries[start], tie_breaks.of(start))
             else:
                 self._refuse(entries[start], refusal)
             start += 1
             if start < n_pods and queue.revision != revision:
                 queue.undo_pops(entries[start:])
                 break
-        lots.settle(start)
+        tie_breaks.settle(start)
         return start
 
 

@@ -43,8 +43,8 @@ ACTIONS: dict[str, type[SessionAction]] = {
 """Name -> class of every built-in action."""
 
 SESSION_PLUGINS: dict[str, type[SessionPlugin]] = {
-    policy.name: policy
-    for policy in (
+    plugin.name: plugin
+    for plugin in (
         ConformancePlugin,
         DrfPlugin,
         GangPlugin,
@@ -78,28 +78,28 @@ def batch_configuration(
     source: str,
     compat: Compat | None = None,
     actions: Mapping[str, type[SessionAction]] | None = None,
-    policies: Mapping[str, type[SessionPlugin]] | None = None,
+    session_plugins: Mapping[str, type[SessionPlugin]] | None = None,
 ) -> BatchConfiguration:
     """Parse a configuration (None: the default one); raises ConfigError.
 
-    actions, policies: custom ones by name, in addition to the built-in ones; they take any
+    actions, session_plugins: custom ones by name, in addition to the built-in ones; they take any
     argument.
     """
-    known = known_names(compat, actions, policies)
+    known = known_names(compat, actions, session_plugins)
     return read(DEFAULT_TEXT if text is None else text, source, known)
 
 
 def known_names(
     compat: Compat | None = None,
     actions: Iterable[str] | None = None,
-    policies: Iterable[str] | None = None,
+    session_plugins: Iterable[str] | None = None,
 ) -> SupportedSettings:
     """Names that a file may use: built-in and custom ones."""
     return SupportedSettings(
         actions={*ACTIONS, *(actions or ())},
         policies={
             **{name: _ARGUMENTS.get(name, {}) for name in SESSION_PLUGINS},
-            **dict.fromkeys(policies or ()),
+            **dict.fromkeys(session_plugins or ()),
         },
         lenient=compat is not None and compat.lenient_file,
         # kube-batch ignores pods of other schedulers.
@@ -135,7 +135,7 @@ def session_options(
     compat: Compat | None = None,
     rules: Callable[[SessionState], SessionRules] | None = None,
     actions: Mapping[str, type[SessionAction]] | None = None,
-    policies: Mapping[str, type[SessionPlugin]] | None = None,
+    session_plugins: Mapping[str, type[SessionPlugin]] | None = None,
 ) -> SessionOptions:
     """Options of every session of a configuration."""
     all_actions = {**ACTIONS, **(actions or {})}
@@ -151,7 +151,7 @@ def session_options(
             *resume,
             *(all_actions[name]() for name in configuration.actions if name in all_actions),
         ),
-        plugins={**SESSION_PLUGINS, **(policies or {})},
+        plugins={**SESSION_PLUGINS, **(session_plugins or {})},
         compat=switches,
         rules=rules,
     )

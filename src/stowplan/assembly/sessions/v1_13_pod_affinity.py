@@ -184,16 +184,16 @@ def preferred_affinity_scores(
 
 def _matching_preferred_terms(pod: Pod, other: Pod) -> Iterator[tuple[PodAffinityTerm, float]]:
     """Preferred terms of either pod that select the other, with their weights."""
-    for wishes, owner, about, sign in (
+    for affinity, owner, about, sign in (
         (_affinity(pod), pod, other, 1),
         (_anti_affinity(pod), pod, other, -1),
         (_affinity(other), other, pod, 1),
         (_anti_affinity(other), other, pod, -1),
     ):
         if owner is other and sign == 1:
-            for required in wishes.required:
+            for required in affinity.required:
                 if term_matches(required, owner, about):
                     yield required, float(HARD_WEIGHT)
-        for weighted in wishes.preferred:
+        for weighted in affinity.preferred:
             if term_matches(weighted.pod_affinity_term, owner, about):
                 yield weighted.pod_affinity_term, float(weighted.weight * sign)

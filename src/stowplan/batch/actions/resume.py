@@ -83,7 +83,7 @@ def _serve(
         statement.rollback()
     n_promised = len(job.of(TaskStatus.PIPELINED))
     if n_promised:
-        job.fit_errors = f"{n_promised} pods wait for room that is being freed"
+        job.fit_errors = f"{n_promised} pods wait for resources that are being released"
 
 
 def _place(session: Session, statement: Statement, task: TaskInfo, promised: int) -> None:

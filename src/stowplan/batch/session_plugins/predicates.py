@@ -46,5 +46,5 @@ class PredicatesPlugin(SessionPlugin):
     def passing(self, task: TaskInfo, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
         """bool (n_rows,): rows that may take one more pod, and this one."""
         nodes = self._session_state.nodes
-        room = nodes.pod_count[rows] < nodes.pod_limit[rows]
-        return room & self._session_state.rules.passing(task, rows, self.pressures)
+        has_slot = nodes.pod_count[rows] < nodes.pod_limit[rows]
+        return has_slot & self._session_state.rules.passing(task, rows, self.pressures)

@@ -199,7 +199,7 @@ class ProportionPlugin(SessionPlugin):
         """Message for the jobs of an overused queue."""
         if queue.weight <= 0:
             return f"queue {queue.name!r} has weight {queue.weight}, so it deserves nothing"
-        return f"queue {queue.name!r} has all that it deserves"
+        return f"queue {queue.name!r} already has its deserved share"
 
     def victims(self, task: TaskInfo, candidates: Sequence[TaskInfo]) -> list[TaskInfo]:
         """Candidates without which their queue still has what it deserves.

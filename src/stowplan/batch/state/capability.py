@@ -99,10 +99,11 @@ class QueueCapabilities:
             used, most = use.held[name] + use.releasing[name], use.limits[name]
             asks, has, limit = (_text(name, n) for n in (requested_of(task, name), used, most))
             leaving = use.releasing[name]
-            more = f", {_text(name, leaving)} of it being deleted" if leaving else ""
-            texts.append(f"{name} (asks for {asks}, {has} of {limit} used{more})")
+            more = f", terminating: {name}={_text(name, leaving)}" if leaving else ""
+            text = f"requested: {name}={asks}, used: {name}={has}, limited: {name}={limit}"
+            texts.append(text + more)
         queue = self._jobs[task.job].queue
-        return f"queue {queue!r} {REACHED}: {', '.join(texts)}" if texts else ""
+        return f"queue {queue!r} {REACHED}: {'; '.join(texts)}" if texts else ""
 
     def _use_of(self, task: TaskInfo) -> _QueueUsage | None:
         return self._uses.get(self._jobs[task.job].queue) if self._uses else None

@@ -35,8 +35,8 @@ def load_kernels() -> ModuleType | None:
         return importlib.import_module(_KERNELS)
     except ImportError as missing:
         warnings.warn(
-            f"Numba cannot be used ({missing}), so pods are decided by the NumPy walk: the same"
-            " answers, slower; Numba 0.61 or newer is required",
+            f"Numba is not available ({missing}): scheduling runs on NumPy, with the same results"
+            " but slower; requires Numba 0.61 or newer",
             RuntimeWarning,
             stacklevel=2,
         )

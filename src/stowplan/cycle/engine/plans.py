@@ -34,7 +34,7 @@ from stowplan.objects.node import HOSTNAME_LABEL
 
 P = TypeVar("P")
 
-KINDS = {
+TERM_KINDS = {
     TopologyTermKind.APART: at.APART,
     TopologyTermKind.NEAR: at.NEAR,
     TopologyTermKind.EVEN_HARD: at.EVEN_HARD,
@@ -102,9 +102,9 @@ class ClassTerms:
     support."""
 
     def __init__(self, parts: Sequence[tuple[PluginPoints, KernelTerm]]) -> None:
-        self.room: ResourceFit | None = None
-        self.use: ResourceScore | None = None
-        self.even: BalancedAllocation | None = None
+        self.fit: ResourceFit | None = None
+        self.resource_score: ResourceScore | None = None
+        self.balanced: BalancedAllocation | None = None
         self.use_weight = self.even_weight = self.spread_weight = self.drawn_weight = 0
         self.requires_all = False
         self.terms: list[TopologyTerm] = []
@@ -117,13 +117,19 @@ class ClassTerms:
             self._take_terms(uses, part)
         elif isinstance(part, ResourceFit):
             if uses.filters:
-                self.room = _single_part(self.room, part, len(part.wanted))
+                self.fit = _single_part(self.fit, part, len(part.wanted))
         elif not uses.scores:
             return
         elif isinstance(part, ResourceScore):
-            self.use, self.use_weight = _single_part(self.use, part, len(part.resources)), weight
+            self.resource_score, self.use_weight = (
+                _single_part(self.resource_score, part, len(part.resources)),
+                weight,
+            )
         else:
-            self.even, self.even_weight = _single_part(self.even, part, len(part.resources)), weight
+            self.balanced, self.even_weight = (
+                _single_part(self.balanced, part, len(part.resources)),
+                weight,
+            )
 
     def _take_terms(self, uses: PluginPoints, part: TopologyTerms) -> None:
         taken = [t for t in part.terms if (uses.filters if t.kind.filters else uses.scores)]
@@ -213,26 +219,26 @@ class Planner:
         item, footprint = self._item, one.footprint
         # A memoryview: writing single numbers through it costs half as much as through the array.
         cells = memoryview(params.data)
-        if class_terms.room is not None:
+        if class_terms.fit is not None:
             cells[at.HAS_ROOM], cells[at.PODS] = 1, item("pods")
             wanted = [
-                number
-                for name, amount in class_terms.room.wanted
-                for number in (item(name), amount)
+                number for name, amount in class_terms.fit.wanted for number in (item(name), amount)
             ]
             cells[at.N_WANTED] = _write_groups(cells, at.WANTED, 2, wanted)
-        if class_terms.use is not None:
+        if class_terms.resource_score is not None:
             used: list[int] = []
-            for u in class_terms.use.resources:
+            for u in class_terms.resource_score.resources:
                 used += (item(u.resource), u.weight, _source(u), u.request)
             cells[at.N_USED] = _write_groups(cells, at.USED, 4, used)
-            cells[at.USE_KIND] = STRATEGIES[class_terms.use.strategy]
+            cells[at.USE_KIND] = STRATEGIES[class_terms.resource_score.strategy]
             cells[at.USE_WEIGHT] = class_terms.use_weight
-            if class_terms.use.line:
-                params[at.LINE : at.LINE + len(class_terms.use.line)] = class_terms.use.line
-        if class_terms.even is not None:
+            if class_terms.resource_score.line:
+                params[at.LINE : at.LINE + len(class_terms.resource_score.line)] = (
+                    class_terms.resource_score.line
+                )
+        if class_terms.balanced is not None:
             even = [
-                n for name, request in class_terms.even.resources for n in (item(name), request)
+                n for name, request in class_terms.balanced.resources for n in (item(name), request)
             ]
             cells[at.N_EVEN] = _write_groups(cells, at.EVEN, 2, even)
             cells[at.EVEN_WEIGHT] = class_terms.even_weight
@@ -385,7 +391,7 @@ class Planner:
         n_values = len(nodes.labels.column(term.key).vocabulary)
         number = class_arrays.add_term(n_values)
         params = class_arrays.terms[number]
-        params[at.KIND], params[at.KEY], params[at.SLOT] = KINDS[term.kind], key, slot
+        params[at.KIND], params[at.KEY], params[at.SLOT] = TERM_KINDS[term.kind], key, slot
         params[at.SKEW_MAX], params[at.DOMAINS_MIN] = term.skew_max, term.domains_min
         params[at.MATCHES], params[at.TOTAL] = term.matches, 0
         included = term.included
