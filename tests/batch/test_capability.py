@@ -34,7 +34,7 @@ def test_a_queue_with_8_cpus_does_not_receive_16(tiers: str) -> None:
     assert cluster.run()[0] == {}
 
 
-def test_other_queues_get_the_rest() -> None:
+def test_the_remainder_goes_to_other_queues() -> None:
     cluster = cluster_of()
     cluster.queue("open")
     cluster.gang("g", 16, least=1, queue="q", memory="1Gi")
@@ -44,7 +44,7 @@ def test_other_queues_get_the_rest() -> None:
     assert sum(name.startswith("h") for name in bound) == 24
 
 
-def test_a_gang_that_would_exceed_it_takes_nothing_and_is_told_why() -> None:
+def test_a_gang_above_the_capability_is_not_placed_and_reported() -> None:
     cluster = cluster_of()
     cluster.gang("g", 3, "3", queue="q")
     assert cluster.run() == ({}, [])
@@ -58,20 +58,20 @@ def test_a_gang_that_would_exceed_it_takes_nothing_and_is_told_why() -> None:
     assert said in condition.message
 
 
-def test_resources_that_are_not_asked_for_do_not_count() -> None:
+def test_resources_that_are_not_requested_do_not_count() -> None:
     cluster = cluster_of(**{"nvidia.com/gpu": 0, "cpu": 8})
     cluster.gang("g", 2, queue="q")
     assert len(cluster.run()[0]) == 2
 
 
-def test_a_resource_of_which_the_queue_may_have_none() -> None:
+def test_a_resource_with_a_capability_of_zero() -> None:
     cluster = cluster_of(**{"nvidia.com/gpu": 0})
     cluster.node("n2", cpu=8, gpus=2)
     cluster.gang("g", 1, queue="q", gpus=1)
     assert cluster.run()[0] == {}
 
 
-def test_pods_are_counted_also_those_that_ask_for_nothing() -> None:
+def test_pods_without_requests_are_counted_too() -> None:
     cluster = cluster_of(pods=3)
     cluster.group("g", 1, "q")
     for number in range(4):
@@ -79,7 +79,7 @@ def test_pods_are_counted_also_those_that_ask_for_nothing() -> None:
     assert len(cluster.run()[0]) == 3
 
 
-def test_jobs_that_are_alike_in_another_queue_are_not_refused_with_it() -> None:
+def test_equal_jobs_of_another_queue_are_not_refused_with_it() -> None:
     cluster = cluster_of(cpu=1)
     cluster.queue("z")
     cluster.gang("a", 2, queue="q")
@@ -91,7 +91,7 @@ def test_jobs_that_are_alike_in_another_queue_are_not_refused_with_it() -> None:
     assert set(cluster.run()[0]) == {"b-0", "b-1"}
 
 
-def test_pods_that_are_being_deleted_count_until_they_are_gone() -> None:
+def test_terminating_pods_count_until_they_are_deleted() -> None:
     cluster = cluster_of(cpu=2)
     cluster.group("old", 1, "q")
     cluster.pod("old-0", "old", "2", node="n1", leaving=True)
@@ -101,7 +101,7 @@ def test_pods_that_are_being_deleted_count_until_they_are_gone() -> None:
     assert cluster.run()[0] == {"new-0": "n1"}
 
 
-def test_preempt_makes_room_in_the_capability_where_nodes_have_room() -> None:
+def test_preempt_frees_capability_where_nodes_have_idle_resources() -> None:
     cluster = cluster_of("allocate, preempt", cpu=4)
     cluster.priority("high", 100)
     cluster.gang("low", 4, least=1, queue="q", node="n1")
@@ -133,7 +133,7 @@ def test_reclaim_does_not_evict_for_a_queue_at_its_capability() -> None:
     assert cluster.run() == ({}, [])
 
 
-def test_what_is_promised_counts() -> None:
+def test_pipelined_tasks_count_for_the_capability() -> None:
     """Reclaim pipelines two pods; idle resources elsewhere are not for a third."""
     cluster = BatchCluster("reclaim, allocate", tiers=WITHOUT_PROPORTION)
     cluster.node("n1", cpu=2)

@@ -215,7 +215,9 @@ def node_that_comes_back(compat: Compat) -> Seen:
         (critical_pods_in_a_second_tier, ({}, ["old-2"]), ({}, ["old-0", "old-1"])),
     ],
 )
-def test_a_mend(scene: Callable[[Compat], Seen], mended: Seen, as_v0_5: Seen) -> None:
+def test_each_compat_switch_restores_its_defect(
+    scene: Callable[[Compat], Seen], mended: Seen, as_v0_5: Seen
+) -> None:
     assert scene(Compat()) == mended
     assert scene(KUBE_BATCH_0_5) == as_v0_5
 
@@ -224,24 +226,24 @@ def seen_with(scene: Callable[[Compat], Seen], **switches: bool) -> Seen:
     return scene(Compat(**switches))
 
 
-def test_who_found_no_victim_among_other_jobs_is_tried_within_its_own() -> None:
+def test_tasks_without_victims_in_other_jobs_are_tried_within_their_own() -> None:
     scene = pod_of_a_job_that_has_lower_ones
     assert seen_with(scene) == ({}, ["other"])
     assert seen_with(scene, tried_tasks_are_spent=True) == ({}, [])
 
 
-def test_drf_lets_a_pod_take_the_place_of_another_of_its_job() -> None:
+def test_drf_allows_victims_of_the_same_job() -> None:
     scene = pod_of_a_job_under_drf_alone
     assert seen_with(scene) == ({}, ["other"])
     assert seen_with(scene, drf_spares_own_job=True) == ({}, [])
 
 
-def test_drf_keeps_no_gang_from_what_is_less_important() -> None:
+def test_drf_does_not_protect_less_important_pods_from_a_gang() -> None:
     scene = gang_of_more_than_half
     assert seen_with(scene) == ({}, ["old3-0", "old2-0", "old1-0"])
     assert seen_with(scene, drf_over_priority=True) == ({}, [])
 
 
-def test_pods_of_a_node_that_comes_back_still_count() -> None:
+def test_pods_of_a_recreated_node_still_count() -> None:
     assert seen_with(node_that_comes_back) == ({}, [])
     assert seen_with(node_that_comes_back, gone_nodes_are_empty=True) == ({"new-0": "n1"}, [])

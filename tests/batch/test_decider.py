@@ -44,12 +44,12 @@ def after_a_victim_has_gone(compat: Compat) -> dict[str, str]:
     return binds(driver.handle(gone, higher, *driver.gang("late", 1, priority="higher")))
 
 
-def test_room_that_was_made_for_a_gang_is_kept_for_it() -> None:
+def test_resources_freed_for_a_gang_are_kept_for_it() -> None:
     assert after_a_victim_has_gone(Compat()) == {"vip-0": "n1"}
     assert after_a_victim_has_gone(Compat(forgets_promises=True)) == {"late-0": "n1"}
 
 
-def test_room_that_has_come_free_is_for_whom_it_was_made() -> None:
+def test_released_resources_go_to_the_pod_they_were_released_for() -> None:
     """Of two pods that wait for resources on two nodes, those of the less important one come
     first."""
     driver = SessionDriver("1")
@@ -84,7 +84,7 @@ def waits_beside_idle_room(compat: Compat) -> SessionDriver:
     return driver
 
 
-def test_room_that_a_gang_has_found_is_kept_while_it_waits_for_more() -> None:
+def test_allocated_resources_of_a_waiting_gang_are_kept() -> None:
     gone = happened.PodDeleted(member("old-0", "old", on="n1"))
     higher = happened.ObjectAdded(group_commands.priority("higher", "1", {"value": "99"}))
     driver = waits_beside_idle_room(Compat())
@@ -96,7 +96,7 @@ def test_room_that_a_gang_has_found_is_kept_while_it_waits_for_more() -> None:
     assert binds(late) == {"late-0": "n2"}
 
 
-def test_a_single_pod_that_takes_promised_room_is_made_out_in_the_next_session() -> None:
+def test_a_single_pod_that_takes_nominated_resources_is_corrected_in_the_next_session() -> None:
     profile = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
     texts = [
         ConfigText(group_commands.configured(()), "batch.yaml"),
@@ -133,7 +133,7 @@ def test_a_single_pod_that_takes_promised_room_is_made_out_in_the_next_session()
     assert not scheduler.sessions.promised
 
 
-def test_a_gang_that_can_run_without_it_goes_first_too_when_a_member_is_refused() -> None:
+def test_a_gang_with_enough_members_also_goes_first_after_a_failed_bind() -> None:
     driver = SessionDriver("2")
     first = driver.handle(
         happened.ObjectAdded(group_commands.group("g", "1", {"min": "1"})),
@@ -168,7 +168,7 @@ def with_a_gate(compat: Compat) -> tuple[SessionDriver, list[Effect]]:
     return driver, driver.handle(vip, *map(happened.PodAdded, pods))
 
 
-def test_nobody_goes_for_a_gang_before_its_gates_are_open() -> None:
+def test_no_pod_is_evicted_for_a_gated_gang() -> None:
     driver, said = with_a_gate(Compat())
     assert not [one for one in said if isinstance(one, to_do.Evict)]
     (told,) = [one for one in said if isinstance(one, to_do.PatchStatus)]
@@ -181,7 +181,7 @@ def test_nobody_goes_for_a_gang_before_its_gates_are_open() -> None:
     assert len([one for one in said if isinstance(one, to_do.Evict)]) == 2
 
 
-def test_a_pod_is_not_bound_before_its_gates_are_open() -> None:
+def test_a_pod_is_not_bound_before_its_gates_are_removed() -> None:
     driver = SessionDriver("2")
     group = happened.ObjectAdded(group_commands.group("g", "1", {"min": "1"}))
     pods = (gated("g-0", "g", "quota"), member("g-1", "g"))
@@ -205,7 +205,7 @@ def test_a_configuration_for_another_scheduler_is_refused() -> None:
     assert driver.decider.scheduler_name == "kube-batch"
 
 
-def test_a_new_default_queue_is_where_groups_without_a_queue_are() -> None:
+def test_groups_without_a_queue_move_to_a_new_default_queue() -> None:
     driver = SessionDriver()
     assert binds(driver.handle(*driver.gang("a", 1))) == {"a-0": "n1"}
     text = group_commands.configured(["defaultQueue=other"])
@@ -219,7 +219,7 @@ def test_a_new_default_queue_is_where_groups_without_a_queue_are() -> None:
 # Nodes.
 
 
-def test_a_session_is_held_when_a_node_turns_ready() -> None:
+def test_a_session_runs_when_a_node_becomes_ready() -> None:
     driver = SessionDriver("2")
     there = node("n1", cpu="2")
     down, up = (
@@ -232,7 +232,7 @@ def test_a_session_is_held_when_a_node_turns_ready() -> None:
     assert binds(driver.handle(happened.NodeUpdated(up))) == {"a-0": "n1", "a-1": "n1"}
 
 
-def test_that_a_node_is_cordoned_is_known_to_actions() -> None:
+def test_actions_know_cordoned_nodes() -> None:
     driver = SessionDriver("2")
     driver.handle()
     held = driver.scheduler.sessions.number if driver.scheduler.sessions is not None else 0
@@ -280,9 +280,7 @@ class Half(SessionAction):
         ('actions: "half"\ntiers:\n- plugins: [{name: gang}]', "any", "ValueError: half way"),
     ],
 )
-def test_a_fault_of_somebody_elses_ends_the_session_and_no_more(
-    text: str, name: str, said: str
-) -> None:
+def test_a_fault_of_a_custom_plugin_ends_only_the_session(text: str, name: str, said: str) -> None:
     driver = SessionDriver(text=text, plugins=(Grumbler, Half))
     (told,) = reports(driver.handle(*driver.gang(name, 1)))
     assert told.is_fault
@@ -368,7 +366,7 @@ tiers:
         (answering("job_order", 0, spares=3), "spares: invalid value: 3: expected a function"),
     ],
 )
-def test_a_wrong_answer_is_told_of_in_one_line(policy: type[SessionPlugin], said: str) -> None:
+def test_an_invalid_answer_is_reported_in_one_line(policy: type[SessionPlugin], said: str) -> None:
     driver = SessionDriver("2", text=EVERYTHING, plugins=(policy,))
     events = [
         happened.ObjectAdded(group_commands.queue("other", "1", {})),
@@ -415,7 +413,9 @@ class Short(SessionPlugin):
         (Short, "plugin 'answers', job_order: cannot be called with (first, second)"),
     ],
 )
-def test_what_would_never_be_asked_is_refused(policy: type[SessionPlugin], said: str) -> None:
+def test_functions_that_would_never_be_called_are_refused(
+    policy: type[SessionPlugin], said: str
+) -> None:
     driver = SessionDriver.__new__(SessionDriver)
     driver.__init__("2", text=EVERYTHING, plugins=(policy,))  # type: ignore[misc]
     assert said in reports(driver.handle(*driver.gang("a", 1)))[0].text
@@ -455,13 +455,13 @@ class Deaf(SessionPlugin):
         (Deaf, "Deaf: on_open() cannot be called with (session)"),
     ],
 )
-def test_what_cannot_be_called_is_refused_at_start(part: Any, said: str) -> None:
+def test_uncallable_parts_are_refused_at_start(part: Any, said: str) -> None:
     with pytest.raises(ContractError) as refused:
         deciders_of([ConfigText(group_commands.configured(()), "batch.yaml")], plugins=(part,))
     assert said in str(refused.value)
 
 
-def test_a_fault_below_a_library_is_whose_code_called_it() -> None:
+def test_a_fault_in_a_library_is_attributed_to_its_caller() -> None:
     """Wrong: all code that is neither ours nor NumPy's counts as custom, libraries that we call
     included."""
 
@@ -520,7 +520,7 @@ def test_metrics_have_the_names_of_the_original() -> None:
 # Inventory.
 
 
-def test_what_is_counted_wrongly_is_noticed() -> None:
+def test_a_wrong_count_is_noticed() -> None:
     driver = SessionDriver()
     driver.handle(*driver.gang("a", 1))
     driver.scheduler.validate()
@@ -530,7 +530,7 @@ def test_what_is_counted_wrongly_is_noticed() -> None:
         driver.scheduler.validate()
 
 
-def test_pods_that_have_ended_leave_when_nobody_asks_for_them() -> None:
+def test_finished_pods_are_forgotten_when_unused() -> None:
     driver = SessionDriver()
     alone = pod("alone", cpu="1", scheduler="kube-batch")
     assert binds(driver.handle(happened.PodAdded(alone))) == {"alone": "n1"}
@@ -545,7 +545,7 @@ def test_pods_that_have_ended_leave_when_nobody_asks_for_them() -> None:
     driver.scheduler.validate()
 
 
-def test_without_sessions_a_text_with_profiles_alone_is_refused() -> None:
+def test_reloading_a_text_without_sessions_is_refused() -> None:
     driver = SessionDriver()
     profiles = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
     (refused,) = reports(driver.handle(happened.ConfigurationChanged(profiles, "k.yaml")))

@@ -10,7 +10,7 @@ def phases(cluster: BatchCluster) -> dict[str, str]:
     return {write.group.name: write.status.phase for write in cluster.writes}
 
 
-def test_a_gang_starts_whole_when_its_last_pod_comes() -> None:
+def test_a_gang_starts_when_its_last_pod_arrives() -> None:
     cluster = BatchCluster("allocate")
     cluster.node("n1", cpu=4)
     cluster.gang("g", 2, least=3)
@@ -43,7 +43,7 @@ def test_a_status_is_written_only_when_it_changed() -> None:
     assert phases(original) == {"g": "Pending"}
 
 
-def test_a_condition_goes_when_the_group_runs() -> None:
+def test_the_condition_is_removed_when_the_group_runs() -> None:
     for compat, status in ((Compat(), "False"), (Compat(conditions_stay=True), "True")):
         cluster = BatchCluster("allocate", compat)
         cluster.gang("g", 1)
@@ -55,7 +55,7 @@ def test_a_condition_goes_when_the_group_runs() -> None:
         assert [c.status for c in write.status.conditions] == [status]
 
 
-def test_a_session_that_decides_nothing_leaves_nothing_behind() -> None:
+def test_a_session_without_decisions_changes_nothing() -> None:
     cluster = BatchCluster()
     cluster.queue("q2")
     cluster.node("n1", cpu=4)
@@ -80,7 +80,7 @@ def test_a_session_that_decides_nothing_leaves_nothing_behind() -> None:
     assert held() == before
 
 
-def test_plain_pods_are_groups_of_one() -> None:
+def test_pods_without_a_group_form_groups_of_one() -> None:
     cluster = BatchCluster("allocate, backfill")
     cluster.node("n1", cpu=1)
     cluster.pod("a")
@@ -89,7 +89,7 @@ def test_plain_pods_are_groups_of_one() -> None:
     assert cluster.writes == []
 
 
-def test_a_pod_without_a_group_that_is_gone_is_forgotten() -> None:
+def test_a_deleted_pod_without_a_group_is_forgotten() -> None:
     for compat, n_jobs in ((Compat(), 0), (Compat(solo_pods_linger=True), 1)):
         cluster = BatchCluster("allocate", compat)
         cluster.pod("a")
@@ -98,7 +98,7 @@ def test_a_pod_without_a_group_that_is_gone_is_forgotten() -> None:
         assert len(cluster.inventory.jobs) == n_jobs
 
 
-def test_a_queue_has_no_more_than_its_capability() -> None:
+def test_a_queue_never_exceeds_its_capability() -> None:
     for compat, n_bound in ((Compat(), 2), (Compat(ignores_capability=True), 4)):
         cluster = BatchCluster("allocate", compat)
         cluster.queue("q", capability={"cpu": "2"})

@@ -25,7 +25,7 @@ def deleted(pod: Pod) -> Pod:
     return replace(pod, metadata=replace(pod.metadata, deletion_timestamp=START))
 
 
-def test_an_update_of_a_node_counts_what_is_released_once() -> None:
+def test_a_node_update_counts_releasing_resources_once() -> None:
     for compat, released in ((Compat(), 1000), (Compat(node_update_keeps_releasing=True), 3000)):
         cluster = BatchCluster(compat=compat)
         cluster.node("n1", cpu=4)
@@ -36,7 +36,7 @@ def test_an_update_of_a_node_counts_what_is_released_once() -> None:
         assert cluster.inventory.nodes.releasing.amount(0).cpu == released
 
 
-def test_a_bound_pod_of_another_scheduler_takes_room() -> None:
+def test_a_bound_pod_of_another_scheduler_holds_resources() -> None:
     for compat, idle in ((Compat(), 3000), (Compat(foreign_pending_unseen=True), 4000)):
         cluster = BatchCluster(compat=compat)
         cluster.node("n1", cpu=4)
@@ -50,7 +50,7 @@ def test_a_bound_pod_of_another_scheduler_takes_room() -> None:
         )
 
 
-def test_pods_may_come_before_their_node_and_their_group() -> None:
+def test_pods_may_arrive_before_their_node_and_their_group() -> None:
     cluster = BatchCluster("allocate")
     cluster.pod("g-0", "g", node="n1")
     cluster.pod("g-1", "g")
@@ -61,7 +61,7 @@ def test_pods_may_come_before_their_node_and_their_group() -> None:
     assert cluster.run() == ({"g-1": "n1"}, [])
 
 
-def test_a_pod_that_ends_gives_its_room_back_and_still_counts_for_its_gang() -> None:
+def test_a_finished_pod_releases_its_resources_and_still_counts_for_its_gang() -> None:
     cluster = BatchCluster("allocate")
     cluster.node("n1", cpu=2)
     cluster.gang("g", 2, node="n1")
@@ -80,7 +80,7 @@ def test_pods_of_one_controller_are_one_job() -> None:
     assert sorted(cluster.inventory.jobs) == ["a", "b"]
 
 
-def test_nodes_that_leave_take_their_rows_with_them() -> None:
+def test_rows_of_deleted_nodes_are_removed() -> None:
     cluster = BatchCluster("allocate")
     for name in ("n1", "n2", "n3"):
         cluster.node(name, cpu=2)
@@ -93,7 +93,7 @@ def test_nodes_that_leave_take_their_rows_with_them() -> None:
     assert nodes.pod_count.tolist() == [1, 0]
 
 
-def test_what_was_bound_is_not_bound_again_while_the_watch_is_silent() -> None:
+def test_a_bound_pod_is_not_bound_again_before_the_watch_confirms_it() -> None:
     cluster = BatchCluster("allocate")
     cluster.node("n1", cpu=2)
     cluster.gang("g", 1)
@@ -103,7 +103,7 @@ def test_what_was_bound_is_not_bound_again_while_the_watch_is_silent() -> None:
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-def test_pods_and_their_budget_come_in_any_order(is_first: bool) -> None:
+def test_pods_and_their_budget_may_arrive_in_any_order(is_first: bool) -> None:
     inventory = Inventory("kube-batch", "default")
     inventory.queue_updated(Queue(metadata=ObjectMeta(name="default"), spec=QueueSpec(weight=1)))
     inventory.priority_class_updated(PriorityClass(metadata=ObjectMeta(name="high"), value=9))
@@ -125,7 +125,7 @@ def test_pods_and_their_budget_come_in_any_order(is_first: bool) -> None:
     assert job.is_solo
 
 
-def test_a_class_that_is_the_default_no_more_gives_no_priority() -> None:
+def test_a_class_that_is_no_longer_the_default_gives_no_priority() -> None:
     inventory = Inventory("kube-batch", "default")
     inventory.queue_updated(Queue(metadata=ObjectMeta(name="default"), spec=QueueSpec(weight=1)))
     inventory.group_updated(PodGroup(metadata=ObjectMeta(name="g", namespace="default")))
@@ -166,7 +166,7 @@ def test_a_queue_of_volcano_without_a_weight_has_1() -> None:
         assert inventory.queues["q"].weight == weight
 
 
-def test_a_pod_that_is_called_like_a_group_is_not_in_it() -> None:
+def test_a_pod_with_the_name_of_a_group_is_not_in_it() -> None:
     """In files a pod without a uid has its key as uid, which may equal the key of a PodGroup."""
     cluster = BatchCluster("allocate")
     cluster.node("n1", cpu=8)

@@ -38,7 +38,7 @@ def group_conditions(effects: list[Effect]) -> list[tuple[str, str, str, str]]:
     ]
 
 
-def test_a_missing_queue_is_said_on_pods_and_group() -> None:
+def test_a_missing_queue_is_reported_on_pods_and_group() -> None:
     driver = SessionDriver()
     effects = driver.handle(*driver.gang("g", 2, queue="nowhere"))
     assert binds(effects) == {}
@@ -54,7 +54,7 @@ def test_a_missing_queue_is_said_on_pods_and_group() -> None:
     assert (events(effects), conditions(effects)) == (set(), {})
 
 
-def test_it_is_said_once_and_taken_back_when_the_queue_comes() -> None:
+def test_it_is_reported_once_and_removed_when_the_queue_exists() -> None:
     driver = SessionDriver()
     driver.handle(*driver.gang("g", 2, queue="nowhere"))
     again = driver.handle(happened.ObjectAdded(group_commands.queue("other", "2", {})))
@@ -69,7 +69,7 @@ def test_it_is_said_once_and_taken_back_when_the_queue_comes() -> None:
     assert said[1] == "False"
 
 
-def test_a_queue_that_goes_is_said_and_what_was_said_before_comes_again() -> None:
+def test_a_deleted_queue_is_reported_and_earlier_conditions_return() -> None:
     driver = SessionDriver()
     queue = group_commands.queue("q", "2", {})
     first = driver.handle(happened.ObjectAdded(queue), *driver.gang("g", 3, queue="q"))
@@ -80,7 +80,7 @@ def test_a_queue_that_goes_is_said_and_what_was_said_before_comes_again() -> Non
     assert group_conditions(back)[0][2] == "NotEnoughResources"
 
 
-def test_a_missing_group_is_said_on_its_pods() -> None:
+def test_a_missing_group_is_reported_on_its_pods() -> None:
     driver = SessionDriver()
     effects = driver.handle(happened.PodAdded(member("a", "lost")))
     text = 'podgroups "lost" not found in namespace "default"'
@@ -90,7 +90,7 @@ def test_a_missing_group_is_said_on_its_pods() -> None:
     assert binds(effects) == {"a": "n1"}
 
 
-def test_a_missing_default_queue_is_said_on_pods_without_a_group() -> None:
+def test_a_missing_default_queue_is_reported_on_pods_without_a_group() -> None:
     driver = SessionDriver()
     driver.handle(happened.ObjectDeleted(group_commands.queue("default", "1", {})))
     effects = driver.handle(happened.PodAdded(pod("solo", cpu="1", scheduler="kube-batch")))
@@ -98,7 +98,7 @@ def test_a_missing_default_queue_is_said_on_pods_without_a_group() -> None:
     assert conditions(effects) == {"solo": ("Unschedulable", text)}
 
 
-def test_pods_with_scheduling_gates_are_told_nothing() -> None:
+def test_gated_pods_are_not_reported() -> None:
     driver = SessionDriver()
     effects = driver.handle(happened.PodAdded(gated("a", "lost", "quota")))
     assert (conditions(effects), events(effects)) == ({}, set())

@@ -20,7 +20,7 @@ MENDED, AS_EVER = ResourceArithmetic(Compat()), ResourceArithmetic(KUBE_BATCH_0_
 GIB = 1024.0**3
 
 
-def test_a_resource_list_is_read() -> None:
+def test_a_resource_list_is_parsed() -> None:
     amount = parse_resources(
         {"cpu": "4m", "memory": 2000, "example.com/a": 1, "hugepages-2Mi": 2, "x": 3}
     )
@@ -64,20 +64,20 @@ def test_less_is_never_true_in_the_original_without_scalars(
     assert AS_EVER.less(a, b) is as_v0_5
 
 
-def test_what_is_next_to_nothing() -> None:
+def test_amounts_below_epsilon_are_empty() -> None:
     nearly = ResourceVector(9, 10 * 1024 * 1024 - 1, {"a": 9.0})
     assert AS_EVER.is_empty(nearly)
     assert not MENDED.is_empty(nearly)
     assert MENDED.is_empty(ResourceVector(0, 0, {"a": 0.0}))
 
 
-def test_taking_too_much_ends_the_original() -> None:
+def test_subtracting_too_much_panics_in_the_original() -> None:
     with pytest.raises(SessionPanic, match="Resource is not sufficient to do operation"):
         AS_EVER.subtract(ResourceVector(1000, GIB), ResourceVector(2000, GIB))
     assert MENDED.subtract(ResourceVector(1000, GIB), ResourceVector(2000, GIB)).cpu == -1000
 
 
-def test_a_pod_takes_its_containers_and_needs_its_largest_init_container() -> None:
+def test_running_requests_are_of_containers_and_launch_requests_include_init_containers() -> None:
     def asking(cpu: str, memory: str) -> Container:
         return Container(resources=ResourceRequirements(requests={"cpu": cpu, "memory": memory}))
 
@@ -93,5 +93,5 @@ def test_a_pod_takes_its_containers_and_needs_its_largest_init_container() -> No
     assert (today.running.cpu, today.running.memory) == (3000, 5e9)
 
 
-def test_something_of_nothing_is_all_of_it() -> None:
+def test_the_share_of_an_empty_whole_is_one() -> None:
     assert (share_of(0, 0), share_of(1, 0), share_of(1, 4)) == (0.0, 1.0, 0.25)

@@ -36,7 +36,7 @@ def where_room_is_promised() -> None:
     )
 
 
-def test_room_that_was_promised_before_counts_for_the_queue(
+def test_earlier_nominations_count_for_the_queue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     where_room_is_promised()
@@ -45,7 +45,7 @@ def test_room_that_was_promised_before_counts_for_the_queue(
         where_room_is_promised()
 
 
-def test_room_for_which_nobody_went_may_be_given_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_placements_without_victims_may_be_undone_last(monkeypatch: pytest.MonkeyPatch) -> None:
     def where_a_gang_takes_what_victims_leave_over() -> None:
         judged(
             "queue q0 weight=2",

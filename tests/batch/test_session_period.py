@@ -22,7 +22,7 @@ def test_a_period_is_what_the_configuration_says() -> None:
     assert binds(driver.handle()) == {"a-0": "n1"}
 
 
-def test_the_next_session_is_held_a_period_after_the_end_of_the_last() -> None:
+def test_sessions_are_a_period_apart() -> None:
     driver = SessionDriver()
     assert binds(driver.handle(*driver.gang("a", 1))) == {"a-0": "n1"}
     # It took a second, in which other pods arrived.
@@ -30,7 +30,7 @@ def test_the_next_session_is_held_a_period_after_the_end_of_the_last() -> None:
     assert binds(driver.handle()) == {"b-0": "n1"}
 
 
-def test_a_pod_that_is_gone_is_not_kept_though_its_end_was_not_shown_before() -> None:
+def test_a_deleted_pod_is_forgotten_even_if_its_end_was_not_shown() -> None:
     driver = SessionDriver()
     alone = member("a-0", "a")
     driver.handle(*driver.gang("a", 1))

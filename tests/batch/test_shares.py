@@ -19,19 +19,19 @@ def gpus_of_one_queue(n_gpus: int = 8, n_held: int = 8) -> BatchCluster:
     return cluster
 
 
-def test_cards_are_given_back_though_nothing_else_is_scarce() -> None:
+def test_cards_are_reclaimed_although_nothing_else_is_scarce() -> None:
     cluster = gpus_of_one_queue()
     cluster.gang("new", 8, least=1, queue="b", gpus=1)
     assert cluster.run()[1] == ["old-7", "old-6", "old-5", "old-4"]
 
 
-def test_nobody_gives_cards_while_there_are_enough_for_all() -> None:
+def test_no_cards_are_reclaimed_while_there_are_enough() -> None:
     cluster = gpus_of_one_queue(8, n_held=4)
     cluster.gang("new", 4, least=1, queue="b", gpus=1)
     assert cluster.run()[1] == []
 
 
-def test_a_queue_that_wants_plenty_takes_nobody_from_scarce_cards() -> None:
+def test_a_queue_that_needs_abundant_resources_reclaims_no_scarce_cards() -> None:
     """A pod that needs no card reclaims none from a queue with too many."""
     cluster = gpus_of_one_queue()
     cluster.gang("more", 4, least=1, queue="a", gpus=1)
@@ -53,11 +53,11 @@ def three_with_one_that_wants_all() -> BatchCluster:
     return cluster
 
 
-def test_a_queue_with_all_its_cards_takes_none_from_another_that_has_more() -> None:
+def test_a_queue_with_its_deserved_cards_reclaims_none() -> None:
     assert three_with_one_that_wants_all().run()[1] == []
 
 
-def test_wrong_a_queue_that_is_not_asked_what_it_has_takes_for_ever(
+def test_control_ignoring_the_allocation_reclaims_forever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(ProportionPlugin, "_has_its_part", lambda *given: False)
@@ -79,26 +79,26 @@ def beside_a_gang_of(least: int, size: int = 6, gang_cpu: str = "1") -> BatchClu
     return cluster
 
 
-def test_a_gang_that_is_more_than_the_cluster_keeps_nothing_from_another_queue() -> None:
+def test_a_gang_larger_than_the_cluster_holds_nothing_back() -> None:
     cluster = beside_a_gang_of(6)
     assert sorted(cluster.run()[0]) == ["b-0", "b-1", "b-2", "b-3"]
     assert why(cluster, "gang-0") == "0/2 nodes are available: 2 Insufficient cpu."
 
 
-def test_wrong_a_gang_that_is_more_than_the_cluster_counts_like_any_other(
+def test_control_a_gang_larger_than_the_cluster_that_counts_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("stowplan.batch.session_plugins.proportion.can_start", lambda *given: True)
     assert len(beside_a_gang_of(6).run()[0]) == 2
 
 
-def test_a_gang_that_could_have_the_cluster_to_itself_has_its_part() -> None:
+def test_a_gang_that_fits_the_empty_cluster_has_its_share() -> None:
     """Pods beyond its minimum do not make a gang unstartable."""
     assert sorted(beside_a_gang_of(4).run()[0]) == ["gang-0", "gang-1", "gang-2", "gang-3"]
     assert sorted(beside_a_gang_of(2).run()[0]) == ["b-0", "b-1", "gang-0", "gang-1"]
 
 
-def test_a_gang_that_its_smallest_pods_complete_has_its_part() -> None:
+def test_a_gang_completed_by_its_smallest_pods_has_its_share() -> None:
     cluster = beside_a_gang_of(2, size=2, gang_cpu="3")
     assert sorted(cluster.run()[0]) == ["b-0", "b-1", "b-2", "b-3"]
     cluster = beside_a_gang_of(2, size=2, gang_cpu="3")
@@ -106,7 +106,7 @@ def test_a_gang_that_its_smallest_pods_complete_has_its_part() -> None:
     assert sorted(cluster.run()[0]) == ["gang-0", "gang-small"]
 
 
-def test_what_such_a_gang_has_already_is_its_queues() -> None:
+def test_the_allocation_of_an_unstartable_gang_counts_for_its_queue() -> None:
     """Two pods of six are left: nobody reclaims them, and nothing is held for the other four."""
     cluster = BatchCluster()
     cluster.node("n1", cpu=4)
@@ -120,7 +120,7 @@ def test_what_such_a_gang_has_already_is_its_queues() -> None:
     assert (sorted(bound), evicted) == (["b-0", "b-1"], [])
 
 
-def test_what_runs_on_a_node_that_is_not_ready_is_not_in_the_way_of_the_rest() -> None:
+def test_pods_on_a_node_that_is_not_ready_do_not_count_against_the_rest() -> None:
     """Four of six run on a node that is not ready, and the two others fit the rest."""
     cluster = BatchCluster()
     cluster.node("away", cpu=4, ready="False")
@@ -138,7 +138,7 @@ def test_what_runs_on_a_node_that_is_not_ready_is_not_in_the_way_of_the_rest() -
     assert proportion.shares["a"].unstartable.cpu == 0
 
 
-def test_what_all_others_leave_goes_to_the_queue_of_such_a_gang() -> None:
+def test_the_remainder_goes_to_the_queue_of_an_unstartable_gang() -> None:
     """It has its turn, and its fit errors are the same as without other queues."""
     cluster = BatchCluster()
     cluster.node("n1", cpu=4)
@@ -162,7 +162,7 @@ def why(cluster: BatchCluster, pod: str) -> str:
     return next(note.message for note in cluster.notes if note.key == f"ns/{pod}")
 
 
-def test_a_job_that_would_find_room_hears_that_its_queue_has_enough() -> None:
+def test_a_job_that_would_fit_is_reported_as_overused() -> None:
     cluster = BatchCluster("allocate")
     cluster.node("n1", cpu=4)
     cluster.node("n2", cpu=4)
@@ -175,7 +175,9 @@ def test_a_job_that_would_find_room_hears_that_its_queue_has_enough() -> None:
     assert why(cluster, "more-0") == "queue 'a' already has its deserved share"
 
 
-def test_a_job_that_fits_nowhere_hears_of_nodes_whatever_its_queue_has() -> None:
+def test_a_job_that_fits_nowhere_is_reported_with_fit_errors_even_if_its_queue_is_overused() -> (
+    None
+):
     """A single queue has all it deserves when the cluster is full; that is not reported."""
     cluster = BatchCluster("allocate")
     cluster.node("n1", cpu=2)
@@ -186,7 +188,7 @@ def test_a_job_that_fits_nowhere_hears_of_nodes_whatever_its_queue_has() -> None
 
 
 @pytest.mark.parametrize("weight", [0, -1])
-def test_a_queue_without_weight_deserves_nothing_and_says_so(weight: int) -> None:
+def test_a_queue_without_weight_deserves_nothing_and_is_reported(weight: int) -> None:
     cluster = BatchCluster("allocate")
     cluster.node("n1", cpu=2)
     cluster.queue("a", weight)
@@ -195,7 +197,7 @@ def test_a_queue_without_weight_deserves_nothing_and_says_so(weight: int) -> Non
     assert why(cluster, "new-0") == f"queue 'a' has weight {weight}, so it deserves nothing"
 
 
-def test_pods_that_ask_for_nothing_are_not_told_of_shares() -> None:
+def test_pods_without_requests_are_not_reported_as_overused() -> None:
     cluster = BatchCluster("allocate")
     cluster.node("n1", cpu=2)
     cluster.group("g", 1)
@@ -207,7 +209,7 @@ def test_pods_that_ask_for_nothing_are_not_told_of_shares() -> None:
 # Queues as in Volcano.
 
 
-def test_nothing_is_taken_back_from_a_queue_that_is_not_reclaimable() -> None:
+def test_a_queue_that_is_not_reclaimable_is_not_reclaimed() -> None:
     cluster = gpus_of_one_queue()
     cluster.queue("a", reclaimable=False)
     cluster.gang("new", 8, least=1, queue="b", gpus=1)
@@ -217,7 +219,7 @@ def test_nothing_is_taken_back_from_a_queue_that_is_not_reclaimable() -> None:
 
 
 @pytest.mark.parametrize("state", ["Closed", "Closing"])
-def test_a_queue_that_is_closed_ends_what_it_has_begun_and_begins_nothing(state: str) -> None:
+def test_a_closed_queue_finishes_its_jobs_and_starts_none(state: str) -> None:
     cluster = BatchCluster("allocate")
     cluster.node("n1", cpu=4)
     cluster.queue("a", state=state)
@@ -238,7 +240,7 @@ def test_a_queue_that_is_closed_ends_what_it_has_begun_and_begins_nothing(state:
 
 
 @pytest.mark.parametrize("ready", ["False", "Unknown"])
-def test_a_node_that_is_not_ready_takes_nobody_and_offers_nothing(ready: str) -> None:
+def test_a_node_that_is_not_ready_takes_no_pods_and_offers_no_resources(ready: str) -> None:
     cluster = BatchCluster()
     cluster.priority("high", 9)
     cluster.node("n1", cpu=2, ready=ready)
@@ -253,14 +255,14 @@ def test_a_node_that_is_not_ready_takes_nobody_and_offers_nothing(ready: str) ->
     assert cluster.run() == ({"new-0": "n1"}, [])
 
 
-def test_a_node_that_says_nothing_of_being_ready_is() -> None:
+def test_a_node_without_a_ready_condition_is_ready() -> None:
     cluster = BatchCluster("allocate")
     cluster.node("n1", cpu=1, ready="")
     cluster.gang("new", 1)
     assert cluster.run()[0] == {"new-0": "n1"}
 
 
-def test_what_is_cordoned_counts_for_shares_as_it_does_for_kube_batch() -> None:
+def test_cordoned_nodes_count_for_shares_as_in_kube_batch() -> None:
     """Half of the cluster is cordoned: each queue deserves half of the whole all the same."""
     cluster = BatchCluster("allocate")
     cluster.queue("a")

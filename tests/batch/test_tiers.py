@@ -67,7 +67,7 @@ def test_victims(
         assert "".join(t.pod.name[2:] for t in found) == want
 
 
-def test_the_first_comparison_that_is_not_zero_wins() -> None:
+def test_the_first_nonzero_comparison_decides() -> None:
     asked = hooks(Compat(), "even", "size")
     asked.register("queue_order", "even", lambda a, b: a.weight % 2 - b.weight % 2)
     asked.register("queue_order", "size", lambda a, b: b.weight - a.weight)
@@ -77,7 +77,7 @@ def test_the_first_comparison_that_is_not_zero_wins() -> None:
     assert not asked.queue_less(two, four)
 
 
-def test_without_comparisons_the_older_goes_first_then_the_name() -> None:
+def test_ties_go_to_the_older_one_then_by_name() -> None:
     asked = hooks(Compat())
     first, second = tasks(2)
     assert asked.task_less(first, second)

@@ -31,7 +31,7 @@ def test_classes_terms_and_counts_keep_what_they_hold_as_more_come() -> None:
         assert one.counted(term).tolist() == [term] * (term % 3)
 
 
-def test_effects_of_a_class_stand_together() -> None:
+def test_effects_of_a_class_are_stored_together() -> None:
     one = made()
     first, second = one.add_class(), one.add_class()
     for number, term, count in ((second, 0, 5), (first, 1, 7), (second, 2, 9)):
@@ -44,7 +44,7 @@ def test_effects_of_a_class_stand_together() -> None:
     assert found == {first: [[1, 7]], second: [[0, 5], [2, 9]]}
 
 
-def test_rows_that_others_touched_come_to_the_end_of_the_log() -> None:
+def test_externally_changed_rows_are_appended_to_the_log() -> None:
     one = made()
     one.note([3, 1], 5)
     one.note([2], 5)
@@ -52,14 +52,14 @@ def test_rows_that_others_touched_come_to_the_end_of_the_log() -> None:
     assert one.log.shape[0] >= one.n_log + 5
 
 
-def test_what_nobody_knows_any_more_makes_all_classes_begin_anew() -> None:
+def test_a_forgotten_revision_resets_all_classes() -> None:
     one = made()
     one.classes[one.add_class(), at.SEEN] = 7
     one.note(None, 1)
     assert one.classes[0, at.SEEN] == -1
 
 
-def test_of_a_long_log_the_older_half_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_older_half_of_a_long_log_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(class_arrays, "LOG_MIN", 8)
     one = made(1)
     for number, seen in enumerate((1, 4, 6)):
@@ -72,7 +72,7 @@ def test_of_a_long_log_the_older_half_is_forgotten(monkeypatch: pytest.MonkeyPat
     assert one.classes[:3, at.SEEN].tolist() == [-1, 1, 3]
 
 
-def test_the_tree_asked_for_longest_ago_is_lost_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_least_recently_used_tree_is_dropped_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(class_arrays, "TREES_BYTES_MAX", 1)
     one = made()
     numbers = [one.add_class() for _ in range(9)]
@@ -87,7 +87,7 @@ def test_the_tree_asked_for_longest_ago_is_lost_first(monkeypatch: pytest.Monkey
     assert one.classes[numbers[0], at.TREE] == trees[0]
 
 
-def test_wider_trees_are_made_anew() -> None:
+def test_wider_trees_are_rebuilt() -> None:
     one = made(5)
     one.layout((ZONE,))
     number = one.add_class()

@@ -31,7 +31,7 @@ def without(point: str, *names: str) -> dict[str, Any]:
     return {"plugins": {point: {"disabled": [{"name": name} for name in names]}}}
 
 
-def test_where_there_are_no_nodes_nothing_is_placed() -> None:
+def test_nothing_is_placed_without_nodes() -> None:
     both = Both([])
     assert both.run(copies(pod("web"), 2)) == [BY_WALK, BY_WALK]
     both.both(lambda one: one.nodes.add_node(node("n1")))
@@ -40,7 +40,7 @@ def test_where_there_are_no_nodes_nothing_is_placed() -> None:
     assert both.run([pod("cache")]) == [BY_WALK]
 
 
-def test_of_closed_domains_no_raw_score_counts_for_the_highest() -> None:
+def test_raw_scores_of_closed_domains_do_not_count_for_the_highest() -> None:
     """Zone b has the node with the most soft taints, and no pod that this one must be near."""
     soft = ["x:PreferNoSchedule", "y:PreferNoSchedule", "z:PreferNoSchedule"]
     nodes = [
@@ -71,13 +71,13 @@ def test_a_closed_domain_that_opens_counts_from_then_on() -> None:
     assert zones_that_open_and_close() == ["a1", "a1", "b1", "a2", "b1", "a2"]
 
 
-def test_control_points_below_nothing_are_noticed() -> None:
+def test_control_negative_scores_are_noticed() -> None:
     wrong = plain(("normal = min(raw[static, k, row], highest)", "normal = raw[static, k, row]"))
     with pytest.raises(AssertionError):
         zones_that_open_and_close(wrong)
 
 
-def test_a_stranger_may_bring_the_first_term_of_its_kind() -> None:
+def test_a_pod_of_another_client_may_bring_the_first_term_of_its_kind() -> None:
     """The topology key was unknown when the class was planned."""
     nodes = [node("n1", labels={"rack": "r1"}), node("n2", labels={"rack": "r2"}, cpu="1")]
     both = Both(nodes)
@@ -93,7 +93,7 @@ def test_a_stranger_may_bring_the_first_term_of_its_kind() -> None:
     assert both.run([pod("last", cpu="100m", labels={"app": "web"})]) == ["n1"]
 
 
-def test_points_that_no_leaf_can_hold_are_left_to_the_walk() -> None:
+def test_scores_that_no_leaf_can_hold_are_left_to_the_walk() -> None:
     enabled = [{"name": "NodeResourcesFit", "weight": 22_000_000}]
     off = [{"name": "NodeResourcesFit"}]
     heavy = framework_for({"plugins": {"score": {"enabled": enabled, "disabled": off}}})
@@ -103,7 +103,7 @@ def test_points_that_no_leaf_can_hold_are_left_to_the_walk() -> None:
     assert [info.pod.name for info in both.fast.nodes.pods[1]] == ["web"]
 
 
-def test_of_hosts_soft_spread_counts_all_pods() -> None:
+def test_soft_spread_over_hosts_counts_all_pods() -> None:
     """A constraint that honours taints excludes the tainted node, but not the pods on it."""
     nodes = [node("n1", taints=["gpu:NoSchedule"]), node("n2", cpu="2", memory="8Gi")]
     there = [pod(f"old-{i}", on="n1", labels={"app": "web"}) for i in range(3)]
@@ -143,7 +143,7 @@ def test_control_pods_that_should_not_count_are_noticed(monkeypatch: pytest.Monk
         spread_beside_nodes_left_out()
 
 
-def test_the_first_of_its_company_stays_with_it() -> None:
+def test_the_first_pod_of_an_affinity_group_stays_with_it() -> None:
     nodes = [node("a1", zone="a"), node("b1", zone="b", cpu="8"), node("c1")]
     own = affinity(near=[term("app=web", ZONE)])
     both = Both(nodes)
@@ -170,11 +170,11 @@ def many_placed_on_rows_behind() -> list[str]:
     return both.run(copies(pod("web", image="tool:2", cpu="1", memory="1Gi"), 6))
 
 
-def test_within_a_run_rows_catch_up_as_pods_come_to_them() -> None:
+def test_within_a_run_image_counts_are_updated_with_placements() -> None:
     assert many_placed_on_rows_behind() == ["m1", "m2", "n1", "n1", "n1", "n1"]
 
 
-def test_control_rows_behind_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_stale_image_counts_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: the run goes on with scores as they were."""
     monkeypatch.setattr(ImageIndex, "behind", lambda self, n: np.zeros(n, dtype=np.uint8))
     with pytest.raises(AssertionError, match="wanted"):
@@ -191,11 +191,11 @@ def images_after_a_run() -> None:
         assert both.fast.nodes.images.of_row(row) == both.slow.nodes.images.of_row(row)
 
 
-def test_after_a_run_only_the_last_row_has_something_to_take_over() -> None:
+def test_after_a_run_only_the_last_row_has_image_counts_to_update() -> None:
     images_after_a_run()
 
 
-def test_control_rows_that_take_over_too_much_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_rows_that_update_too_much_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: all rows with placements take over what has happened after the run."""
     right = NodeTable.enter
 
@@ -280,7 +280,7 @@ class Harbour:
         return ()
 
 
-def test_what_a_plugin_of_others_reads_beside_nodes_is_followed() -> None:
+def test_objects_that_custom_plugins_read_are_tracked() -> None:
     def harbour(name: str) -> PriorityClass:
         return PriorityClass(metadata=ObjectMeta(name="harbour", labels={name: ""}))
 
@@ -296,7 +296,7 @@ def test_what_a_plugin_of_others_reads_beside_nodes_is_followed() -> None:
     [(Picky, "n2"), (Broken, BY_WALK), (Relative, BY_WALK), (Counts, BY_WALK)],
     ids=lambda value: getattr(value, "name", ""),
 )
-def test_plugins_of_others_are_asked_in_full(plugin: Any, wanted: str) -> None:
+def test_custom_plugins_are_called_in_full(plugin: Any, wanted: str) -> None:
     nodes = [node("n1", cpu="64"), node("n2")]
     both = Both(nodes, framework=framework_for(plugins=[plugin]))
     assert both.run([pod("web", cpu="1")]) == [wanted]

@@ -142,7 +142,7 @@ def wait_often(n_seeds: int) -> None:
 
 @settings(max_examples=examples(60))
 @given(SEEDS)
-def test_whoever_is_refused_without_a_walk_would_have_been_by_one(seed: int) -> None:
+def test_cached_refusals_equal_those_of_the_walk(seed: int) -> None:
     wait(seed)
 
 
@@ -180,7 +180,7 @@ def earlier_filters_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     "wrong",
     [plans_do_not_matter, rows_are_not_asked, nobody_could_go, earlier_filters_are_forgotten],
 )
-def test_mistakes_are_noticed(
+def test_control_wrong_variants_are_noticed(
     wrong: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrong(monkeypatch)
@@ -188,7 +188,7 @@ def test_mistakes_are_noticed(
         wait_often(300)
 
 
-def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_refusal_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refusal_cache, "CELLS_MAX", 2)
     forgotten: list[Any] = []
     monkeypatch.setattr(ClassRefusal, "forget_verdicts", lambda self: forgotten.append(self))

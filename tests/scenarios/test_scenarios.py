@@ -21,7 +21,7 @@ def test_script(path: Path) -> None:
     assert answered == text
 
 
-def test_scripts_fit_on_a_screen_and_say_what_they_are_about() -> None:
+def test_scripts_fit_on_a_screen_and_have_a_title() -> None:
     assert scripts()
     for path in scripts():
         lines = path.read_text(encoding="utf-8").split("\n")
@@ -29,7 +29,7 @@ def test_scripts_fit_on_a_screen_and_say_what_they_are_about() -> None:
         assert lines[0].startswith("# "), path.name
 
 
-def test_control_an_answer_that_is_not_given_is_noticed() -> None:
+def test_control_a_wrong_output_is_noticed() -> None:
     text = f"# A pod.\npod web\n{DASHES}\nbind web to n1\n"
     assert replayed(text) != text
 

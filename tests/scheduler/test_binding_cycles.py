@@ -24,12 +24,12 @@ def test_a_4xx_is_definite(code: int) -> None:
 
 
 @pytest.mark.parametrize("code", [0, 408, 500, 502, 503, 504])
-def test_no_answer_and_a_fault_of_the_server_are_not(code: int) -> None:
+def test_no_answer_and_a_server_error_are_not_definite(code: int) -> None:
     assert not is_definite_failure(code)
 
 
 @pytest.mark.parametrize("code", [404, 409, 422])
-def test_a_definite_refusal_undoes_everything_and_the_pod_backs_off(code: int) -> None:
+def test_a_definite_refusal_rolls_back_and_the_pod_backs_off(code: int) -> None:
     driver = SchedulerDriver(plugins="ReserveByLabel")
     web = driver.add("web")
     purser = (
@@ -45,7 +45,7 @@ def test_a_definite_refusal_undoes_everything_and_the_pod_backs_off(code: int) -
 
 
 @pytest.mark.parametrize("code", [0, 408, 500, 503])
-def test_after_an_ambiguous_end_all_is_kept_until_a_read_says(code: int) -> None:
+def test_after_an_ambiguous_failure_the_pod_stays_assumed_until_it_is_read(code: int) -> None:
     driver = SchedulerDriver(plugins="ReserveByLabel")
     web = driver.add("web")
     purser = (
@@ -74,7 +74,7 @@ def test_after_an_ambiguous_end_all_is_kept_until_a_read_says(code: int) -> None
         ("bind", "bind"),
     ],
 )
-def test_a_plugin_that_breaks_down_fails_the_attempt_of_its_pod(point: str, method: str) -> None:
+def test_a_contract_error_fails_the_attempt_of_its_pod(point: str, method: str) -> None:
     driver = SchedulerDriver(plugins=LABEL_PLUGINS, binders="ContractBreaker,DefaultBinder")
     driver.add("web", labels={"breaks": point})
     event = driver.last(to_do.RecordEvent)
@@ -88,21 +88,21 @@ def test_a_plugin_that_breaks_down_fails_the_attempt_of_its_pod(point: str, meth
     assert driver.last(to_do.Bind).name == "api"
 
 
-def test_a_plugin_that_breaks_down_when_a_wait_is_over_fails_its_pod() -> None:
+def test_a_contract_error_at_the_end_of_a_wait_fails_the_pod() -> None:
     driver = SchedulerDriver(plugins=LABEL_PLUGINS)
     web = driver.add("web", labels={"permit": "60", "breaks": "prebind"})
     driver.handle(happened.Allowed(web.uid, "PermitByLabel"))
     assert "pre_bind of pod" in driver.last(to_do.RecordEvent).note
 
 
-def test_a_plugin_that_breaks_down_after_work_outside_fails_its_pod() -> None:
+def test_a_contract_error_after_plugin_io_fails_the_pod() -> None:
     driver = SchedulerDriver(plugins="PreBindIO,ContractBreaker")
     web = driver.add("web", labels={"prebind-io": "yes", "breaks": "prebind"})
     driver.handle(happened.PrepareDone(driver.last(to_do.Prepare).effect, web.uid))
     assert "pre_bind of pod" in driver.last(to_do.RecordEvent).note
 
 
-def test_unreserve_is_called_for_all_though_one_breaks_down() -> None:
+def test_unreserve_is_called_for_all_plugins_even_if_one_fails() -> None:
     driver = SchedulerDriver(plugins="ReserveByLabel,ContractBreaker")
     web = driver.add("web", labels={"breaks": "unreserve"})
     purser = (
@@ -115,7 +115,7 @@ def test_unreserve_is_called_for_all_though_one_breaks_down() -> None:
     assert notes == ["FailedUnreserve", "FailedScheduling"]
 
 
-def test_what_breaks_down_after_the_binding_changes_nothing() -> None:
+def test_a_failure_after_the_binding_changes_nothing() -> None:
     driver = SchedulerDriver(plugins="ContractBreaker")
     web = driver.add("web", labels={"breaks": "postbind"})
     driver.handle(happened.BindDone(driver.last(to_do.Bind).effect, web.uid))
@@ -127,7 +127,7 @@ def test_what_breaks_down_after_the_binding_changes_nothing() -> None:
 # Plugin I/O.
 
 
-def test_the_driver_is_told_all_about_a_work() -> None:
+def test_the_driver_gets_all_arguments_of_plugin_io() -> None:
     driver = SchedulerDriver(plugins="PreBindIO")
     web = driver.add("web", labels={"prebind-io": "yes"})
     prepare = driver.last(to_do.Prepare)
@@ -158,7 +158,7 @@ def test_io_after_the_binding_outlives_the_binding_cycle() -> None:
     assert driver.scheduler.plugin_io(prepare.effect) is None
 
 
-def test_work_after_the_binding_is_stopped_when_its_time_is_up() -> None:
+def test_io_after_the_binding_is_cancelled_at_its_timeout() -> None:
     driver = SchedulerDriver(plugins="ActivateOthers")
     web = driver.add("web")
     driver.handle(happened.PodUpdated(bound(web)))
@@ -167,7 +167,7 @@ def test_work_after_the_binding_is_stopped_when_its_time_is_up() -> None:
     assert driver.last(to_do.Cancel).prepare == driver.last(to_do.Prepare).effect
 
 
-def test_two_works_whose_time_is_up_at_once_end_in_one_failure() -> None:
+def test_two_io_timeouts_at_once_are_one_failure() -> None:
     driver = SchedulerDriver(plugins="PreBindIO,SecondPreBindIO")
     driver.add("web", labels={"prebind-io": "yes", "second-prebind-io": "yes"})
     effects = driver.after(60)
@@ -182,7 +182,7 @@ def test_two_works_whose_time_is_up_at_once_end_in_one_failure() -> None:
 # Pods to activate.
 
 
-def test_reserve_may_have_a_pod_tried_at_once() -> None:
+def test_reserve_may_activate_a_pod() -> None:
     driver = SchedulerDriver(plugins="ActivateOthers", cpu="1")
     driver.add("held", cpu="2")
     attempts = driver.scheduler.queue.get("default/held")
@@ -192,7 +192,7 @@ def test_reserve_may_have_a_pod_tried_at_once() -> None:
     assert attempts.attempts == 2
 
 
-def test_who_is_refused_at_permit_wakes_nobody() -> None:
+def test_a_refusal_at_permit_retries_no_pod() -> None:
     driver = SchedulerDriver(plugins="PermitByLabel,ActivateOthers", cpu="1")
     driver.add("held", cpu="2")
     driver.add("web", labels={"activates": "held", "permit": "no"})
@@ -201,7 +201,7 @@ def test_who_is_refused_at_permit_wakes_nobody() -> None:
     assert held.attempts == 1
 
 
-def test_postbind_may_have_a_pod_tried_at_once() -> None:
+def test_postbind_may_activate_a_pod() -> None:
     driver = SchedulerDriver(plugins="ActivateOthers", cpu="1")
     driver.add("held", cpu="2")
     web = driver.add("web", labels={"activates": "held"})
@@ -215,7 +215,7 @@ def test_postbind_may_have_a_pod_tried_at_once() -> None:
 # Released resources.
 
 
-def test_others_hear_of_room_only_where_a_bound_pod_would_have_left_it() -> None:
+def test_released_resources_are_an_event_only_where_a_bound_pods_deletion_would_be() -> None:
     """Hints read the node name, so the pod that releases resources is shown as placed."""
     driver = SchedulerDriver(cpu="1")
     heard = []
@@ -234,7 +234,7 @@ def test_others_hear_of_room_only_where_a_bound_pod_would_have_left_it() -> None
     assert heard == [(ASSIGNED_POD_DELETE, "n1")] * 2
 
 
-def test_a_refusal_at_reserve_is_heard_by_nobody() -> None:
+def test_a_refusal_at_reserve_is_no_event() -> None:
     driver = SchedulerDriver(plugins="ReserveByLabel", cpu="1")
     driver.add("held", cpu="2")
     driver.add("web", cpu="1", labels={"reserve": "no"})
@@ -243,7 +243,7 @@ def test_a_refusal_at_reserve_is_heard_by_nobody() -> None:
     assert held.attempts == 1
 
 
-def test_a_pod_bound_elsewhere_by_a_stranger_frees_its_room_for_others() -> None:
+def test_a_pod_bound_elsewhere_by_another_client_releases_its_resources() -> None:
     driver = SchedulerDriver(cpu="1")
     web = driver.add("web", cpu="1")
     driver.add("next", cpu="1")
@@ -255,7 +255,7 @@ def test_a_pod_bound_elsewhere_by_a_stranger_frees_its_room_for_others() -> None
 # Reads.
 
 
-def test_a_read_of_an_earlier_doubt_says_nothing_about_this_one() -> None:
+def test_a_read_for_an_earlier_unknown_outcome_is_ignored() -> None:
     driver = SchedulerDriver()
     web = driver.add("web")
     driver.handle(happened.BindFailed(driver.last(to_do.Bind).effect, web.uid, 0))
@@ -268,7 +268,7 @@ def test_a_read_of_an_earlier_doubt_says_nothing_about_this_one() -> None:
     assert driver.stage("web") is BindingStage.BIND_UNKNOWN
 
 
-def test_a_read_is_asked_for_again_and_again_until_it_is_answered() -> None:
+def test_a_read_is_repeated_until_it_is_answered() -> None:
     driver = SchedulerDriver()
     web = driver.add("web")
     driver.handle(happened.BindFailed(driver.last(to_do.Bind).effect, web.uid, 0))
@@ -276,7 +276,7 @@ def test_a_read_is_asked_for_again_and_again_until_it_is_answered() -> None:
         assert [type(effect) for effect in driver.after(10)] == [to_do.ReadPod, to_do.Wake]
 
 
-def test_any_read_since_the_doubt_began_settles_it() -> None:
+def test_any_read_since_the_outcome_became_unknown_settles_it() -> None:
     driver = SchedulerDriver()
     web = driver.add("web")
     driver.handle(happened.BindFailed(driver.last(to_do.Bind).effect, web.uid, 0))
@@ -287,7 +287,7 @@ def test_any_read_since_the_doubt_began_settles_it() -> None:
 
 
 @pytest.mark.parametrize("found", ["nothing", "another", "elsewhere"])
-def test_a_read_that_finds_the_pod_anywhere_else_undoes_the_binding(found: str) -> None:
+def test_a_read_that_finds_the_pod_elsewhere_rolls_back_the_binding(found: str) -> None:
     driver = SchedulerDriver()
     web = driver.add("web")
     driver.handle(happened.BindFailed(driver.last(to_do.Bind).effect, web.uid, 504, "gave up"))
@@ -301,7 +301,7 @@ def test_a_read_that_finds_the_pod_anywhere_else_undoes_the_binding(found: str) 
     assert 'running Bind plugin "DefaultBinder": gave up' in driver.last(to_do.RecordEvent).note
 
 
-def test_outcomes_that_nobody_waits_for_are_history() -> None:
+def test_outcomes_of_ended_effects_are_ignored() -> None:
     driver = SchedulerDriver()
     web = driver.add("web")
     effect = driver.last(to_do.Bind).effect
@@ -325,7 +325,7 @@ def test_outcomes_that_nobody_waits_for_are_history() -> None:
 # Pods that are being deleted.
 
 
-def test_a_bound_pod_that_is_shown_leaving_late_keeps_its_room() -> None:
+def test_a_bound_pod_shown_terminating_late_keeps_its_resources() -> None:
     driver = SchedulerDriver(cpu="1")
     web = driver.add("web", cpu="1")
     driver.handle(happened.BindDone(driver.last(to_do.Bind).effect, web.uid))
@@ -334,7 +334,7 @@ def test_a_bound_pod_that_is_shown_leaving_late_keeps_its_room() -> None:
     assert driver.scheduler.cache.is_assumed(web.uid)
 
 
-def test_a_reason_that_the_api_does_not_give_is_its_code() -> None:
+def test_a_missing_reason_is_replaced_by_the_status_code() -> None:
     driver = SchedulerDriver()
     web = driver.add("web")
     driver.handle(happened.BindFailed(driver.last(to_do.Bind).effect, web.uid, 422))

@@ -52,5 +52,5 @@ class Sticky(Deadlines[str]):
         return self._heap[0][0] if self._heap and self._at else None
 
 
-def test_a_deadline_that_is_not_put_off_is_noticed() -> None:
+def test_control_a_deadline_that_is_not_moved_is_noticed() -> None:
     assert_caught(lambda steps: agrees(steps, Sticky), STEPS)

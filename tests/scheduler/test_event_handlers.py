@@ -46,7 +46,7 @@ def version(one: Pod, number: int) -> Pod:
 # Pods.
 
 
-def test_a_bound_pod_is_heard_of_when_it_comes_changes_and_goes() -> None:
+def test_events_of_bound_pods_are_handled() -> None:
     driver = Listening()
     web = pod("web", on="n1")
     driver.handle(happened.PodAdded(web))
@@ -60,7 +60,7 @@ def test_a_bound_pod_is_heard_of_when_it_comes_changes_and_goes() -> None:
     ]
 
 
-def test_what_is_named_again_is_no_news() -> None:
+def test_objects_sent_again_are_no_event() -> None:
     driver = Listening()
     web, api = version(pod("web", on="n1"), 7), version(pod("api", cpu="100"), 8)
     driver.handle(happened.PodAdded(web), happened.PodAdded(api))
@@ -87,14 +87,14 @@ def test_a_pod_does_not_leave_its_node() -> None:
     assert not is_same_pod(pod("web", uid="1"), pod("web", uid="2"))
 
 
-def test_a_pod_that_left_its_node_is_one_that_went_and_came() -> None:
+def test_a_pod_that_left_its_node_counts_as_deleted_and_added() -> None:
     driver = SchedulerDriver(cpu="1")
     driver.handle(happened.PodAdded(pod("web", cpu="1", on="n1")))
     driver.handle(happened.PodUpdated(pod("web", cpu="1")))
     assert driver.stage("web") is BindingStage.BINDING
 
 
-def test_a_pod_of_others_is_counted_when_it_is_bound_and_not_before() -> None:
+def test_a_pod_of_another_scheduler_counts_only_when_bound() -> None:
     driver = SchedulerDriver()
     foreign = pod("web", scheduler="other")
     driver.handle(happened.PodAdded(foreign))
@@ -105,13 +105,13 @@ def test_a_pod_of_others_is_counted_when_it_is_bound_and_not_before() -> None:
     assert not driver.scheduler.cache.nodes.knows_pod(foreign.uid)
 
 
-def test_the_end_of_a_pod_that_nobody_knows_is_no_news() -> None:
+def test_the_end_of_an_unknown_pod_is_no_event() -> None:
     driver = Listening()
     driver.handle(happened.PodDeleted(pod("web", on="n1")))
     assert driver.heard == []
 
 
-def test_a_nominated_pod_that_goes_wakes_those_of_its_priority_and_below() -> None:
+def test_deleting_a_nominated_pod_retries_pods_of_its_priority_and_below() -> None:
     driver = Listening()
     driver.add("vip", cpu="100", priority=5, nominated="n1")
     driver.heard.clear()
@@ -121,7 +121,7 @@ def test_a_nominated_pod_that_goes_wakes_those_of_its_priority_and_below() -> No
     assert [driver.only(pod("x", priority=each)) for each in (4, 5, 6)] == [True, True, False]
 
 
-def test_so_does_one_whose_nomination_is_changed() -> None:
+def test_changing_a_nomination_retries_pods_too() -> None:
     driver = Listening()
     driver.add("vip", cpu="100", priority=5, nominated="n1")
     driver.heard.clear()
@@ -131,7 +131,7 @@ def test_so_does_one_whose_nomination_is_changed() -> None:
     assert driver.heard == [ASSIGNED_POD_DELETE.label]
 
 
-def test_a_pod_that_goes_unnominated_wakes_nobody() -> None:
+def test_deleting_a_pod_without_nomination_retries_no_pod() -> None:
     driver = Listening()
     big = driver.add("big", cpu="100")
     driver.handle(happened.PodDeleted(big))
@@ -149,7 +149,7 @@ def test_changes_of_a_pod_that_waits_at_permit_are_kept_for_its_next_attempt() -
     assert entry.pod.labels == {"app": "web"}
 
 
-def test_without_hints_a_bound_pod_concerns_those_only_that_look_across_nodes() -> None:
+def test_without_hints_a_bound_pod_retries_only_pods_refused_by_cross_node_plugins() -> None:
     """A new pod does not retry pods that lack resources; released resources do."""
     driver = SchedulerDriver(hints="no", cpu="1")
     driver.add("web", cpu="2")
@@ -166,7 +166,7 @@ def test_without_hints_a_bound_pod_concerns_those_only_that_look_across_nodes() 
 # Nodes.
 
 
-def test_a_node_is_heard_of_by_what_has_changed_about_it() -> None:
+def test_node_updates_are_events_by_what_has_changed() -> None:
     driver = Listening()
     driver.handle(happened.NodeAdded(node("n2", cpu="1")))
     driver.handle(happened.NodeUpdated(node("n2", cpu="2", taints=["gpu:NoSchedule"])))
@@ -184,7 +184,7 @@ def test_a_node_is_heard_of_by_what_has_changed_about_it() -> None:
 
 
 @pytest.mark.parametrize("is_heard", [True, False])
-def test_other_objects_are_read_by_rules_and_some_are_heard_of(is_heard: bool) -> None:
+def test_other_objects_are_stored_and_some_are_events(is_heard: bool) -> None:
     driver = Listening()
     kind = PersistentVolumeClaim if is_heard else Namespace
     value = kind(metadata=ObjectMeta(name="data"))
@@ -201,7 +201,7 @@ def test_other_objects_are_read_by_rules_and_some_are_heard_of(is_heard: bool) -
     assert driver.heard == ([f"{whole}Add", f"{whole}Update", f"{whole}Delete"] * is_heard)
 
 
-def test_an_object_that_the_watch_names_again_leaves_what_is_assumed() -> None:
+def test_an_object_sent_again_by_the_watch_keeps_the_assumed_version() -> None:
     driver = Listening()
     volume = PersistentVolume(metadata=ObjectMeta(name="p", uid="p", resource_version="7"))
     driver.handle(happened.ObjectAdded(volume))
@@ -217,7 +217,7 @@ def test_an_object_that_the_watch_names_again_leaves_what_is_assumed() -> None:
     assert driver.heard == ["PersistentVolumeAdd", "PersistentVolumeUpdate"]
 
 
-def test_a_claim_that_is_made_has_its_pod_tried_again() -> None:
+def test_a_new_claim_retries_its_pod() -> None:
     driver = SchedulerDriver()
     driver.add("web", claims=["data"])
     assert driver.stage("web") is None

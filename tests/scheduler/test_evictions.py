@@ -51,7 +51,7 @@ class Preempting(SchedulerDriver):
         ]
 
 
-def test_the_last_victim_is_asked_when_the_others_are_done() -> None:
+def test_the_last_victim_is_evicted_after_the_others() -> None:
     driver = Preempting()
     assert (driver.asked(), driver.is_gated()) == (["mid"], True)
     driver.done("mid")
@@ -60,7 +60,7 @@ def test_the_last_victim_is_asked_when_the_others_are_done() -> None:
     assert (driver.is_gated(), driver.told_of()) == (False, ["mid", "low"])
 
 
-def test_the_gate_opens_when_the_last_victim_begins_to_end() -> None:
+def test_the_preemptor_is_ungated_when_the_last_victim_terminates() -> None:
     driver = Preempting()
     driver.done("mid")
     driver.handle(happened.PodUpdated(leaving(driver.low)))
@@ -70,14 +70,14 @@ def test_the_gate_opens_when_the_last_victim_begins_to_end() -> None:
     assert driver.told_of() == ["mid", "low"]
 
 
-def test_a_victim_that_goes_while_others_are_asked_opens_no_gate() -> None:
+def test_a_victim_deleted_before_the_others_does_not_ungate_the_preemptor() -> None:
     driver = Preempting()
     driver.handle(happened.PodUpdated(leaving(driver.low)))
     driver.handle(happened.PodDeleted(driver.mid))
     assert driver.is_gated()
 
 
-def test_a_last_victim_that_went_by_itself_is_not_asked() -> None:
+def test_a_last_victim_that_ended_by_itself_is_not_evicted() -> None:
     driver = Preempting()
     driver.handle(happened.PodDeleted(driver.low))
     driver.handle(happened.PodDeleted(driver.mid))
@@ -87,7 +87,7 @@ def test_a_last_victim_that_went_by_itself_is_not_asked() -> None:
     assert (driver.asked(), driver.stage("vip")) == (["mid"], BindingStage.BINDING)
 
 
-def test_a_refused_eviction_has_the_pod_tried_again_at_once() -> None:
+def test_a_refused_eviction_retries_the_preemptor_at_once() -> None:
     driver = Preempting()
     driver.failed("mid", 500)
     # It preempts again, as nothing has changed.
@@ -95,7 +95,7 @@ def test_a_refused_eviction_has_the_pod_tried_again_at_once() -> None:
     assert driver.is_gated()
 
 
-def test_other_victims_are_awaited_before_the_pod_is_tried_again() -> None:
+def test_the_preemptor_waits_for_all_its_victims() -> None:
     driver = SchedulerDriver(cpu="3")
     victims = [pod(f"v{i}", cpu="1", priority=i, on="n1") for i in range(3)]
     driver.handle(*map(happened.PodAdded, victims))
@@ -108,7 +108,7 @@ def test_other_victims_are_awaited_before_the_pod_is_tried_again() -> None:
     assert sum(isinstance(effect, to_do.Evict) for effect in effects) == 2
 
 
-def test_a_victim_that_the_api_does_not_know_counts_as_evicted() -> None:
+def test_a_victim_unknown_to_the_api_server_counts_as_evicted() -> None:
     driver = Preempting()
     driver.failed("mid", 404)
     assert (driver.asked(), driver.told_of()) == (["mid", "low"], [])
@@ -117,7 +117,7 @@ def test_a_victim_that_the_api_does_not_know_counts_as_evicted() -> None:
 
 
 @pytest.mark.parametrize("event", [happened.PodDeleted, happened.PodUpdated])
-def test_no_more_victims_for_a_pod_that_is_gone_or_bound(event: type) -> None:
+def test_no_more_victims_for_a_deleted_or_bound_preemptor(event: type) -> None:
     driver = Preempting()
     driver.handle(event(pod("vip", cpu="2", priority=100, on="n9")))
     assert not driver.is_gated()
@@ -140,7 +140,7 @@ def test_a_second_preemption_is_not_ended_by_the_first() -> None:
     assert not driver.is_gated()
 
 
-def test_victims_that_are_going_already_are_not_asked() -> None:
+def test_terminating_victims_are_not_evicted() -> None:
     driver = SchedulerDriver(cpu="1")
     low = pod("low", cpu="1", priority=1, on="n1")
     driver.handle(happened.PodAdded(leaving(low)))
@@ -162,7 +162,7 @@ def test_a_victim_that_may_be_bound_is_evicted_through_the_api() -> None:
     assert driver.stage("vip") is BindingStage.BINDING
 
 
-def test_a_preemptor_is_woken_when_its_victim_has_lost_its_room_before_the_answer() -> None:
+def test_a_preemptor_is_activated_if_its_victim_lost_its_resources_before_the_outcome() -> None:
     """The victim's own binding is rolled back, and it is pending when its deletion is handled: that
     deletion is no event for others."""
     driver = SchedulerDriver(cpu="1")

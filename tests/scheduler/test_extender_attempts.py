@@ -63,7 +63,7 @@ def kinds(effects: list[Effect]) -> list[str]:
 # While an attempt waits.
 
 
-def test_an_attempt_that_waits_keeps_the_others_waiting() -> None:
+def test_a_waiting_attempt_blocks_other_attempts() -> None:
     driver = driver_of()
     driver.add("web")
     driver.add("next")
@@ -72,7 +72,7 @@ def test_an_attempt_that_waits_keeps_the_others_waiting() -> None:
     assert kinds(answer(driver, "web", {"NodeNames": ["n1"]})) == ["Bind", "CallExtender"]
 
 
-def test_it_asks_to_be_called_when_its_time_is_over() -> None:
+def test_it_emits_wake_for_the_timeout_of_a_call() -> None:
     driver = driver_of(f"{NAMES}:timeout=7s")
     driver.add("web")
     assert driver.last(to_do.Wake).at == 7_100_000_000
@@ -83,7 +83,7 @@ def test_it_asks_to_be_called_when_its_time_is_over() -> None:
     assert answer(driver, "web", {"NodeNames": ["n1"]}) == []
 
 
-def test_a_pod_that_changes_meanwhile_comes_back_as_it_is_then() -> None:
+def test_a_pod_updated_during_the_attempt_is_requeued_in_its_new_version() -> None:
     driver = driver_of()
     web = driver.add("web")
     labelled = replace(web, metadata=replace(web.metadata, labels={"a": "b"}))
@@ -95,7 +95,7 @@ def test_a_pod_that_changes_meanwhile_comes_back_as_it_is_then() -> None:
 
 
 @pytest.mark.parametrize("hints", ["yes", "no"])
-def test_a_change_meanwhile_has_it_tried_again(hints: str) -> None:
+def test_an_event_during_the_attempt_requeues_the_pod(hints: str) -> None:
     driver = driver_of(hints=hints)
     web = driver.add("web")
     driver.handle(happened.NodeAdded(node("n2")))
@@ -110,7 +110,7 @@ def test_a_change_meanwhile_has_it_tried_again(hints: str) -> None:
 
 @pytest.mark.parametrize("hints", ["yes", "no"])
 @pytest.mark.parametrize("end", ["gone", "leaving", "bound", "anew"])
-def test_a_pod_that_goes_is_waited_for_no_more(end: str, hints: str) -> None:
+def test_a_deleted_pod_ends_its_wait(end: str, hints: str) -> None:
     driver = driver_of(hints=hints)
     web = driver.add("web")
     anew = replace(web, metadata=replace(web.metadata, uid="web-2"))
@@ -126,7 +126,7 @@ def test_a_pod_that_goes_is_waited_for_no_more(end: str, hints: str) -> None:
     assert answer(driver, "web", {"NodeNames": ["n1"]}) == []
 
 
-def test_no_binding_comes_of_a_term_that_is_over() -> None:
+def test_no_binding_follows_from_an_ended_term() -> None:
     driver = driver_of()
     driver.add("web")
     assert "Cancel" in kinds(driver.handle(happened.LeaderLost()))
@@ -136,7 +136,7 @@ def test_no_binding_comes_of_a_term_that_is_over() -> None:
     assert call_of(driver, "web").term == 2
 
 
-def test_victims_that_wait_at_permit_go_on_at_once() -> None:
+def test_victims_that_wait_at_permit_are_rejected_at_once() -> None:
     driver = driver_of("fit:preempt:names", plugins="PermitByLabel", cpu="1")
     driver.add("low", cpu="1", labels={"permit": "60"})
     driver.add("vip", cpu="1", priority=9)
@@ -148,7 +148,7 @@ def test_victims_that_wait_at_permit_go_on_at_once() -> None:
 # Results of responses.
 
 
-def test_a_node_that_nobody_asked_about_is_a_failure() -> None:
+def test_an_unknown_node_in_a_response_is_a_failure() -> None:
     driver = driver_of()
     driver.add("web")
     answer(driver, "web", {"NodeNames": ["ghost"]})
@@ -156,7 +156,7 @@ def test_a_node_that_nobody_asked_about_is_a_failure() -> None:
     assert driver.last(to_do.PatchStatus).message == text + "node list"
 
 
-def test_a_failure_without_words_is_one() -> None:
+def test_a_failure_without_a_reason_is_a_failure() -> None:
     driver = driver_of()
     driver.add("web")
     call = call_of(driver, "web")
@@ -164,7 +164,7 @@ def test_a_failure_without_words_is_one() -> None:
     assert driver.last(to_do.PatchStatus).reason == "SchedulerError"
 
 
-def test_an_extender_that_fails_on_the_nominated_node_is_asked_about_all() -> None:
+def test_an_extender_that_fails_for_the_nominated_node_is_called_for_all_nodes() -> None:
     driver = driver_of(nodes=2)
     driver.handle(happened.PodAdded(pod("vip", nominated="n2")))
     assert call_of(driver, "vip").question.body.node_names == ("n2",)  # type: ignore[union-attr]
@@ -173,21 +173,21 @@ def test_an_extender_that_fails_on_the_nominated_node_is_asked_about_all() -> No
     assert call_of(driver, "vip").question.body.node_names == ("n1", "n2")  # type: ignore[union-attr]
 
 
-def test_a_nominated_node_that_is_kept_is_taken() -> None:
+def test_a_nominated_node_that_is_kept_is_chosen() -> None:
     driver = driver_of("fit:filter:prioritize:weight=1:names", nodes=2)
     driver.handle(happened.PodAdded(pod("vip", nominated="n2")))
     assert "Bind" in kinds(answer(driver, "vip", {"NodeNames": ["n2"]}))
     assert driver.last(to_do.Bind).node == "n2"
 
 
-def test_of_equals_one_that_was_scored_is_taken() -> None:
+def test_among_equals_a_scored_node_is_chosen() -> None:
     driver = driver_of("nice:prioritize:weight=1:names", nodes=3)
     driver.add("web")
     answer(driver, "web", [{"Host": "n3", "Score": 0}])
     assert driver.last(to_do.Bind).node == "n3"
 
 
-def test_a_victim_that_has_gone_meanwhile_is_not_asked_for() -> None:
+def test_a_victim_that_no_longer_exists_is_not_evicted() -> None:
     driver = driver_of("fit:preempt:names", cpu="2")
     lows = [pod(f"low{i}", cpu="1", priority=i, on="n1") for i in (1, 2)]
     driver.handle(*(happened.PodAdded(low) for low in lows))
@@ -199,7 +199,7 @@ def test_a_victim_that_has_gone_meanwhile_is_not_asked_for() -> None:
     assert driver.last(to_do.PatchStatus, "vip").nominated_node == "n1"
 
 
-def test_a_plugin_that_breaks_its_contract_fails_an_attempt_that_has_waited() -> None:
+def test_a_contract_error_fails_an_attempt_that_waited_for_extenders() -> None:
     driver = driver_of(plugins="ContractBreaker")
     web = driver.add("web")
     # The label is read when the filters run again.
@@ -215,7 +215,7 @@ def test_a_plugin_that_breaks_its_contract_fails_an_attempt_that_has_waited() ->
 
 
 @pytest.mark.parametrize("extenders", ["gpu:filter:names:manages=a.b/c", "gpu:bind:manages=a.b/c"])
-def test_pods_of_interest_are_not_placed_in_runs(extenders: str) -> None:
+def test_pods_with_interested_extenders_are_not_placed_in_runs(extenders: str) -> None:
     driver = driver_of(extenders)
     driver.scheduler._decider._mode = EngineMode.COMPILED  # type: ignore[attr-defined]
     pods = [pod(f"p{i}", cpu="100m", resources={"a.b/c": "0"} if i == 2 else {}) for i in range(5)]
@@ -235,7 +235,7 @@ def test_pods_of_interest_are_not_placed_in_runs(extenders: str) -> None:
 # Options and invariants.
 
 
-def test_somebody_must_be_allowed_to_wait() -> None:
+def test_extender_waits_max_must_be_positive() -> None:
     (problem,) = SchedulerOptions(extender_waits_max=0).problems("options")
     assert str(problem) == "options.extender_waits_max: got 0, wanted 1 or more"
 
@@ -250,7 +250,7 @@ def test_somebody_must_be_allowed_to_wait() -> None:
         (lambda m: m.queue.add(pod("web"), 0), "is in \\['queue', 'awaiting extender'\\]"),
     ],
 )
-def test_damage_is_found(damage: Any, named: str) -> None:
+def test_broken_invariants_are_found(damage: Any, named: str) -> None:
     driver = driver_of()
     driver.add("web")
     damage(driver.scheduler)

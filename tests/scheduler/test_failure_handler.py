@@ -38,7 +38,9 @@ def told(nominated: str = "", *conditions: PodCondition) -> Pod:
         (told("", replace(SAID, type="Ready")), None, True),
     ],
 )
-def test_news_is_what_the_status_does_not_say(of: Pod, nominated: str | None, news: bool) -> None:
+def test_a_condition_is_new_if_the_status_differs(
+    of: Pod, nominated: str | None, news: bool
+) -> None:
     assert is_condition_new(of, "Unschedulable", "no room", nominated) is news
 
 
@@ -56,7 +58,7 @@ def test_a_pod_that_fails_for_the_same_reason_again_is_not_patched_again() -> No
     assert to_do.PatchStatus in [type(effect) for effect in driver.after(331)]
 
 
-def test_a_refusal_after_permit_says_unschedulable_and_is_tried_again_like_an_error() -> None:
+def test_a_refusal_after_permit_is_unschedulable_and_retried_like_an_error() -> None:
     """No event can resolve it, so the pod is not added to the unschedulable pods."""
     driver = SchedulerDriver(plugins="PreBindRefusal")
     driver.add("web", labels={"prebind": "no"})
@@ -67,7 +69,7 @@ def test_a_refusal_after_permit_says_unschedulable_and_is_tried_again_like_an_er
     assert (entry.errors, entry.refusals, entry.refusers) == (1, 0, frozenset())
 
 
-def test_an_announcement_is_taken_back_though_the_watch_has_not_shown_it() -> None:
+def test_a_nomination_is_cleared_even_if_the_watch_has_not_shown_it() -> None:
     driver = SchedulerDriver(plugins="PermitByLabel")
     web = driver.add("web", labels={"permit": "60"})
     driver.handle(happened.Rejected(web.uid, "PermitByLabel", "no"))
@@ -92,7 +94,7 @@ def patches(driver: SchedulerDriver) -> list[to_do.PatchStatus]:
     return [one for one in driver.effects if isinstance(one, to_do.PatchStatus)]
 
 
-def test_what_is_on_its_way_is_taken_back_though_the_watch_shows_the_same_again() -> None:
+def test_a_requested_status_is_replaced_even_if_the_watch_shows_the_old_one_again() -> None:
     """The pod is refused for CPU, which is observed; for a taint, which is not; for CPU again."""
     driver = SchedulerDriver(cpu="1")
     big = driver.add("big", cpu="2")
@@ -111,7 +113,7 @@ def test_what_is_on_its_way_is_taken_back_though_the_watch_shows_the_same_again(
     assert patches(driver)[-1].message == first.message
 
 
-def test_a_nomination_that_is_being_cleared_is_announced_anew() -> None:
+def test_a_nomination_that_is_being_cleared_is_written_again() -> None:
     """The status that the watch has shown still says so."""
     outbox, pod_observed = Outbox(), told("n1", SAID)
     outbox.patch_status(pod_observed, "", "Unschedulable", "no room")
@@ -124,7 +126,7 @@ def test_a_nomination_that_is_being_cleared_is_announced_anew() -> None:
     assert not outbox.requested_status
 
 
-def test_what_was_said_of_a_pod_that_is_gone_is_forgotten() -> None:
+def test_the_requested_status_of_a_deleted_pod_is_forgotten() -> None:
     driver = SchedulerDriver(cpu="1")
     big = driver.add("big", cpu="2")
     assert driver.scheduler._context.outbox.requested_status

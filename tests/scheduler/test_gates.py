@@ -23,7 +23,7 @@ class Jammed:
         return OK
 
 
-def test_a_gate_that_breaks_keeps_its_pod_out_and_says_so() -> None:
+def test_a_failing_pre_enqueue_keeps_the_pod_out_and_is_reported() -> None:
     scheduler = scheduler_for(*configuration_of(None, "default", [Jammed]))
     scheduler.handle([happened.NodeAdded(node("n1"))], 0)
     effects = scheduler.handle([happened.PodAdded(pod("odd")), happened.PodAdded(pod("even"))], 1)
@@ -50,7 +50,7 @@ class Muddled:
         raise KeyError("zone")
 
 
-def test_a_hint_that_breaks_has_its_pod_tried_again_and_says_so() -> None:
+def test_a_failing_hint_retries_the_pod_and_is_reported() -> None:
     scheduler = scheduler_for(*configuration_of(None, "default", [Muddled]))
     scheduler.handle([happened.NodeAdded(node("n1")), happened.PodAdded(pod("web"))], 0)
     assert scheduler.queue.place_of("default/web") is SubQueue.UNSCHEDULABLE

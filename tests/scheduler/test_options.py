@@ -56,7 +56,7 @@ def woken(effects: list[Effect]) -> int:
         (queue(initial_backoff_s=5, flush_backoff_s=20), None, 20),
     ],
 )
-def test_backoff_is_the_options_then_the_configurations_then_the_usual(
+def test_backoff_is_of_the_options_then_the_configuration_then_the_default(
     options: SchedulerOptions | None, tree: object, wanted_s: int
 ) -> None:
     assert backoff_ends(scheduler(options, tree)) == wanted_s
@@ -75,7 +75,7 @@ def park(made: Scheduler) -> list[Effect]:
         (queue(max_in_unschedulable_pods_s=40, flush_unschedulable_s=7), 7, 42),
     ],
 )
-def test_leftovers_are_looked_for_and_found(
+def test_unschedulable_pods_are_flushed(
     options: SchedulerOptions | None, swept_s: int, over_s: int
 ) -> None:
     made = scheduler(options)

@@ -20,7 +20,7 @@ def test_effects_are_numbered_across_calls() -> None:
     assert outbox.take() == []
 
 
-def test_who_does_not_lead_tells_nobody_anything() -> None:
+def test_without_leadership_nothing_is_reported() -> None:
     outbox = Outbox(leads=False)
     outbox.record(WEB, "Normal", "Scheduled", "Binding", "")
     outbox.patch_status(WEB, "n1")
@@ -37,7 +37,7 @@ def test_who_does_not_lead_tells_nobody_anything() -> None:
 
 @pytest.mark.parametrize("letter", ["x", "é", "語", "\N{SHIP}"])
 @pytest.mark.parametrize("size", [0, 255, 256, 341, 342, 511, 512, 513, 1023, 1024, 1025, 5000])
-def test_a_note_is_cut_at_1024_bytes_between_letters(letter: str, size: int) -> None:
+def test_a_note_is_truncated_at_1024_bytes_between_characters(letter: str, size: int) -> None:
     note = letter * size
     cut = truncate_note(note)
     assert len(cut.encode()) <= NOTE_BYTES_MAX

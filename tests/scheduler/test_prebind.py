@@ -29,7 +29,7 @@ def notes(driver: SchedulerDriver) -> list[str]:
 # Waiting for the cluster to change.
 
 
-def test_a_plugin_waits_until_an_object_is_there() -> None:
+def test_a_plugin_waits_until_an_object_exists() -> None:
     driver = SchedulerDriver(plugins="PreBindUntilReady")
     driver.add("web", labels={"prebind-wait": "30"})
     assert driver.stage("web") is BindingStage.PREBIND
@@ -41,14 +41,14 @@ def test_a_plugin_waits_until_an_object_is_there() -> None:
     assert driver.last(to_do.Bind).name == "web"
 
 
-def test_a_plugin_that_has_nothing_left_to_wait_for_is_done_at_once() -> None:
+def test_a_plugin_whose_condition_already_holds_is_done_at_once() -> None:
     driver = SchedulerDriver(plugins="PreBindUntilReady")
     driver.handle(happened.ObjectAdded(namespace("prebind-ready")))
     driver.add("web", labels={"prebind-wait": "30"})
     assert driver.last(to_do.Bind).name == "web"
 
 
-def test_its_time_is_up() -> None:
+def test_a_call_times_out() -> None:
     driver = SchedulerDriver(plugins="PreBindUntilReady,ReserveByLabel")
     driver.add("web", labels={"prebind-wait": "30"})
     driver.after(29.9)
@@ -62,7 +62,7 @@ def test_its_time_is_up() -> None:
     assert purser.reserved == set()
 
 
-def test_a_plugin_that_breaks_down_while_it_waits_fails_its_pod() -> None:
+def test_a_contract_error_during_a_wait_fails_the_pod() -> None:
     driver = SchedulerDriver(plugins="PreBindUntilReady")
     driver.add("web", labels={"prebind-wait": "30"})
     driver.handle(happened.ObjectAdded(namespace("prebind-broken")))
@@ -72,7 +72,9 @@ def test_a_plugin_that_breaks_down_while_it_waits_fails_its_pod() -> None:
     assert driver.last(to_do.Bind).name == "api"
 
 
-def test_nodes_and_objects_are_news_and_pods_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_static_revision_changes_with_nodes_and_objects_but_not_with_pods(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     driver = SchedulerDriver(plugins="PreBindUntilReady")
     driver.add("web", labels={"prebind-wait": "30"})
     asked: list[str] = []
@@ -92,7 +94,7 @@ def test_nodes_and_objects_are_news_and_pods_are_not(monkeypatch: pytest.MonkeyP
     assert asked == ["web"] * 4
 
 
-def test_where_very_many_wait_they_are_asked_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_polls_are_paced_with_very_many_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stowplan.scheduler.binding.prebind.UNPACED_WAITS_MAX", 2)
     driver = SchedulerDriver(plugins="PreBindUntilReady")
     for name in ("a", "b", "c", "d"):
@@ -106,7 +108,7 @@ def test_where_very_many_wait_they_are_asked_less_often(monkeypatch: pytest.Monk
     assert names == ["a", "b", "c", "d"]
 
 
-def test_a_wait_and_a_work_go_on_side_by_side_and_end_together() -> None:
+def test_a_wait_and_plugin_io_run_in_parallel_and_end_together() -> None:
     driver = SchedulerDriver(plugins="PreBindIO,PreBindUntilReady,SecondPreBindIO")
     web = driver.add(
         "web", labels={"prebind-io": "yes", "prebind-wait": "30", "second-prebind-io": "yes"}
@@ -120,7 +122,7 @@ def test_a_wait_and_a_work_go_on_side_by_side_and_end_together() -> None:
     assert driver.stage("web") is BindingStage.BINDING
 
 
-def test_what_fails_first_ends_the_rest() -> None:
+def test_the_first_failure_ends_the_other_waits() -> None:
     driver = SchedulerDriver(plugins="PreBindIO,PreBindUntilReady")
     driver.add("web", labels={"prebind-io": "yes", "prebind-wait": "30"})
     driver.after(30)
@@ -132,7 +134,7 @@ def test_what_fails_first_ends_the_rest() -> None:
     assert driver.stage("api") is None
 
 
-def test_a_pod_that_waits_is_stopped_for_a_greater_one() -> None:
+def test_a_waiting_pod_is_preempted_by_a_pod_of_higher_priority() -> None:
     driver = SchedulerDriver(plugins="PreBindUntilReady", cpu="1")
     driver.add("web", cpu="1", labels={"prebind-wait": "30"})
     driver.add("vip", cpu="1", priority=5)
@@ -143,7 +145,7 @@ def test_a_pod_that_waits_is_stopped_for_a_greater_one() -> None:
     assert driver.last(to_do.Bind).name == "vip"
 
 
-def test_who_leads_no_more_waits_for_nothing() -> None:
+def test_losing_leadership_ends_all_waits() -> None:
     driver = SchedulerDriver(plugins="PreBindUntilReady,PreBindWrite")
     driver.handle(happened.ObjectAdded(namespace("shared")))
     web = driver.add("web", labels={"prebind-wait": "30"})
@@ -154,7 +156,7 @@ def test_who_leads_no_more_waits_for_nothing() -> None:
     assert driver.handle(happened.WriteDone(write.effect, web.uid, "2")) == []
 
 
-def test_a_plugin_that_is_asked_between_attempts_may_have_pods_tried_at_once(
+def test_a_plugin_called_between_attempts_may_activate_pods(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     driver = SchedulerDriver(plugins="PreBindUntilReady")
@@ -201,7 +203,7 @@ def test_changes_are_written_and_the_watch_shows_them() -> None:
         (0, "x", "x"),
     ],
 )
-def test_a_change_that_is_not_taken_fails_the_attempt(code: int, reason: str, told: str) -> None:
+def test_a_refused_write_fails_the_attempt(code: int, reason: str, told: str) -> None:
     driver = SchedulerDriver(plugins="PreBindWrite")
     driver.handle(happened.ObjectAdded(namespace("shared")))
     web = driver.add("web")
@@ -231,7 +233,7 @@ SHARED = namespace("shared", "7")
         ("b", namespace("shared", "a"), True),
     ],
 )
-def test_when_the_watch_has_shown_a_change(
+def test_a_change_is_observed_by_its_version(
     version: str, shown: Namespace | None, wanted: bool
 ) -> None:
     store = ObjectStore([] if shown is None else [shown])

@@ -21,7 +21,7 @@ def test_time_does_not_run_backwards() -> None:
         driver.scheduler.handle([], 1)
 
 
-def test_a_call_decides_so_many_pods_and_asks_to_be_called_again() -> None:
+def test_a_call_decides_at_most_heads_max_and_emits_wake() -> None:
     driver = SchedulerDriver()
     pods = [happened.PodAdded(pod(f"p{i}")) for i in range(3)]
     for effects in (driver.handle(*pods, heads_max=1), driver.handle(heads_max=1)):
@@ -30,7 +30,7 @@ def test_a_call_decides_so_many_pods_and_asks_to_be_called_again() -> None:
     assert [type(effect) for effect in driver.handle(heads_max=1)] == [to_do.Bind]
 
 
-def test_a_call_that_decides_just_enough_does_not_ask() -> None:
+def test_a_call_that_decides_the_last_pod_emits_no_wake() -> None:
     driver = SchedulerDriver()
     pods = [happened.PodAdded(pod(f"p{i}")) for i in range(2)]
     assert [type(effect) for effect in driver.handle(*pods, heads_max=2)] == [to_do.Bind] * 2
@@ -47,7 +47,7 @@ def test_effects_are_numbered_and_never_twice() -> None:
     assert {effect.term for effect in driver.effects} == {1}
 
 
-def test_the_alarm_is_for_what_is_due_first_and_not_repeated() -> None:
+def test_wake_is_for_the_earliest_deadline_and_not_repeated() -> None:
     driver = SchedulerDriver(plugins="PermitByLabel")
     driver.add("web", labels={"permit": "60"})
     assert driver.last(to_do.Wake).at == 60 * SECOND
@@ -60,7 +60,7 @@ def test_the_alarm_is_for_what_is_due_first_and_not_repeated() -> None:
     assert driver.last(to_do.Wake).at == 60 * SECOND
 
 
-def test_backoffs_are_looked_for_once_a_second_however_short_they_are() -> None:
+def test_backoffs_are_flushed_once_a_second_however_short_they_are() -> None:
     driver = SchedulerDriver(hints="no", backoff="0.2", cpu="1")
     driver.add("web", cpu="2")
     driver.handle(happened.NodeAdded(node("n2", cpu="2")))
@@ -70,7 +70,7 @@ def test_backoffs_are_looked_for_once_a_second_however_short_they_are() -> None:
     assert driver.stage("web") is BindingStage.BINDING
 
 
-def test_nothing_is_asked_for_when_nothing_is_due() -> None:
+def test_no_wake_is_emitted_when_nothing_is_due() -> None:
     driver = SchedulerDriver()
     web = driver.add("web")
     driver.handle(happened.PodUpdated(bound(web)))
@@ -80,7 +80,7 @@ def test_nothing_is_asked_for_when_nothing_is_due() -> None:
 # Leadership.
 
 
-def test_who_does_not_lead_follows_and_decides_nothing() -> None:
+def test_without_leadership_nothing_is_decided() -> None:
     driver = SchedulerDriver(leads="no")
     driver.add("web")
     assert driver.effects == []
@@ -88,7 +88,7 @@ def test_who_does_not_lead_follows_and_decides_nothing() -> None:
     assert [(type(e), e.term) for e in effects] == [(to_do.Bind, 5)]
 
 
-def test_a_new_term_ends_the_one_before_even_if_nobody_said_so() -> None:
+def test_a_new_term_ends_the_previous_one_without_leader_lost() -> None:
     driver = SchedulerDriver()
     web = driver.add("web")
     effects = driver.handle(happened.LeaderElected(2))
@@ -107,7 +107,7 @@ def test_a_term_that_is_named_twice_changes_nothing() -> None:
     assert driver.stage("web") is BindingStage.BINDING
 
 
-def test_who_stepped_down_writes_nothing() -> None:
+def test_after_stepping_down_nothing_is_written() -> None:
     driver = SchedulerDriver(plugins="PermitByLabel,PreBindIO,ActivateOthers", cpu="3")
     waits = driver.add("waits", cpu="1", labels={"permit": "60"})
     driver.add("works", cpu="1", labels={"prebind-io": "yes"})
@@ -168,7 +168,7 @@ def test_a_pod_in_two_places_is_reported_with_its_event_log() -> None:
         (lambda m: m.cache.nodes.add_pod(pod("x"), "n1"), "unknown pod in the cache"),
     ],
 )
-def test_damage_is_found(damage, named) -> None:  # type: ignore[no-untyped-def]
+def test_broken_invariants_are_found(damage, named) -> None:  # type: ignore[no-untyped-def]
     driver = SchedulerDriver(plugins="PermitByLabel")
     driver.add("parked", cpu="100")
     driver.add("binds")
@@ -182,7 +182,7 @@ def test_damage_is_found(damage, named) -> None:  # type: ignore[no-untyped-def]
 # Without hints.
 
 
-def test_the_older_rules_of_the_queue_serve_as_well() -> None:
+def test_the_scheduler_works_without_hints() -> None:
     driver = SchedulerDriver(plugins="PermitByLabel", hints="no", cpu="1")
     driver.add("web", cpu="2")
     driver.add("waits", labels={"permit": "60"})

@@ -9,7 +9,7 @@ from stowplan.testing import pod
 WEB, API = pod("web"), pod("api")
 
 
-def test_a_pod_goes_when_all_have_allowed_it() -> None:
+def test_a_pod_continues_when_all_plugins_have_allowed_it() -> None:
     pods = WaitingPods()
     waiting = pods.add(WEB, "n1", 0, {"A": 10, "B": 20})
     waiting.allow("C")
@@ -20,7 +20,7 @@ def test_a_pod_goes_when_all_have_allowed_it() -> None:
     assert (len(pods), pods.settled) == (0, [])
 
 
-def test_one_is_enough_to_reject_it_and_the_first_word_counts() -> None:
+def test_one_plugin_is_enough_to_reject_and_the_first_answer_counts() -> None:
     pods = WaitingPods()
     waiting = pods.add(WEB, "n1", 0, {"A": 10, "B": 20})
     assert waiting.reject("B", "no")
@@ -32,13 +32,13 @@ def test_one_is_enough_to_reject_it_and_the_first_word_counts() -> None:
     assert pods.take_settled() == [waiting]
 
 
-def test_a_pod_in_the_way_is_sent_back_as_after_an_error() -> None:
+def test_a_preempted_pod_is_requeued_as_after_an_error() -> None:
     waiting = WaitingPods().add(WEB, "n1", 0, {"A": 10})
     assert waiting.preempt("P", "preempted")
     assert waiting.verdict == error("preempted").by("P")
 
 
-def test_what_has_a_verdict_is_taken_in_the_order_of_the_verdicts() -> None:
+def test_settled_pods_are_taken_in_the_order_of_their_verdicts() -> None:
     pods = WaitingPods()
     web, api = (pods.add(each, "n1", 0, {"A": 10}) for each in (WEB, API))
     assert list(pods) == [web, api]
@@ -47,7 +47,7 @@ def test_what_has_a_verdict_is_taken_in_the_order_of_the_verdicts() -> None:
     assert pods.take_settled() == [api, web]
 
 
-def test_a_pod_that_was_dropped_has_no_verdict_to_take() -> None:
+def test_a_dropped_waiting_pod_has_no_verdict() -> None:
     pods = WaitingPods()
     old = pods.add(WEB, "n1", 0, {"A": 10})
     old.allow("A")
@@ -56,7 +56,7 @@ def test_a_pod_that_was_dropped_has_no_verdict_to_take() -> None:
     assert (pods.take_settled(), pods.get(WEB.uid)) == ([], new)
 
 
-def test_the_wait_that_is_over_first_names_the_plugin() -> None:
+def test_the_first_timeout_names_the_plugin() -> None:
     waiting = WaitingPods().add(WEB, "n1", 100, {"A": 30, "B": 10, "C": 20})
     assert (waiting.deadline, waiting.late(109)) == (110, "")
     assert [waiting.late(now) for now in (110, 125, 1000)] == ["B"] * 3
@@ -64,12 +64,12 @@ def test_the_wait_that_is_over_first_names_the_plugin() -> None:
     assert (waiting.deadline, waiting.late(119), waiting.late(1000)) == (120, "", "C")
 
 
-def test_of_waits_that_are_over_at_once_the_first_plugin_is_named() -> None:
+def test_with_equal_timeouts_the_first_plugin_is_named() -> None:
     waiting = WaitingPods().add(WEB, "n1", 0, {"B": 10, "A": 10})
     assert waiting.late(10) == "B"
 
 
-def test_what_is_to_be_activated_is_cloned_with_the_state() -> None:
+def test_pods_to_activate_are_cloned_with_the_state() -> None:
     state = CycleState()
     state.to_activate[WEB.uid] = WEB
     clone = state.clone()
