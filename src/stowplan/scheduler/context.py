@@ -80,6 +80,13 @@ class SchedulerContext:
         note = f"skip schedule deleting pod: {pod.key}"
         self.outbox.record(pod, "Warning", "FailedScheduling", "Scheduling", note)
 
+    def activate(self, requested: dict[str, Pod]) -> None:
+        """Activate the pods that plugins asked for, by uid; clears `requested`."""
+        if requested:
+            pods = list(requested.values())
+            requested.clear()
+            self.queue.activate(pods, self.now)
+
     def requeue_lower_priority(self, pod: Pod) -> None:
         """Retry pods of the same or lower priority, from which a nomination of the pod held
         resources."""

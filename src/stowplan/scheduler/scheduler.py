@@ -415,11 +415,7 @@ class Scheduler:
     def _apply_plugin_requests(self) -> None:
         """Apply requests of plugins: settle Permit waits and activate pods."""
         self.bindings.settle_permit_waits()
-        requested = self._context.shared.to_activate
-        if requested:
-            pods = list(requested.values())
-            requested.clear()
-            self.queue.activate(pods, self._context.now)
+        self._context.activate(self._context.shared.to_activate)
 
     def validate(self) -> None:
         """Check the invariants between calls; raises InvariantBroken with the pod's event log."""

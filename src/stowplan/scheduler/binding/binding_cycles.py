@@ -96,18 +96,18 @@ class BindingCycles:
         if len(context.queue.nominator):
             context.queue.nominator.drop(uid)
         state = CycleState() if decision.state is None else decision.state
-        binding_cycle = self._binding_cycles[uid] = BindingCycle(
+        cycle = self._binding_cycles[uid] = BindingCycle(
             entry, node, framework, state, score=decision.score
         )
         try:
             if framework.goes_straight(state):
-                self._activate(state)
+                self._context.activate(state.to_activate)
                 context.queue.done(uid)
-                self._bind(uid, binding_cycle)
+                self._bind(uid, cycle)
             else:
-                self._reserve(uid, binding_cycle)
+                self._reserve(uid, cycle)
         except ContractError as fault:
-            self._fault(uid, binding_cycle, fault)
+            self._fault(uid, cycle, fault)
 
     def begin_run(
         self,
@@ -128,32 +128,23 @@ class BindingCycles:
             entry, one = entries[i], classes[i]
             pod, node, framework = entry.pod, names[row], one.framework
             uid = pod.uid
-            cycles[uid] = binding_cycle = BindingCycle(
-                entry, node, framework, one.state, score=score
-            )
+            cycles[uid] = cycle = BindingCycle(entry, node, framework, one.state, score=score)
             if self.assumed_pod_listener is not None:
                 self.assumed_pod_listener.assumed(pod, node)
             done(uid)
             if framework.unconditional_binder:
-                binding_cycle.stage, binding_cycle.binder = (
-                    BindingStage.BINDING,
-                    framework.unconditional_binder,
-                )
-                binding_cycle.awaits = (bind(pod, uid, node),)
+                cycle.stage = BindingStage.BINDING
+                cycle.binder = framework.unconditional_binder
+                cycle.awaits = (bind(pod, uid, node),)
                 continue
             try:
-                self._bind(uid, binding_cycle)
+                self._bind(uid, cycle)
             except ContractError as fault:
-                self._fault(uid, binding_cycle, fault)
+                self._fault(uid, cycle, fault)
 
-    def _reserve(self, uid: str, binding_cycle: BindingCycle) -> None:
+    def _reserve(self, uid: str, cycle: BindingCycle) -> None:
         """Run Reserve and Permit, then start the binding cycle."""
-        framework, pod, node, state = (
-            binding_cycle.framework,
-            binding_cycle.pod,
-            binding_cycle.node,
-            binding_cycle.state,
-        )
+        framework, pod, node, state = cycle.framework, cycle.pod, cycle.node, cycle.state
         try:
             status = framework.run_reserve(pod, node, state)
             answer = framework.run_permit(pod, node, state) if status.is_success else status
@@ -165,36 +156,34 @@ class BindingCycles:
         elif not answer.is_success:
             # No event was sent when the resources were taken, so none is sent when they are
             # released.
-            self._undo(uid, binding_cycle)
-            self._failure_handler.refused_on_node(binding_cycle.entry, answer)
+            self._undo(uid, cycle)
+            self._failure_handler.refused_on_node(cycle.entry, answer)
             return
-        self._activate(state)
-        self._start_binding_cycle(uid, binding_cycle, waits)
+        self._context.activate(state.to_activate)
+        self._start_binding_cycle(uid, cycle, waits)
 
     def _start_binding_cycle(
-        self, uid: str, binding_cycle: BindingCycle, waits: Mapping[str, PermitWait]
+        self, uid: str, cycle: BindingCycle, waits: Mapping[str, PermitWait]
     ) -> None:
         """Set nominatedNodeName if binding may take long, then wait at Permit or run PreBind."""
-        pod, node, state = binding_cycle.pod, binding_cycle.node, binding_cycle.state
-        pre_flight = binding_cycle.framework.run_pre_bind_pre_flight(pod, node, state)
+        pod, node, state = cycle.pod, cycle.node, cycle.state
+        pre_flight = cycle.framework.run_pre_bind_pre_flight(pod, node, state)
         if not pre_flight.is_success and not pre_flight.is_skip:
-            self._fail(uid, binding_cycle, pre_flight)
+            self._fail(uid, cycle, pre_flight)
             return
         if (waits or pre_flight.is_success) and pod.status.nominated_node_name != node:
             self._context.outbox.patch_status(pod, node)
-            binding_cycle.announced = True
+            cycle.announced = True
         if waits:
-            self._wait(uid, binding_cycle, waits)
+            self._wait(uid, cycle, waits)
         else:
-            self._prepare(uid, binding_cycle)
+            self._prepare(uid, cycle)
 
-    def _wait(self, uid: str, binding_cycle: BindingCycle, waits: Mapping[str, PermitWait]) -> None:
+    def _wait(self, uid: str, cycle: BindingCycle, waits: Mapping[str, PermitWait]) -> None:
         context = self._context
-        binding_cycle.stage = BindingStage.WAITING
+        cycle.stage = BindingStage.WAITING
         pending = {plugin: seconds_to_ns(wait.timeout_s) for plugin, wait in waits.items()}
-        waiting = context.shared.waiting.add(
-            binding_cycle.pod, binding_cycle.node, context.now, pending
-        )
+        waiting = context.shared.waiting.add(cycle.pod, cycle.node, context.now, pending)
         self._deadlines.set(uid, waiting.deadline)
 
     def settle_permit_waits(self) -> None:
@@ -206,56 +195,51 @@ class BindingCycles:
                 self._deadlines.clear(uid)
                 self._wait_ended(uid, self._binding_cycles[uid], one.verdict)
 
-    def _wait_ended(self, uid: str, binding_cycle: BindingCycle, verdict: Status | None) -> None:
+    def _wait_ended(self, uid: str, cycle: BindingCycle, verdict: Status | None) -> None:
         assert verdict is not None
         if verdict.is_success:
             try:
-                self._prepare(uid, binding_cycle)
+                self._prepare(uid, cycle)
             except ContractError as fault:
-                self._fault(uid, binding_cycle, fault)
+                self._fault(uid, cycle, fault)
         elif verdict.is_rejected:
-            self._fail(uid, binding_cycle, verdict, by_node=True)
+            self._fail(uid, cycle, verdict, by_node=True)
         else:
             text = f"waiting on permit for pod: {verdict.message}"
-            self._fail(uid, binding_cycle, error(text).by(verdict.plugin))
+            self._fail(uid, cycle, error(text).by(verdict.plugin))
 
-    def _prepare(self, uid: str, binding_cycle: BindingCycle) -> None:
+    def _prepare(self, uid: str, cycle: BindingCycle) -> None:
         """Start PreBind. A failure from here on requeues with backoff, so in-flight events are no
         longer recorded."""
         self._context.queue.done(uid)
-        binding_cycle.stage = BindingStage.PREBIND
-        self.prebind.advance(uid, binding_cycle)
+        cycle.stage = BindingStage.PREBIND
+        self.prebind.advance(uid, cycle)
 
-    def _bind(self, uid: str, binding_cycle: BindingCycle) -> None:
-        extender = self._context.extenders.binder_of(binding_cycle.pod)
+    def _bind(self, uid: str, cycle: BindingCycle) -> None:
+        extender = self._context.extenders.binder_of(cycle.pod)
         if extender is None:
-            self._bind_by_plugin(uid, binding_cycle)
+            self._bind_by_plugin(uid, cycle)
             return
-        pod = binding_cycle.pod
-        body = ExtenderBindingArgs(pod.name, pod.namespace, pod.metadata.uid, binding_cycle.node)
+        pod = cycle.pod
+        body = ExtenderBindingArgs(pod.name, pod.namespace, pod.metadata.uid, cycle.node)
         question = ExtenderRequest(extender, ExtenderVerb.BIND, body)
-        binding_cycle.stage, binding_cycle.binder = BindingStage.BINDING, EXTENDER
-        binding_cycle.awaits = (self._extender_calls.ask(uid, question, self._extender_answered),)
+        cycle.stage, cycle.binder = BindingStage.BINDING, EXTENDER
+        cycle.awaits = (self._extender_calls.ask(uid, question, self._extender_answered),)
 
-    def _bind_by_plugin(self, uid: str, binding_cycle: BindingCycle) -> None:
-        framework, pod, node, state = (
-            binding_cycle.framework,
-            binding_cycle.pod,
-            binding_cycle.node,
-            binding_cycle.state,
-        )
+    def _bind_by_plugin(self, uid: str, cycle: BindingCycle) -> None:
+        framework, pod, node, state = cycle.framework, cycle.pod, cycle.node, cycle.state
         status = framework.run_bind(pod, node, state)
         if status.code is not Code.SUCCESS:
             text = status.message or "no Bind plugin took the pod"
-            self._fail(uid, binding_cycle, error(text) if status.is_skip else status)
+            self._fail(uid, cycle, error(text) if status.is_skip else status)
             return
-        binding_cycle.stage = BindingStage.BINDING
-        binding_cycle.binder = status.plugin
+        cycle.stage = BindingStage.BINDING
+        cycle.binder = status.plugin
         binder = framework.members[status.plugin]
         if binder.does_io:
-            binding_cycle.awaits = (self._plugin_io.start(binder, "bind", pod, node, state),)
+            cycle.awaits = (self._plugin_io.start(binder, "bind", pod, node, state),)
         else:
-            binding_cycle.awaits = (self._context.outbox.bind(pod, uid, node),)
+            cycle.awaits = (self._context.outbox.bind(pod, uid, node),)
 
     # Outcomes.
 
@@ -265,19 +249,17 @@ class BindingCycles:
         if plugin_io is None:
             return
         uid = plugin_io.pod.uid
-        binding_cycle = self._awaiting(uid, event.effect)
-        if binding_cycle is None:
+        cycle = self._awaiting(uid, event.effect)
+        if cycle is None:
             return
-        binding_cycle.awaits = tuple(
-            number for number in binding_cycle.awaits if number != event.effect
-        )
-        if binding_cycle.stage is BindingStage.BINDING:
-            self._bind_accepted(uid, binding_cycle)
+        cycle.awaits = tuple(number for number in cycle.awaits if number != event.effect)
+        if cycle.stage is BindingStage.BINDING:
+            self._bind_accepted(uid, cycle)
             return
         try:
-            self.prebind.advance(uid, binding_cycle)
+            self.prebind.advance(uid, cycle)
         except ContractError as fault:
-            self._fault(uid, binding_cycle, fault)
+            self._fault(uid, cycle, fault)
 
     def prepare_failed(self, event: PrepareFailed) -> None:
         """A plugin's I/O has failed; if it was Bind, the pod is read to learn the outcome."""
@@ -288,41 +270,35 @@ class BindingCycles:
         if plugin_io is None:
             return
         uid = plugin_io.pod.uid
-        binding_cycle = self._awaiting(uid, effect)
-        if binding_cycle is None:
+        cycle = self._awaiting(uid, effect)
+        if cycle is None:
             return
-        if binding_cycle.stage is BindingStage.PREBIND:
+        if cycle.stage is BindingStage.PREBIND:
             text = f'running PreBind plugin "{plugin_io.name}": {reason}'
-            self._fail(uid, binding_cycle, error(text))
+            self._fail(uid, cycle, error(text))
         else:
-            self._outcome_unknown(
-                uid, binding_cycle, f'running Bind plugin "{plugin_io.name}": {reason}'
-            )
+            self._outcome_unknown(uid, cycle, f'running Bind plugin "{plugin_io.name}": {reason}')
 
     def bind_done(self, event: BindDone) -> None:
         """The API server accepted the binding; the watch confirms it later."""
-        binding_cycle = self._awaiting(event.uid, event.effect)
-        if binding_cycle is not None and binding_cycle.stage is BindingStage.BINDING:
-            self._bind_accepted(event.uid, binding_cycle)
+        cycle = self._awaiting(event.uid, event.effect)
+        if cycle is not None and cycle.stage is BindingStage.BINDING:
+            self._bind_accepted(event.uid, cycle)
 
     def bind_failed(self, event: BindFailed) -> None:
         """Roll back after a definite refusal; after an ambiguous failure, read the pod."""
         uid = event.uid
-        binding_cycle = self._awaiting(uid, event.effect)
-        if binding_cycle is None or binding_cycle.stage is not BindingStage.BINDING:
+        cycle = self._awaiting(uid, event.effect)
+        if cycle is None or cycle.stage is not BindingStage.BINDING:
             return
         reason = event.reason or f"the API server returned {event.code}"
-        text = f'running Bind plugin "{binding_cycle.binder}": {reason}'
-        if self.assumed_pod_listener is not None and self._context.is_session_pod(
-            binding_cycle.pod
-        ):
-            self._outcome_unknown(
-                uid, binding_cycle, text, after=self.assumed_pod_listener.delay(uid)
-            )
+        text = f'running Bind plugin "{cycle.binder}": {reason}'
+        if self.assumed_pod_listener is not None and self._context.is_session_pod(cycle.pod):
+            self._outcome_unknown(uid, cycle, text, after=self.assumed_pod_listener.delay(uid))
         elif is_definite_failure(event.code):
-            self._fail(uid, binding_cycle, error(text))
+            self._fail(uid, cycle, error(text))
         else:
-            self._outcome_unknown(uid, binding_cycle, text)
+            self._outcome_unknown(uid, cycle, text)
 
     def _extender_answered(self, call: ExtenderCall, reply: ExtenderResponse) -> None:
         """Handle the response to an extender's bind call.
@@ -332,75 +308,73 @@ class BindingCycles:
         event.
         """
         uid = call.uid
-        binding_cycle = self._awaiting(uid, call.effect)
-        if binding_cycle is None or binding_cycle.stage is not BindingStage.BINDING:
+        cycle = self._awaiting(uid, call.effect)
+        if cycle is None or cycle.stage is not BindingStage.BINDING:
             return
         fault = read_binding_result(call.question, reply)
         if fault is None:
-            self._bind_accepted(uid, binding_cycle)
+            self._bind_accepted(uid, cycle)
         elif not call.question.extender.ignorable:
-            self._outcome_unknown(uid, binding_cycle, fault.text)
+            self._outcome_unknown(uid, cycle, fault.text)
         else:
             try:
-                self._bind_by_plugin(uid, binding_cycle)
+                self._bind_by_plugin(uid, cycle)
             except ContractError as broken:
-                self._fault(uid, binding_cycle, broken)
+                self._fault(uid, cycle, broken)
 
-    def _outcome_unknown(
-        self, uid: str, binding_cycle: BindingCycle, text: str, *, after: int = 0
-    ) -> None:
+    def _outcome_unknown(self, uid: str, cycle: BindingCycle, text: str, *, after: int = 0) -> None:
         """Keep the resources assumed and read the pod until the outcome is known. after: delay of
         the first read, in nanoseconds."""
-        binding_cycle.stage = BindingStage.BIND_UNKNOWN
-        binding_cycle.unknown_reason = text
-        binding_cycle.awaits = ()
+        cycle.stage = BindingStage.BIND_UNKNOWN
+        cycle.unknown_reason = text
+        cycle.awaits = ()
         if after:
             self._deadlines.set(uid, self._context.now + after)
         else:
-            self._read(uid, binding_cycle)
+            self._read(uid, cycle)
 
-    def _read(self, uid: str, binding_cycle: BindingCycle) -> None:
-        effect = self._context.outbox.read(binding_cycle.pod)
-        binding_cycle.awaits = binding_cycle.awaits or (effect,)
+    def _read(self, uid: str, cycle: BindingCycle) -> None:
+        effect = self._context.outbox.read(cycle.pod)
+        cycle.awaits = cycle.awaits or (effect,)
         self._deadlines.set(uid, self._context.now + self._read_again)
 
     def pod_read(self, event: PodRead) -> None:
         """Settle a binding with unknown outcome from the pod as read."""
         uid, pod = event.uid, event.pod
-        binding_cycle = self._binding_cycles.get(uid)
-        if binding_cycle is None or binding_cycle.stage is not BindingStage.BIND_UNKNOWN:
+        cycle = self._binding_cycles.get(uid)
+        if cycle is None or cycle.stage is not BindingStage.BIND_UNKNOWN:
             return
         # Any read requested since the outcome became unknown will do.
-        if not binding_cycle.awaits or event.effect < binding_cycle.awaits[0]:
+        if not cycle.awaits or event.effect < cycle.awaits[0]:
             return
         self._deadlines.clear(uid)
-        if pod is not None and pod.uid == uid and pod.node_name == binding_cycle.node:
-            self._bind_accepted(uid, binding_cycle)
+        if pod is not None and pod.uid == uid and pod.node_name == cycle.node:
+            self._bind_accepted(uid, cycle)
         else:
             # Only the watch is authoritative; it reports whether the pod was deleted or bound
             # elsewhere.
-            self._fail(uid, binding_cycle, error(binding_cycle.unknown_reason))
+            self._fail(uid, cycle, error(cycle.unknown_reason))
 
-    def _bind_accepted(self, uid: str, binding_cycle: BindingCycle) -> None:
+    def _bind_accepted(self, uid: str, cycle: BindingCycle) -> None:
         """The API server reports the pod as bound; start the confirmation deadline."""
-        binding_cycle.stage = BindingStage.BOUND
-        binding_cycle.awaits = ()
+        cycle.stage = BindingStage.BOUND
+        cycle.awaits = ()
         self._context.cache.expect(uid, self._context.now)
-        self._record_bound(binding_cycle)
+        self._record_bound(cycle)
 
-    def _record_bound(self, binding_cycle: BindingCycle) -> None:
+    def _record_bound(self, cycle: BindingCycle) -> None:
         """The binding is known to have happened: record the event and run PostBind."""
-        context, framework, state = self._context, binding_cycle.framework, binding_cycle.state
-        pod, node = binding_cycle.pod, binding_cycle.node
+        context, framework, state = self._context, cycle.framework, cycle.state
+        pod, node = cycle.pod, cycle.node
         note = f"Successfully assigned {pod.key} to {node}"
         context.outbox.record(pod, "Normal", "Scheduled", "Binding", note)
         members = framework.at("postBind")
         if members:
-            self._run_notification(binding_cycle, "FailedPostBind", framework.run_post_bind)
+            self._run_notification(cycle, "FailedPostBind", framework.run_post_bind)
             for member in members:
                 if member.does_io and context.outbox.leads:
                     self._plugin_io.start(member, "postBind", pod, node, state)
-        self._activate(state)
+        self._context.activate(state.to_activate)
 
     # Watch events.
 
@@ -408,74 +382,74 @@ class BindingCycles:
         """End the binding cycle of a pod that the watch shows as bound, to this node or another.
         Returns False if the pod had no binding cycle."""
         uid = pod.uid
-        binding_cycle = self._binding_cycles.get(uid)
-        if binding_cycle is None:
+        cycle = self._binding_cycles.get(uid)
+        if cycle is None:
             return False
-        if self._is_expected_binding(binding_cycle, pod):
-            self._end(uid, binding_cycle)
-            if binding_cycle.stage is not BindingStage.BOUND:
-                self._record_bound(binding_cycle)
+        if self._is_expected_binding(cycle, pod):
+            self._end(uid, cycle)
+            if cycle.stage is not BindingStage.BOUND:
+                self._record_bound(cycle)
             return True
         # Another client bound it.
-        self._undo(uid, binding_cycle)
+        self._undo(uid, cycle)
         self._context.queue.done(uid)
-        if pod.node_name != binding_cycle.node:
+        if pod.node_name != cycle.node:
             # Differs: the original sends no event for the resources that were held without effect.
-            self._requeue_after_release(binding_cycle)
+            self._requeue_after_release(cycle)
         return True
 
-    def _is_expected_binding(self, binding_cycle: BindingCycle, pod: Pod) -> bool:
+    def _is_expected_binding(self, cycle: BindingCycle, pod: Pod) -> bool:
         """True if the watch shows the pod bound to the node that its binding cycle chose."""
-        return binding_cycle.stage in _BIND_SENT and pod.node_name == binding_cycle.node
+        return cycle.stage in _BIND_SENT and pod.node_name == cycle.node
 
     def pod_deleted(self, pod: Pod) -> Pod | None:
         """End the binding cycle of a deleted pod; returns the placed pod if it held resources."""
         uid = pod.uid
-        binding_cycle = self._binding_cycles.get(uid)
-        if binding_cycle is None:
+        cycle = self._binding_cycles.get(uid)
+        if cycle is None:
             return None
         held = self._context.cache.is_assumed(uid)
-        if binding_cycle.stage is BindingStage.BOUND:
-            self._end(uid, binding_cycle)
-        elif self._is_expected_binding(binding_cycle, pod):
-            self._end(uid, binding_cycle)
-            self._record_bound(binding_cycle)
+        if cycle.stage is BindingStage.BOUND:
+            self._end(uid, cycle)
+        elif self._is_expected_binding(cycle, pod):
+            self._end(uid, cycle)
+            self._record_bound(cycle)
         else:
             # Differs: the original records an event for a deleted pod that waited at Permit.
-            self._undo(uid, binding_cycle)
+            self._undo(uid, cycle)
             self._context.queue.done(uid)
-        return binding_cycle.placed if held else None
+        return cycle.placed if held else None
 
     def pod_terminating(self, pod: Pod) -> None:
         """The pod is being deleted, so the API server will not bind it: release its resources at
         once."""
         uid = pod.uid
-        binding_cycle = self._binding_cycles[uid]
-        if binding_cycle.stage is BindingStage.BOUND:
+        cycle = self._binding_cycles[uid]
+        if cycle.stage is BindingStage.BOUND:
             return
-        if binding_cycle.stage is BindingStage.WAITING:
+        if cycle.stage is BindingStage.WAITING:
             waiting = self._context.shared.waiting.get(uid)
             assert waiting is not None
             waiting.reject("", "removed")
-        elif binding_cycle.stage is BindingStage.PREBIND:
+        elif cycle.stage is BindingStage.PREBIND:
             # Differs: the original does not cancel plugin I/O; it runs until Bind fails.
-            self._fail(uid, binding_cycle, error("the pod is being deleted"))
+            self._fail(uid, cycle, error("the pod is being deleted"))
         elif self._forget(uid):
-            self._requeue_after_release(binding_cycle)
+            self._requeue_after_release(cycle)
 
     def preempt(self, uid: str, plugin: str) -> bool:
         """Reject a pod that is not bound yet, to free its resources; False if its bind was already
         sent."""
-        binding_cycle = self._binding_cycles.get(uid)
-        if binding_cycle is None:
+        cycle = self._binding_cycles.get(uid)
+        if cycle is None:
             return False
-        if binding_cycle.stage is BindingStage.WAITING:
+        if cycle.stage is BindingStage.WAITING:
             waiting = self._context.shared.waiting.get(uid)
             return waiting is not None and waiting.preempt(plugin, "preempted")
-        if binding_cycle.stage is BindingStage.PREBIND:
-            pending_plugin = self.prebind.pending_plugin(binding_cycle)
+        if cycle.stage is BindingStage.PREBIND:
+            pending_plugin = self.prebind.pending_plugin(cycle)
             text = f'running PreBind plugin "{pending_plugin}": preempted by {plugin}'
-            self._fail(uid, binding_cycle, error(text))
+            self._fail(uid, cycle, error(text))
             return True
         return False
 
@@ -486,21 +460,21 @@ class BindingCycles:
         Effects of this term that have not been performed never will be, so only reads still have an
         outcome to wait for.
         """
-        for uid, binding_cycle in tuple(self._binding_cycles.items()):
-            if binding_cycle.stage is BindingStage.BINDING:
-                self._cancel_pending(binding_cycle)
-                self._outcome_unknown(uid, binding_cycle, "another scheduler leads")
-            elif binding_cycle.stage in (BindingStage.WAITING, BindingStage.PREBIND):
-                self._fail(uid, binding_cycle, error("another scheduler leads"))
+        for uid, cycle in tuple(self._binding_cycles.items()):
+            if cycle.stage is BindingStage.BINDING:
+                self._cancel_pending(cycle)
+                self._outcome_unknown(uid, cycle, "another scheduler leads")
+            elif cycle.stage in (BindingStage.WAITING, BindingStage.PREBIND):
+                self._fail(uid, cycle, error("another scheduler leads"))
 
     # Deadlines.
 
     def serve_due(self) -> None:
         """End Permit waits and plugin I/O that timed out and repeat unanswered reads."""
         for uid in self._deadlines.due(self._context.now):
-            binding_cycle = self._binding_cycles[uid]
-            if binding_cycle.stage is BindingStage.BIND_UNKNOWN:
-                self._read(uid, binding_cycle)
+            cycle = self._binding_cycles[uid]
+            if cycle.stage is BindingStage.BIND_UNKNOWN:
+                self._read(uid, cycle)
             else:
                 self._permit_timed_out(uid)
         self.prebind.serve_due()
@@ -512,7 +486,7 @@ class BindingCycles:
                 self._plugin_io_failed(effect, f"not done within {plugin_io.timeout_s:g} s")
         for uid in self._context.cache.expire(self._context.now):
             # The API server reported the pod as bound and the watch never did: count it as not
-            # bound.
+            # bound. Differs: the original, while it had such a limit, lost track of the pod.
             text = "the watch has not confirmed the binding"
             self._fail(uid, self._binding_cycles[uid], error(text))
         self.settle_permit_waits()
@@ -543,35 +517,26 @@ class BindingCycles:
 
     def _awaiting(self, uid: str, effect: int) -> BindingCycle | None:
         """Return the binding cycle that waits for this effect; None if it no longer does."""
-        binding_cycle = self._binding_cycles.get(uid)
-        return (
-            binding_cycle if binding_cycle is not None and effect in binding_cycle.awaits else None
-        )
+        cycle = self._binding_cycles.get(uid)
+        return cycle if cycle is not None and effect in cycle.awaits else None
 
-    def _fault(self, uid: str, binding_cycle: BindingCycle, fault: ContractError) -> None:
+    def _fault(self, uid: str, cycle: BindingCycle, fault: ContractError) -> None:
         """Fail this pod's attempt because a plugin broke its contract."""
-        if self._binding_cycles.get(uid) is not binding_cycle:
+        if self._binding_cycles.get(uid) is not cycle:
             raise fault
-        self._fail(uid, binding_cycle, error(str(fault)))
+        self._fail(uid, cycle, error(str(fault)))
 
     def _run_notification(
-        self, binding_cycle: BindingCycle, reason: str, walk: Callable[[Pod, str, CycleState], None]
+        self, cycle: BindingCycle, reason: str, walk: Callable[[Pod, str, CycleState], None]
     ) -> None:
         """Run notification points, whose failures change nothing; report a contract error."""
         try:
-            walk(binding_cycle.pod, binding_cycle.node, binding_cycle.state)
+            walk(cycle.pod, cycle.node, cycle.state)
         except ContractError as fault:
-            self._context.outbox.record(binding_cycle.pod, "Warning", reason, "Binding", str(fault))
-
-    def _activate(self, state: CycleState) -> None:
-        """Activate the pods that the attempt's plugins asked for."""
-        if state.to_activate:
-            pods = list(state.to_activate.values())
-            state.to_activate.clear()
-            self._context.queue.activate(pods, self._context.now)
+            self._context.outbox.record(cycle.pod, "Warning", reason, "Binding", str(fault))
 
     def _fail(
-        self, uid: str, binding_cycle: BindingCycle, status: Status, *, by_node: bool = False
+        self, uid: str, cycle: BindingCycle, status: Status, *, by_node: bool = False
     ) -> None:
         """Roll back and requeue the pod. by_node: report the refusal as if the cluster had only
         that node.
@@ -579,39 +544,33 @@ class BindingCycles:
         Other pods are notified of the released resources only after the pod is requeued, so that it
         is not woken by its own release.
         """
-        self._undo(uid, binding_cycle)
+        self._undo(uid, cycle)
         if not status.is_rejected:
-            self._requeue_after_release(binding_cycle)
+            self._requeue_after_release(cycle)
         if by_node:
-            self._failure_handler.refused_on_node(
-                binding_cycle.entry, status, announced=binding_cycle.announced
-            )
+            self._failure_handler.refused_on_node(cycle.entry, status, announced=cycle.announced)
         else:
-            self._failure_handler.failed(
-                binding_cycle.entry, status, announced=binding_cycle.announced
-            )
+            self._failure_handler.failed(cycle.entry, status, announced=cycle.announced)
         if status.is_rejected:
-            self._requeue_after_release(binding_cycle, but=uid)
+            self._requeue_after_release(cycle, but=uid)
 
-    def _requeue_after_release(self, binding_cycle: BindingCycle, but: str = "") -> None:
+    def _requeue_after_release(self, cycle: BindingCycle, but: str = "") -> None:
         """Notify the queue of the released resources. but: uid of a pod to leave out."""
         self._context.queue.move(
             ASSIGNED_POD_DELETE,
-            binding_cycle.placed,
+            cycle.placed,
             None,
             self._context.now,
             (lambda pod: pod.uid != but) if but else None,
         )
 
-    def _undo(self, uid: str, binding_cycle: BindingCycle) -> None:
+    def _undo(self, uid: str, cycle: BindingCycle) -> None:
         """Cancel I/O, run Unreserve, forget the assumed pod and end the binding cycle."""
-        self._cancel_pending(binding_cycle)
-        self.prebind.stop(binding_cycle)
-        self._run_notification(
-            binding_cycle, "FailedUnreserve", binding_cycle.framework.run_unreserve
-        )
+        self._cancel_pending(cycle)
+        self.prebind.stop(cycle)
+        self._run_notification(cycle, "FailedUnreserve", cycle.framework.run_unreserve)
         self._forget(uid)
-        self._end(uid, binding_cycle)
+        self._end(uid, cycle)
 
     def _forget(self, uid: str) -> bool:
         """Forget the assumed pod; False if it was not assumed."""
@@ -620,13 +579,13 @@ class BindingCycles:
             self.assumed_pod_listener.forgotten(uid)
         return held
 
-    def _cancel_pending(self, binding_cycle: BindingCycle) -> None:
-        for number in binding_cycle.awaits:
+    def _cancel_pending(self, cycle: BindingCycle) -> None:
+        for number in cycle.awaits:
             self._plugin_io.cancel(number)
             self._extender_calls.cancel(number)
 
-    def _end(self, uid: str, binding_cycle: BindingCycle) -> None:
-        if binding_cycle.stage is BindingStage.WAITING:
+    def _end(self, uid: str, cycle: BindingCycle) -> None:
+        if cycle.stage is BindingStage.WAITING:
             self._context.shared.waiting.drop(uid)
         self._deadlines.clear(uid)
         del self._binding_cycles[uid]
