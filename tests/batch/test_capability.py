@@ -143,7 +143,7 @@ def test_pipelined_tasks_count_for_the_capability() -> None:
         cluster.pod(f"old-{number}", "old", "1", node="n1", leaving=True)
     cluster.gang("g", 2, queue="q")
     assert cluster.run() == ({}, [])
-    cluster.inventory.promised = dict.fromkeys(("g-0", "g-1"), "n1")
+    cluster.inventory.nominations = dict.fromkeys(("g-0", "g-1"), "n1")
     cluster.node("n2", cpu=8)
     cluster.gang("first", 1, queue="q")
     cluster.inventory.first["ns/first"] = 1

@@ -46,7 +46,7 @@ def after_a_victim_has_gone(compat: Compat) -> dict[str, str]:
 
 def test_resources_freed_for_a_gang_are_kept_for_it() -> None:
     assert after_a_victim_has_gone(Compat()) == {"vip-0": "n1"}
-    assert after_a_victim_has_gone(Compat(forgets_promises=True)) == {"late-0": "n1"}
+    assert after_a_victim_has_gone(Compat(forgets_nominations=True)) == {"late-0": "n1"}
 
 
 def test_released_resources_go_to_the_pod_they_were_released_for() -> None:
@@ -63,12 +63,14 @@ def test_released_resources_go_to_the_pod_they_were_released_for() -> None:
     driver.handle(*driver.gang("first", 1, priority="higher"))
     driver.handle(*driver.gang("second", 1, priority="high"))
     assert driver.scheduler.sessions is not None
-    promised = {uid.partition("/")[2]: n for uid, n in driver.scheduler.sessions.promised.items()}
-    assert sorted(promised) == ["first-0", "second-0"]
-    free = promised["second-0"]
+    nominations = {
+        uid.partition("/")[2]: n for uid, n in driver.scheduler.sessions.nominations.items()
+    }
+    assert sorted(nominations) == ["first-0", "second-0"]
+    free = nominations["second-0"]
     gone = happened.PodDeleted(member(f"old-{free}", "old", on=free))
     assert binds(driver.handle(gone)) == {"second-0": free}
-    assert len(driver.scheduler.sessions.promised) == 1
+    assert len(driver.scheduler.sessions.nominations) == 1
     driver.scheduler.validate()
 
 
@@ -91,7 +93,7 @@ def test_allocated_resources_of_a_waiting_gang_are_kept() -> None:
     assert binds(driver.handle(higher, *driver.gang("late", 1, priority="higher"))) == {}
     driver.scheduler.validate()
     assert binds(driver.handle(gone)) == {"vip-0": "n2", "vip-1": "n1"}
-    driver = waits_beside_idle_room(Compat(forgets_promises=True))
+    driver = waits_beside_idle_room(Compat(forgets_nominations=True))
     late = driver.handle(higher, *driver.gang("late", 1, priority="higher"))
     assert binds(late) == {"late-0": "n2"}
 
@@ -104,7 +106,7 @@ def test_a_single_pod_that_takes_nominated_resources_is_corrected_in_the_next_se
     ]
     scheduler, now = deciders_of(texts).scheduler(), 0
 
-    def told(*events: Event, after: int = SECOND) -> list[Effect]:
+    def send(*events: Event, after: int = SECOND) -> list[Effect]:
         nonlocal now
         now += after
         effects = scheduler.handle(events, now)
@@ -112,7 +114,7 @@ def test_a_single_pod_that_takes_nominated_resources_is_corrected_in_the_next_se
         return effects
 
     old = member("old-0", "old", on="n1")
-    told(
+    send(
         happened.NodeAdded(node("n1", cpu="2")),
         happened.ObjectAdded(group_commands.queue("default", "1", {})),
         happened.ObjectAdded(group_commands.group("old", "1", {"min": "1"})),
@@ -122,15 +124,15 @@ def test_a_single_pod_that_takes_nominated_resources_is_corrected_in_the_next_se
         happened.Synced(),
     )
     vip = happened.ObjectAdded(group_commands.group("vip", "1", {"min": "1", "priority": "high"}))
-    asked = told(vip, happened.PodAdded(member("vip-0", "vip")))
+    asked = send(vip, happened.PodAdded(member("vip-0", "vip")))
     assert [one.name for one in asked if isinstance(one, to_do.Evict)] == ["old-0"]
     assert scheduler.sessions is not None
-    assert set(scheduler.sessions.promised) == {"default/vip-0"}
+    assert set(scheduler.sessions.nominations) == {"default/vip-0"}
     # Before the next session is due.
-    asked = told(happened.PodAdded(pod("taker", cpu="2", priority=100)), after=SECOND // 2)
+    asked = send(happened.PodAdded(pod("taker", cpu="2", priority=100)), after=SECOND // 2)
     assert [one.preemptor for one in asked if isinstance(one, to_do.Evict)] == ["default/taker"]
-    told(happened.PodDeleted(old))
-    assert not scheduler.sessions.promised
+    send(happened.PodDeleted(old))
+    assert not scheduler.sessions.nominations
 
 
 def test_a_gang_with_enough_members_also_goes_first_after_a_failed_bind() -> None:
@@ -171,9 +173,9 @@ def with_a_gate(compat: Compat) -> tuple[SessionDriver, list[Effect]]:
 def test_no_pod_is_evicted_for_a_gated_gang() -> None:
     driver, said = with_a_gate(Compat())
     assert not [one for one in said if isinstance(one, to_do.Evict)]
-    (told,) = [one for one in said if isinstance(one, to_do.PatchStatus)]
-    assert told.name == "vip-1"
-    assert told.message.endswith("valid: 1, min: 2, waiting for their scheduling gates: 1")
+    (reported,) = [one for one in said if isinstance(one, to_do.PatchStatus)]
+    assert reported.name == "vip-1"
+    assert reported.message.endswith("valid: 1, min: 2, waiting for their scheduling gates: 1")
     driver.scheduler.validate()
     opened = driver.handle(happened.PodUpdated(member("vip-0", "vip")))
     assert len([one for one in opened if isinstance(one, to_do.Evict)]) == 2
@@ -249,7 +251,7 @@ def test_actions_know_cordoned_nodes() -> None:
 # Custom plugins with faults.
 
 
-class Grumbler(SessionPlugin):
+class RaisingPlugin(SessionPlugin):
     """Raises when it sees a job named `bad`."""
 
     name = "grumbler"
@@ -260,7 +262,7 @@ class Grumbler(SessionPlugin):
                 raise KeyError(job.uid)
 
 
-class Half(SessionAction):
+class RaisingAction(SessionAction):
     """Places a task in a statement, and raises."""
 
     name = "half"
@@ -281,11 +283,11 @@ class Half(SessionAction):
     ],
 )
 def test_a_fault_of_a_custom_plugin_ends_only_the_session(text: str, name: str, said: str) -> None:
-    driver = SessionDriver(text=text, plugins=(Grumbler, Half))
-    (told,) = reports(driver.handle(*driver.gang(name, 1)))
-    assert told.is_fault
-    assert "test_decider.py" in told.text
-    assert said in told.text
+    driver = SessionDriver(text=text, plugins=(RaisingPlugin, RaisingAction))
+    (reported,) = reports(driver.handle(*driver.gang(name, 1)))
+    assert reported.is_fault
+    assert "test_decider.py" in reported.text
+    assert said in reported.text
     driver.scheduler.validate()
     if name == "bad":
         gone = happened.PodDeleted(member("bad-0", "bad"))
@@ -376,13 +378,13 @@ def test_an_invalid_answer_is_reported_in_one_line(policy: type[SessionPlugin], 
         *driver.gang("waits", 1, priority="high"),
         *driver.gang("elsewhere", 1, queue="other"),
     ]
-    told = reports(driver.handle(*events)) + reports(driver.handle())
-    assert told
-    assert told[0].is_fault
-    assert said in told[0].text
-    assert "plugin 'answers'" in told[0].text
-    assert "test_decider.py:" in told[0].text
-    assert "\n" not in told[0].text
+    reported = reports(driver.handle(*events)) + reports(driver.handle())
+    assert reported
+    assert reported[0].is_fault
+    assert said in reported[0].text
+    assert "plugin 'answers'" in reported[0].text
+    assert "test_decider.py:" in reported[0].text
+    assert "\n" not in reported[0].text
 
 
 class Elsewhere(SessionPlugin):
@@ -469,7 +471,7 @@ def test_a_fault_in_a_library_is_attributed_to_its_caller() -> None:
         json.loads("{")
 
     driver = SessionDriver(
-        text='actions: "half"\ntiers:\n- plugins: [{name: gang}]', plugins=(Half,)
+        text='actions: "half"\ntiers:\n- plugins: [{name: gang}]', plugins=(RaisingAction,)
     )
     modules = custom_modules(driver.decider.plan.options)
     assert modules == {"tests"} or "test_decider" in next(iter(modules))

@@ -163,7 +163,7 @@ def rows_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ClassRefusal, "_is_the_same", lambda *given: True)
 
 
-def nobody_could_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_pod_is_evictable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: pods of lower priority are not checked again."""
     monkeypatch.setattr(refusal_cache, "_may_post_filter_help", lambda *given: False)
 
@@ -178,7 +178,7 @@ def earlier_filters_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [plans_do_not_matter, rows_are_not_asked, nobody_could_go, earlier_filters_are_forgotten],
+    [plans_do_not_matter, rows_are_not_asked, no_pod_is_evictable, earlier_filters_are_forgotten],
 )
 def test_control_wrong_variants_are_noticed(
     wrong: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch

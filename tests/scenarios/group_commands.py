@@ -64,7 +64,7 @@ KINDS: dict[str, Callable[[str, str, Settings], Object]] = {
 }
 
 
-def told(status: PodGroupStatus) -> str:
+def status_line(status: PodGroupStatus) -> str:
     """A status on one line."""
     counts = f"{status.running} running, {status.succeeded} succeeded, {status.failed} failed"
     said = (f"; {c.type} {c.status} {c.reason}: {c.message}" for c in status.conditions)

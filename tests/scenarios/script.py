@@ -158,8 +158,8 @@ class Player:
         for _, binding_cycle in bindings:
             yield f"{short(binding_cycle.pod)}: {binding_cycle.stage.value} on {binding_cycle.node}"
         if self.scheduler.sessions is not None:
-            for uid, node in self.scheduler.sessions.promised.items():
-                yield f"{uid.partition('/')[2]}: promised {node}"
+            for uid, node in self.scheduler.sessions.nominations.items():
+                yield f"{uid.partition('/')[2]}: nominated to {node}"
         for _, attempt in self.scheduler.extender_attempts:
             yield f"{short(attempt.entry.pod)}: {AWAITING}"
 
@@ -408,12 +408,12 @@ def _line(effect: Effect) -> str:
             node = effect.nominated_node
             return f"patch {short(effect)}{'' if node is None else f' nominated={node}'}{said}"
         case to_do.PatchGroup():
-            return f"group {short(effect)}: {group_commands.told(effect.status)}"
+            return f"group {short(effect)}: {group_commands.status_line(effect.status)}"
         case to_do.RecordEvent():
             kind = "" if effect.kind == "Pod" else f"{effect.kind} "
             return f"event {kind}{short(effect)} {effect.type} {effect.reason}: {effect.note}"
         case to_do.Evict():
-            return f"evict {short(effect)} for {effect.preemptor or 'nobody'}: {effect.message}"
+            return f"evict {short(effect)} for {effect.preemptor or 'no pod'}: {effect.message}"
         case to_do.Prepare():
             what = f"{effect.plugin} at {effect.point} for {effect.timeout_s:g}s"
             return f"prepare {short(effect)} on {effect.node}: {what}"

@@ -29,7 +29,7 @@ class Preempting(SchedulerDriver):
         self.handle(happened.PodAdded(made))
         return made
 
-    def asked(self) -> list[str]:
+    def evicting(self) -> list[str]:
         return [effect.name for effect in self.effects if isinstance(effect, to_do.Evict)]
 
     def done(self, name: str) -> None:
@@ -43,7 +43,7 @@ class Preempting(SchedulerDriver):
     def is_gated(self) -> bool:
         return self.vip.uid in self.scheduler._context.shared.preempting
 
-    def told_of(self) -> list[str]:
+    def reported(self) -> list[str]:
         return [
             effect.name
             for effect in self.effects
@@ -53,11 +53,11 @@ class Preempting(SchedulerDriver):
 
 def test_the_last_victim_is_evicted_after_the_others() -> None:
     driver = Preempting()
-    assert (driver.asked(), driver.is_gated()) == (["mid"], True)
+    assert (driver.evicting(), driver.is_gated()) == (["mid"], True)
     driver.done("mid")
-    assert (driver.asked(), driver.is_gated()) == (["mid", "low"], True)
+    assert (driver.evicting(), driver.is_gated()) == (["mid", "low"], True)
     driver.done("low")
-    assert (driver.is_gated(), driver.told_of()) == (False, ["mid", "low"])
+    assert (driver.is_gated(), driver.reported()) == (False, ["mid", "low"])
 
 
 def test_the_preemptor_is_ungated_when_the_last_victim_terminates() -> None:
@@ -67,7 +67,7 @@ def test_the_preemptor_is_ungated_when_the_last_victim_terminates() -> None:
     assert not driver.is_gated()
     # The outcome comes later, and the event is recorded all the same.
     driver.done("low")
-    assert driver.told_of() == ["mid", "low"]
+    assert driver.reported() == ["mid", "low"]
 
 
 def test_a_victim_deleted_before_the_others_does_not_ungate_the_preemptor() -> None:
@@ -84,14 +84,14 @@ def test_a_last_victim_that_ended_by_itself_is_not_evicted() -> None:
     assert driver.stage("vip") is None
     driver.done("mid")
     # The victim's deletion woke nobody, since the preemptor was gated then; so it is tried now.
-    assert (driver.asked(), driver.stage("vip")) == (["mid"], BindingStage.BINDING)
+    assert (driver.evicting(), driver.stage("vip")) == (["mid"], BindingStage.BINDING)
 
 
 def test_a_refused_eviction_retries_the_preemptor_at_once() -> None:
     driver = Preempting()
     driver.failed("mid", 500)
     # It preempts again, as nothing has changed.
-    assert driver.asked() == ["mid", "mid"]
+    assert driver.evicting() == ["mid", "mid"]
     assert driver.is_gated()
 
 
@@ -111,7 +111,7 @@ def test_the_preemptor_waits_for_all_its_victims() -> None:
 def test_a_victim_unknown_to_the_api_server_counts_as_evicted() -> None:
     driver = Preempting()
     driver.failed("mid", 404)
-    assert (driver.asked(), driver.told_of()) == (["mid", "low"], [])
+    assert (driver.evicting(), driver.reported()) == (["mid", "low"], [])
     driver.failed("low", 404)
     assert not driver.is_gated()
 
@@ -122,7 +122,7 @@ def test_no_more_victims_for_a_deleted_or_bound_preemptor(event: type) -> None:
     driver.handle(event(pod("vip", cpu="2", priority=100, on="n9")))
     assert not driver.is_gated()
     driver.done("mid")
-    assert (driver.asked(), driver.told_of()) == (["mid"], ["mid"])
+    assert (driver.evicting(), driver.reported()) == (["mid"], ["mid"])
 
 
 def test_a_second_preemption_is_not_ended_by_the_first() -> None:
@@ -133,7 +133,7 @@ def test_a_second_preemption_is_not_ended_by_the_first() -> None:
     other = driver.bound_pod("other", 3)
     driver.handle(happened.PodDeleted(driver.low))
     # Tried as resources were released, but not enough: it preempts again.
-    assert (driver.asked(), driver.is_gated()) == (["mid", "low", "other"], True)
+    assert (driver.evicting(), driver.is_gated()) == (["mid", "low", "other"], True)
     driver.done("low")
     assert driver.is_gated()
     driver.handle(happened.PodDeleted(other))

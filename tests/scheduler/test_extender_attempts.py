@@ -41,7 +41,7 @@ def call_of(
         and effect.uid == f"default/{name}"
         and verb in (None, effect.question.verb)
     ]
-    assert found, f"nobody was asked about {name}"
+    assert found, f"no call about {name}"
     return found[-1]
 
 
@@ -114,13 +114,13 @@ def test_a_deleted_pod_ends_its_wait(end: str, hints: str) -> None:
     driver = driver_of(hints=hints)
     web = driver.add("web")
     anew = replace(web, metadata=replace(web.metadata, uid="web-2"))
-    told = {
+    events = {
         "gone": happened.PodDeleted(web),
         "leaving": happened.PodUpdated(leaving(web)),
         "bound": happened.PodUpdated(bound(web)),
         "anew": happened.PodAdded(anew),
     }
-    effects = driver.handle(told[end])
+    effects = driver.handle(events[end])
     assert "Cancel" in kinds(effects)
     assert ("CallExtender" in kinds(effects)) == (end == "anew")
     assert answer(driver, "web", {"NodeNames": ["n1"]}) == []

@@ -13,10 +13,10 @@ from stowplan.scheduler.outbox import Outbox
 from stowplan.testing import node, pod
 from tests.scheduler.scheduler_driver import SchedulerDriver
 
-SAID = PodCondition("PodScheduled", "False", "Unschedulable", "no room")
+CONDITION = PodCondition("PodScheduled", "False", "Unschedulable", "no room")
 
 
-def told(nominated: str = "", *conditions: PodCondition) -> Pod:
+def pod_with_status(nominated: str = "", *conditions: PodCondition) -> Pod:
     """A pod with this status."""
     made = pod("web", nominated=nominated)
     return replace(made, status=replace(made.status, conditions=conditions))
@@ -25,17 +25,17 @@ def told(nominated: str = "", *conditions: PodCondition) -> Pod:
 @pytest.mark.parametrize(
     ("of", "nominated", "news"),
     [
-        (told(), None, True),
-        (told("", SAID), None, False),
-        (told("", SAID), "", False),
-        (told("", SAID), "n1", True),
-        (told("n1", SAID), "n1", False),
-        (told("n1", SAID), "", True),
-        (told("n1", SAID), None, False),
-        (told("", replace(SAID, status="True")), None, True),
-        (told("", replace(SAID, reason="SchedulerError")), None, True),
-        (told("", replace(SAID, message="no cpu")), None, True),
-        (told("", replace(SAID, type="Ready")), None, True),
+        (pod_with_status(), None, True),
+        (pod_with_status("", CONDITION), None, False),
+        (pod_with_status("", CONDITION), "", False),
+        (pod_with_status("", CONDITION), "n1", True),
+        (pod_with_status("n1", CONDITION), "n1", False),
+        (pod_with_status("n1", CONDITION), "", True),
+        (pod_with_status("n1", CONDITION), None, False),
+        (pod_with_status("", replace(CONDITION, status="True")), None, True),
+        (pod_with_status("", replace(CONDITION, reason="SchedulerError")), None, True),
+        (pod_with_status("", replace(CONDITION, message="no cpu")), None, True),
+        (pod_with_status("", replace(CONDITION, type="Ready")), None, True),
     ],
 )
 def test_a_condition_is_new_if_the_status_differs(
@@ -115,14 +115,14 @@ def test_a_requested_status_is_replaced_even_if_the_watch_shows_the_old_one_agai
 
 def test_a_nomination_that_is_being_cleared_is_written_again() -> None:
     """The status that the watch has shown still says so."""
-    outbox, pod_observed = Outbox(), told("n1", SAID)
+    outbox, pod_observed = Outbox(), pod_with_status("n1", CONDITION)
     outbox.patch_status(pod_observed, "", "Unschedulable", "no room")
     requested_status = outbox.requested_status[pod_observed.uid]
     assert is_condition_new(pod_observed, "Unschedulable", "no room", "n1", requested_status)
     assert not is_condition_new(pod_observed, "Unschedulable", "no room", "n1")
     outbox.pod_observed(pod_observed)
     assert outbox.requested_status, "an older version says nothing of it"
-    outbox.pod_observed(told("", SAID))
+    outbox.pod_observed(pod_with_status("", CONDITION))
     assert not outbox.requested_status
 
 

@@ -27,10 +27,10 @@ def test_a_failing_pre_enqueue_keeps_the_pod_out_and_is_reported() -> None:
     scheduler = scheduler_for(*configuration_of(None, "default", [Jammed]))
     scheduler.handle([happened.NodeAdded(node("n1"))], 0)
     effects = scheduler.handle([happened.PodAdded(pod("odd")), happened.PodAdded(pod("even"))], 1)
-    told = [e.note for e in effects if isinstance(e, to_do.RecordEvent)]
-    assert len(told) == 1, told
-    assert "Jammed" in told[0], told
-    assert "KeyError" in told[0], told
+    notes = [e.note for e in effects if isinstance(e, to_do.RecordEvent)]
+    assert len(notes) == 1, notes
+    assert "Jammed" in notes[0], notes
+    assert "KeyError" in notes[0], notes
     assert [e.name for e in effects if isinstance(e, to_do.Bind)] == ["even"]
     assert scheduler.queue.place_of("default/odd") is SubQueue.GATED
 
@@ -55,7 +55,7 @@ def test_a_failing_hint_retries_the_pod_and_is_reported() -> None:
     scheduler.handle([happened.NodeAdded(node("n1")), happened.PodAdded(pod("web"))], 0)
     assert scheduler.queue.place_of("default/web") is SubQueue.UNSCHEDULABLE
     effects = scheduler.handle([happened.NodeAdded(node("n2"))], 1)
-    told = [e.note for e in effects if isinstance(e, to_do.RecordEvent)]
-    assert any("Muddled" in note and "KeyError" in note for note in told), told
+    notes = [e.note for e in effects if isinstance(e, to_do.RecordEvent)]
+    assert any("Muddled" in note and "KeyError" in note for note in notes), notes
     (entry,) = scheduler.queue
     assert entry.attempts == 2

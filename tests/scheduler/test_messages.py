@@ -37,5 +37,5 @@ def test_every_outcome_names_its_effect() -> None:
         for kind in typing.get_args(Event)
         if kind.__struct_fields__[:1] == ("effect",)
     }
-    told = "".join(kind.__doc__ or "" for kind in typing.get_args(Effect))
-    assert {name for name in outcomes if name not in told} == set()
+    docs = "".join(kind.__doc__ or "" for kind in typing.get_args(Effect))
+    assert {name for name in outcomes if name not in docs} == set()

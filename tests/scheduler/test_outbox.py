@@ -28,10 +28,10 @@ def test_without_leadership_nothing_is_reported() -> None:
     outbox.leads = True
     outbox.record(WEB, "Normal", "Scheduled", "Binding", "to n1")
     outbox.patch_status(WEB, None, "Unschedulable", "no room")
-    told, patched = outbox.take()
+    recorded, patched = outbox.take()
     who = ("shop/web", "shop", "web")
     of = "default-scheduler"
-    assert told == RecordEvent(1, 1, *who, of, "Normal", "Scheduled", "Binding", "to n1")
+    assert recorded == RecordEvent(1, 1, *who, of, "Normal", "Scheduled", "Binding", "to n1")
     assert patched == PatchStatus(2, 1, *who, "Unschedulable", "no room", None)
 
 

@@ -196,20 +196,20 @@ def test_changes_are_written_and_the_watch_shows_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "reason", "told"),
+    ("code", "reason", "message"),
     [
         (409, "it has changed", "it has changed"),
         (500, "", "the API server returned 500"),
         (0, "x", "x"),
     ],
 )
-def test_a_refused_write_fails_the_attempt(code: int, reason: str, told: str) -> None:
+def test_a_refused_write_fails_the_attempt(code: int, reason: str, message: str) -> None:
     driver = SchedulerDriver(plugins="PreBindWrite")
     driver.handle(happened.ObjectAdded(namespace("shared")))
     web = driver.add("web")
     write = driver.last(to_do.Write)
     driver.handle(happened.WriteFailed(write.effect, web.uid, code, reason))
-    assert notes(driver) == [f'running PreBind plugin "PreBindWrite": {told}']
+    assert notes(driver) == [f'running PreBind plugin "PreBindWrite": {message}']
     assert driver.last(to_do.PatchStatus).reason == "SchedulerError"
     # Repeated outcomes are ignored.
     assert driver.handle(happened.WriteFailed(write.effect, web.uid, code, reason)) == []

@@ -112,7 +112,7 @@ def test_after_stepping_down_nothing_is_written() -> None:
     waits = driver.add("waits", cpu="1", labels={"permit": "60"})
     driver.add("works", cpu="1", labels={"prebind-io": "yes"})
     binds = driver.add("binds", cpu="1")
-    driver.add("parked", cpu="100")
+    driver.add("unschedulable", cpu="100")
     effects = driver.handle(happened.LeaderLost())
     assert [type(effect) for effect in effects] == [to_do.Cancel, to_do.ReadPod, to_do.Wake]
     assert driver.stage(waits.name) is None
@@ -155,8 +155,8 @@ def test_a_pod_in_two_places_is_reported_with_its_event_log() -> None:
 @pytest.mark.parametrize(
     ("damage", "named"),
     [
-        (lambda m: m.queue.delete(pod("parked")), "pod default/parked is in []"),
-        (lambda m: m._context.pods.pop("default/parked"), "unknown pod in the queue"),
+        (lambda m: m.queue.delete(pod("unschedulable")), "pod default/unschedulable is in []"),
+        (lambda m: m._context.pods.pop("default/unschedulable"), "unknown pod in the queue"),
         (lambda m: m._context.pods.pop("default/binds"), "unknown pod in a binding cycle"),
         (lambda m: m.cache.forget("default/binds"), "pod is not assumed"),
         (lambda m: m.bindings._binding_cycles.pop("default/binds"), "is in []"),
@@ -170,7 +170,7 @@ def test_a_pod_in_two_places_is_reported_with_its_event_log() -> None:
 )
 def test_broken_invariants_are_found(damage, named) -> None:  # type: ignore[no-untyped-def]
     driver = SchedulerDriver(plugins="PermitByLabel")
-    driver.add("parked", cpu="100")
+    driver.add("unschedulable", cpu="100")
     driver.add("binds")
     driver.add("waits", labels={"permit": "60"})
     driver.handle(happened.PodAdded(pod("bound", on="n1")))

@@ -246,7 +246,7 @@ class BatchDecider:
             more_reports, more_notes = report_missing(inventory, session.uid)
             reports += more_reports
             fit_errors += more_notes
-        promises = [] if inventory.compat.forgets_promises else list(_promises(session))
+        nominations = [] if inventory.compat.forgets_nominations else list(_nominations(session))
         self._states.clear()
         return SessionResult(
             tuple(self._places(session)),
@@ -255,7 +255,7 @@ class BatchDecider:
                 for task, why in inventory.evicted
                 if pods(task.uid) is not None
             ),
-            promises,
+            nominations,
             reports,
             tuple(
                 PodReport(pod, note.message)
@@ -305,7 +305,7 @@ class BatchDecider:
         """Count the decisions as applied until the watch or an outcome says otherwise."""
         inventory = self.inventory
         inventory.first.clear()
-        inventory.promised = {place.pod.uid: place.node for place in result.promises}
+        inventory.nominations = {place.pod.uid: place.node for place in result.nominations}
         for place in result.binds:
             inventory.binding(place.pod.uid, place.node)
         for victim in result.victims:
@@ -534,7 +534,7 @@ def place_outside(fault: Exception, modules: Container[str]) -> str:
     return place
 
 
-def _promises(session: Session) -> Iterator[NodeAssignment]:
+def _nominations(session: Session) -> Iterator[NodeAssignment]:
     """Placements kept until the job can start: pipelined tasks, and allocated tasks of the same
     job, which cannot start without them."""
     for job in session.jobs.values():

@@ -80,9 +80,11 @@ def check_sessions(
     for pod in context.pods.values():
         if pod.uid not in known:
             raise context.invariant_broken("pod is unknown to sessions", pod.uid)
-    for uid, node in sessions.promised.items():
+    for uid, node in sessions.nominations.items():
         if context.queue.nominator.node_of(uid) != node or uid in bindings:
-            raise context.invariant_broken(f"promised node {node}, but not nominated to it", uid)
+            raise context.invariant_broken(
+                f"nominated to {node} by sessions, but not in the queue", uid
+            )
     sessions.decider.validate()
 
 

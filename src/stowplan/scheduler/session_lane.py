@@ -66,7 +66,7 @@ class SessionLane:
         self._due = 0
         self._changed: ConfigurationChanged | None = None
         self._arrived_at: dict[str, int] = {}
-        self._promised: dict[str, str] = {}
+        self._nominations: dict[str, str] = {}
         # Evictions without an outcome; refused evictions, by uid; consecutive refusals per pod.
         self._pending_evictions: dict[int, Pod] = {}
         self._refused_evictions: dict[str, Pod] = {}
@@ -86,7 +86,7 @@ class SessionLane:
         if before is None and not pod.node_name:
             self._arrived_at[pod.uid] = self._context.now
         if pod.node_name:
-            self._promised.pop(pod.uid, None)
+            self._nominations.pop(pod.uid, None)
         elif self._context.is_session_pod(pod):
             self._restore_nomination(pod, before)
         if pod.metadata.deletion_timestamp is not None or pod.is_finished:
@@ -96,15 +96,15 @@ class SessionLane:
         """Restore the nomination of a pod that another scheduler, or an earlier process, wrote."""
         node, uid = pod.status.nominated_node_name, pod.uid
         is_new = before is None or before.status.nominated_node_name != node
-        if node and is_new and uid not in self._promised and uid not in self._bindings:
-            self._promised[uid] = node
+        if node and is_new and uid not in self._nominations and uid not in self._bindings:
+            self._nominations[uid] = node
             self._context.queue.nominator.add(pod, node)
 
     def pod_deleted(self, uid: str) -> None:
         """A pod was deleted."""
         self._has_changes = True
         self._settle_eviction(uid)
-        self._promised.pop(uid, None)
+        self._nominations.pop(uid, None)
         self._arrived_at.pop(uid, None)
         self.decider.pod_deleted(uid)
 
@@ -164,9 +164,9 @@ class SessionLane:
         return not (self._has_changes or self._pending_evictions or self._refused_evictions)
 
     @property
-    def promised(self) -> dict[str, str]:
+    def nominations(self) -> dict[str, str]:
         """uid -> node of the pods nominated to nodes where resources are being freed."""
-        return self._promised
+        return self._nominations
 
     @property
     def due(self) -> int:
@@ -216,7 +216,7 @@ class SessionLane:
         ]
 
     def _apply_result(self, result: SessionResult) -> None:
-        self._nominate({place.pod.uid: place for place in result.promises}, result.binds)
+        self._nominate({place.pod.uid: place for place in result.nominations}, result.binds)
         for victim in result.victims:
             self._evict(victim)
         # A group's status may have to be reverted when its pods are bound.
@@ -281,15 +281,15 @@ class SessionLane:
         return states, (place, reason) if reason else None
 
     def _nominate(
-        self, promises: dict[str, NodeAssignment], binds: Iterable[NodeAssignment]
+        self, nominations: dict[str, NodeAssignment], binds: Iterable[NodeAssignment]
     ) -> None:
         """Nominate the pods whose resources are being freed and clear all other nominations."""
         context = self._context
         nominator = context.queue.nominator
         binds = list(binds)
         bound = {place.pod.uid for place in binds}
-        before, self._promised = self._promised, {u: p.node for u, p in promises.items()}
-        holds = {**{place.pod.uid: place.node for place in binds}, **self._promised}
+        before, self._nominations = self._nominations, {u: p.node for u, p in nominations.items()}
+        holds = {**{place.pod.uid: place.node for place in binds}, **self._nominations}
         given_up = [
             _nominated_to(info.pod, node)
             for uid, node in before.items()
@@ -297,9 +297,9 @@ class SessionLane:
             for info in nominator.on(node)
             if info.pod.uid == uid
         ]
-        for uid in [u for u in before if u not in promises and u not in bound]:
+        for uid in [u for u in before if u not in nominations and u not in bound]:
             nominator.drop(uid)
-        for uid, place in promises.items():
+        for uid, place in nominations.items():
             if nominator.node_of(uid) != place.node:
                 nominator.nominate(place.pod, place.node)
             pod = context.pods[place.pod.key]
@@ -335,7 +335,7 @@ class SessionLane:
         pod = context.pods.get(report.pod.key)
         if pod is None or pod.uid != report.pod.uid or pod.metadata.deletion_timestamp is not None:
             return
-        nominated = self._promised.get(pod.uid, "")
+        nominated = self._nominations.get(pod.uid, "")
         requested_status = context.outbox.requested_status.get(pod.uid)
         if is_condition_new(pod, UNSCHEDULABLE, report.message, nominated, requested_status):
             context.outbox.record(pod, "Warning", "FailedScheduling", "Scheduling", report.message)

@@ -112,7 +112,7 @@ def pipelined_before(session: Session) -> set[str]:
     for their queues as what they have."""
     return {
         uid
-        for job, promised in session.state.promised.items()
+        for job, promised in session.state.nominations.items()
         for uid in promised
         if job in session.jobs and uid in session.jobs[job].of(_PIPELINED)
     }

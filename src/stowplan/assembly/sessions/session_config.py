@@ -140,7 +140,7 @@ def session_options(
     """Options of every session of a configuration."""
     all_actions = {**ACTIONS, **(actions or {})}
     switches = compat or Compat()
-    resume = () if switches.forgets_promises else (Resume(),)
+    resume = () if switches.forgets_nominations else (Resume(),)
     return SessionOptions(
         tiers=tuple(
             tuple(SessionPluginUse(p.name, frozenset(p.disabled), p.arguments) for p in tier)

@@ -30,8 +30,8 @@ class Resume(SessionAction):
     def run(self, session: Session) -> None:
         """Serve jobs with failed binds, then jobs with nominated pods, in job order."""
         state = session.state
-        known = [session.jobs[uid] for uid in state.promised if uid in session.jobs]
-        holds = {job.uid: list(_hold_promises(session, job)) for job in known}
+        known = [session.jobs[uid] for uid in state.nominations if uid in session.jobs]
+        holds = {job.uid: list(_hold_nominations(session, job)) for job in known}
         for uid, n_least in state.first.items():
             if uid in session.jobs:
                 _release_holds(session, holds.pop(uid, ()))
@@ -40,13 +40,13 @@ class Resume(SessionAction):
         while jobs:
             job = jobs.pop()
             _release_holds(session, holds.pop(job.uid, ()))
-            _serve(session, job, state.promised[job.uid])
+            _serve(session, job, state.nominations[job.uid])
 
 
-def _hold_promises(session: Session, job: JobInfo) -> Iterator[tuple[int, TaskInfo]]:
+def _hold_nominations(session: Session, job: JobInfo) -> Iterator[tuple[int, TaskInfo]]:
     """Hold the nominated nodes of a job's tasks against jobs served earlier: (row, task)."""
     nodes = session.state.nodes
-    for uid, node in session.state.promised[job.uid].items():
+    for uid, node in session.state.nominations[job.uid].items():
         row, task = nodes.row(node), job.of(TaskStatus.PENDING).get(uid)
         if task is None or not nodes.has_ready_node(row):
             continue
@@ -64,37 +64,37 @@ def _release_holds(session: Session, holds: Iterable[tuple[int, TaskInfo]]) -> N
 
 
 def _serve(
-    session: Session, job: JobInfo, promised: Mapping[str, str], *, n_least: int = 0
+    session: Session, job: JobInfo, nominations: Mapping[str, str], *, n_least: int = 0
 ) -> None:
     """Place the nominated tasks of a job if it can start with them; with `n_least`, place that many
     and as many as the job needs to be ready."""
     statement = session.statement()
     pending = job.of(TaskStatus.PENDING).values()
-    turns = session.hooks.task_turns(t for t in pending if n_least or t.uid in promised)
+    turns = session.hooks.task_turns(t for t in pending if n_least or t.uid in nominations)
     n_needed = job.ready_count + n_least
     while turns:
         if n_least and job.ready_count >= n_needed and session.hooks.job_ready(job):
             break
         task = turns.pop()
-        _place(session, statement, task, session.state.nodes.row(promised.get(task.uid, "")))
+        _place(session, statement, task, session.state.nodes.row(nominations.get(task.uid, "")))
     if session.hooks.job_ready(job):
         statement.commit()
     elif not session.hooks.job_pipelined(job):
         statement.rollback()
-    n_promised = len(job.of(TaskStatus.PIPELINED))
-    if n_promised:
-        job.fit_errors = f"{n_promised} pods wait for resources that are being released"
+    n_pipelined = len(job.of(TaskStatus.PIPELINED))
+    if n_pipelined:
+        job.fit_errors = f"{n_pipelined} pods wait for resources that are being released"
 
 
-def _place(session: Session, statement: Statement, task: TaskInfo, promised: int) -> None:
+def _place(session: Session, statement: Statement, task: TaskInfo, nominated_row: int) -> None:
     """Place a task on idle resources, preferring the nominated node (a row, -1 for none); else keep
     the nomination if it is still possible."""
     nodes = session.state.nodes
-    row = np.array([promised], dtype=np.int64)
-    suits = nodes.has_ready_node(promised) and bool(session.hooks.passing(task, row)[0])
+    row = np.array([nominated_row], dtype=np.int64)
+    suits = nodes.has_ready_node(nominated_row) and bool(session.hooks.passing(task, row)[0])
     capabilities = session.state.capabilities
     if suits and nodes.fits_idle(task, row)[0] and capabilities.allows(task):
-        statement.allocate(task, promised)
+        statement.allocate(task, nominated_row)
         return
     try:
         best = session.best_nodes.best(task)
@@ -103,4 +103,4 @@ def _place(session: Session, statement: Statement, task: TaskInfo, promised: int
     if best >= 0:
         statement.allocate(task, best)
     elif suits and nodes.fits_future(task, row)[0] and capabilities.allows(task, later=True):
-        statement.pipeline(task, promised)
+        statement.pipeline(task, nominated_row)

@@ -45,7 +45,7 @@ _ASK = "batch ask"
 class Inventory:
     """The cluster state of batch scheduling.
 
-    scheduler_names: whose pending pods are scheduled here. promised: uid -> node of the pods
+    scheduler_names: whose pending pods are scheduled here. nominations: uid -> node of the pods
     nominated by earlier sessions. first: jobs that go before all others -> number of members whose
     bind failed.
     """
@@ -77,7 +77,7 @@ class Inventory:
         self._binding: dict[str, str] = {}
         self._evicting: set[str] = set()
         self._nominated_pods: list[tuple[str, str]] = []
-        self.promised: dict[str, str] = {}
+        self.nominations: dict[str, str] = {}
         self.first: dict[str, int] = {}
 
     # Sessions.
@@ -92,10 +92,10 @@ class Inventory:
                 job.priority = self._priority(job.group.priority_class)
             jobs[uid] = job.copy() if self.copies else job
         nodes = self.nodes.copy() if self.copies else self.nodes
-        promised: dict[str, dict[str, str]] = {}
-        for uid, node in self.promised.items():
-            promised.setdefault(self._job_of.get(uid, ""), {})[uid] = node
-        return ClusterInfo(jobs, nodes, dict(self.queues), promised, dict(self.first))
+        nominations: dict[str, dict[str, str]] = {}
+        for uid, node in self.nominations.items():
+            nominations.setdefault(self._job_of.get(uid, ""), {})[uid] = node
+        return ClusterInfo(jobs, nodes, dict(self.queues), nominations, dict(self.first))
 
     def hold_for_nominated(self, nominated_pods: Iterable[tuple[Pod, str]]) -> None:
         """Reserve resources until `settle` for nominated pods of other schedulers: (pod, node)."""
@@ -167,7 +167,7 @@ class Inventory:
     def binding(self, uid: str, node: str) -> None:
         """A session has placed a pod on a node; its bind is pending."""
         self._binding[uid] = node
-        self.promised.pop(uid, None)
+        self.nominations.pop(uid, None)
 
     def assume(self, pod: Pod, node: str) -> None:
         """A pod is assumed on a node, whichever scheduler decided it."""
@@ -209,7 +209,7 @@ class Inventory:
     def take_over(self, other: Inventory) -> None:
         """Copy the unconfirmed decisions of another inventory."""
         self._binding, self._evicting = dict(other._binding), set(other._evicting)
-        self.promised, self.first = dict(other.promised), dict(other.first)
+        self.nominations, self.first = dict(other.nominations), dict(other.first)
 
     def refresh(self, uid: str) -> None:
         """Recount a pod."""
@@ -259,10 +259,10 @@ class Inventory:
         gone = before is None or not self._counts(before) or self._remove(before)
         if pod.node_name or pod.status.phase != "Pending":
             self._binding.pop(pod.uid, None)
-            self.promised.pop(pod.uid, None)
+            self.nominations.pop(pod.uid, None)
         elif is_nomination_new(before, pod) and pod.uid not in self._binding:
             # The nomination was written by another scheduler, or by this one before a restart.
-            self.promised.setdefault(pod.uid, pod.status.nominated_node_name)
+            self.nominations.setdefault(pod.uid, pod.status.nominated_node_name)
         # The original drops an update if it cannot find the previous state.
         if self._counts(pod) and (gone or not self.compat.solo_pods_linger):
             self._add(pod)
@@ -274,7 +274,7 @@ class Inventory:
             self._remove(pod)
         self._binding.pop(uid, None)
         self._evicting.discard(uid)
-        self.promised.pop(uid, None)
+        self.nominations.pop(uid, None)
 
     def sweep(self) -> None:
         """Forget jobs without pods, group and budget."""

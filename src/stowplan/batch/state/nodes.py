@@ -165,7 +165,7 @@ class NodeLedger:
         self.version = 0
         self.revision = self._n_states = 0
         self._total = -1, ResourceVector()
-        self._n_promised = 0
+        self._n_pipelined = 0
         self._n_releasing = 0
         self._has_ready_node: Bools = np.zeros(8, dtype=np.bool_)
         self._n_away = 0
@@ -231,7 +231,7 @@ class NodeLedger:
         """bool (n_rows,): rows with enough idle resources; resources of pipelined tasks are not
         idle."""
         free = self.fits(self.idle, task, rows)
-        if not self.compat.releasing_competes and self.has_promises:
+        if not self.compat.releasing_competes and self.has_pipelined:
             free &= self.fits_future(task, rows)
         return free
 
@@ -245,9 +245,9 @@ class NodeLedger:
         return result
 
     @property
-    def has_promises(self) -> bool:
+    def has_pipelined(self) -> bool:
         """True if some task is pipelined."""
-        return self._n_promised > 0
+        return self._n_pipelined > 0
 
     @property
     def has_releases(self) -> bool:
@@ -322,7 +322,7 @@ class NodeLedger:
 
     def _count_held(self, row: int, status: TaskStatus, sign: int) -> None:
         self._pod_count[row] += sign
-        self._n_promised += sign * (status is TaskStatus.PIPELINED)
+        self._n_pipelined += sign * (status is TaskStatus.PIPELINED)
         self._n_releasing += sign * (status is TaskStatus.RELEASING)
         self.freed += sign < 0 or status is TaskStatus.RELEASING
         self._moved()

@@ -57,14 +57,14 @@ class TaskEventHandlers(msgspec.Struct, frozen=True):
 class ClusterInfo(msgspec.Struct, frozen=True):
     """State that a session opens with.
 
-    promised: job id -> uid -> node, nominations of earlier sessions. first: id of a job that goes
-    before all others -> number of tasks to place in addition to its minimum.
+    nominations: job id -> uid -> node, of earlier sessions. first: id of a job that goes before all
+    others -> number of tasks to place in addition to its minimum.
     """
 
     jobs: dict[str, JobInfo]
     nodes: NodeLedger
     queues: dict[str, QueueInfo]
-    promised: dict[str, dict[str, str]] = {}
+    nominations: dict[str, dict[str, str]] = {}
     first: Mapping[str, int] = {}
 
 
@@ -72,7 +72,7 @@ class SessionState:
     """The state of a session.
 
     rules: NoSessionRules until set. eviction_revision: grows with each eviction and each undone
-    eviction. promised, first: as in ClusterInfo. preemptors: uid of an evicted task -> the task
+    eviction. nominations, first: as in ClusterInfo. preemptors: uid of an evicted task -> the task
     that gets its resources. capabilities: usage of queues with a capability.
     """
 
@@ -82,7 +82,7 @@ class SessionState:
         self.jobs = cluster_info.jobs
         self.nodes = cluster_info.nodes
         self.queues = cluster_info.queues
-        self.promised = cluster_info.promised
+        self.nominations = cluster_info.nominations
         self.first = cluster_info.first
         self.preemptors: dict[str, TaskInfo] = {}
         self.hooks = hooks

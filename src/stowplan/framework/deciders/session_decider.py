@@ -68,13 +68,13 @@ class PodReport(msgspec.Struct, frozen=True, gc=False):
 class SessionResult(msgspec.Struct, frozen=True):
     """What a session decided.
 
-    promises: pods that wait for room that is being freed, with the node where that is. fault: what
+    nominations: pods that wait for resources being released, with their nodes. fault: what
     broke it off; then it decided nothing.
     """
 
     binds: Sequence[NodeAssignment] = ()
     victims: Sequence[SessionVictim] = ()
-    promises: Sequence[NodeAssignment] = ()
+    nominations: Sequence[NodeAssignment] = ()
     groups: Sequence[PodGroupReport] = ()
     pods: Sequence[PodReport] = ()
     fault: str = ""
