@@ -49,7 +49,7 @@ def test_a_missing_queue_is_reported_on_pods_and_group() -> None:
         ("g-0", "FailedScheduling", NO_QUEUE),
         ("g-1", "FailedScheduling", NO_QUEUE),
     }
-    silent = SessionDriver(compat=Compat(missing_unsaid=True))
+    silent = SessionDriver(compat=Compat(missing_objects_unreported=True))
     effects = silent.handle(*silent.gang("g", 2, queue="nowhere"))
     assert (events(effects), conditions(effects)) == (set(), {})
 

@@ -40,7 +40,7 @@ class Compat(msgspec.Struct, frozen=True):
     conditions_stay: bool = False  # Unschedulable remains after the group runs
     rewrites_status: bool = False  # every group's status is written every session
     budget_jobs_panic: bool = False  # an unready job of a PodDisruptionBudget ends the process
-    missing_unsaid: bool = False  # jobs with a missing queue or group are not reported
+    missing_objects_unreported: bool = False  # jobs with a missing queue or group are not reported
     fit_error_of_choice: bool = False  # fit errors name the chosen node only
 
     # Allocate and backfill.

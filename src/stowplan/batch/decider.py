@@ -242,7 +242,7 @@ class BatchDecider:
         pods = inventory.pod
         reports = [*self._evicted_from(), *(_group_report(write) for write in writes)]
         fit_errors = [*notes]
-        if not inventory.compat.missing_unsaid:
+        if not inventory.compat.missing_objects_unreported:
             more_reports, more_notes = report_missing(inventory, session.uid)
             reports += more_reports
             fit_errors += more_notes

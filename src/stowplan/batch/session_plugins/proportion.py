@@ -216,11 +216,7 @@ class ProportionPlugin(SessionPlugin):
         left: dict[str, ResourceVector] = {}
         allowed = []
         for candidate in candidates:
-            queue = self._session.jobs[candidate.job].queue
-            held = self.shares[queue]
-            have = left.get(queue)
-            if have is None:
-                have = left[queue] = held.allocated.copy()
+            held, have = self._held_and_left(candidate, left)
             running = candidate.ask.running
             if all(
                 held.deserved.get(name) < have.get(name) - n + self._arithmetic.milli_epsilon
@@ -230,6 +226,16 @@ class ProportionPlugin(SessionPlugin):
                 have.take(running, keyless=False)
                 allowed.append(candidate)
         return allowed
+
+    def _held_and_left(
+        self, candidate: TaskInfo, left: dict[str, ResourceVector]
+    ) -> tuple[QueueShare, ResourceVector]:
+        """The share of the candidate's queue, and what the queue has left of its allocation."""
+        queue = self._session.jobs[candidate.job].queue
+        held = self.shares[queue]
+        if queue not in left:
+            left[queue] = held.allocated.copy()
+        return held, left[queue]
 
     def _contested(self, task: TaskInfo) -> list[str]:
         """The scarce resources that a task requests."""
@@ -257,11 +263,7 @@ class ProportionPlugin(SessionPlugin):
         left: dict[str, ResourceVector] = {}
         allowed = []
         for candidate in candidates:
-            queue = self._session.jobs[candidate.job].queue
-            held = self.shares[queue]
-            have = left.get(queue)
-            if have is None:
-                have = left[queue] = held.allocated.copy()
+            held, have = self._held_and_left(candidate, left)
             running = candidate.ask.running
             if arithmetic.less(have, running):
                 continue

@@ -130,13 +130,10 @@ class Inventory:
         if not self.copies:
             self.bound.append(task)
             return ""
-        found = self._find(task)
+        found = self._find_on_node(task, task.node)
         if isinstance(found, str):
             return found
-        job, mine = found
-        row = self.nodes.row(task.node)
-        if row < 0:
-            return f"failed to bind Task {task.uid} to host {task.node}, host does not exist"
+        job, mine, row = found
         job.turn(mine, TaskStatus.BINDING)
         mine.node = task.node
         problem = self.nodes.add(row, mine)
@@ -149,18 +146,30 @@ class Inventory:
         if not self.copies:
             self.evicted.append((task, reason))
             return ""
-        found = self._find(task)
+        found = self._find_on_node(task)
         if isinstance(found, str):
             return found
-        job, mine = found
-        row = self.nodes.row(mine.node)
-        if row < 0:
-            return f"failed to bind Task {task.uid} to host {mine.node}, host does not exist"
+        job, mine, row = found
         job.turn(mine, TaskStatus.RELEASING)
         problem = self.nodes.update(row, mine)
         if not problem:
             self.evicted.append((mine, reason))
         return problem
+
+    def _find_on_node(
+        self, task: TaskInfo, node: str | None = None
+    ) -> tuple[JobInfo, TaskInfo, int] | str:
+        """The job, the inventory's own task and the row of a node, its own by default; or an error
+        message."""
+        found = self._find(task)
+        if isinstance(found, str):
+            return found
+        job, mine = found
+        name = mine.node if node is None else node
+        row = self.nodes.row(name)
+        if row < 0:
+            return f"failed to bind Task {task.uid} to host {name}, host does not exist"
+        return job, mine, row
 
     # Decisions that the watch has not confirmed yet.
 
