@@ -238,7 +238,7 @@ def test_snapshots_read_the_nominations_of_the_queue() -> None:
         (lambda held: held.nodes._requested.fill(0), "requested cpu"),
     ],
 )
-def test_broken_invariants_are_found(damage: Callable[[Cache], object], named: str) -> None:
+def test_damage_is_found(damage: Callable[[Cache], object], named: str) -> None:
     held = cache(10)
     held.assume(WEB, "n1")
     held.assume(API, "n1")

@@ -120,7 +120,7 @@ TIGHT: dict[str, tuple[Any, str, int]] = {
 
 
 @pytest.mark.parametrize("name", TIGHT)
-def test_forgotten_classes_are_created_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_forgotten_is_found_anew(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(*TIGHT[name])
 
     @settings(max_examples=examples(6))
