@@ -21,8 +21,8 @@ from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.node import NodeCondition
-from stowplan.simulation.event_queue import SECOND
 from stowplan.testing import node, pod
 from tests.batch.session_driver import SessionDriver, binds, gated, member, reports
 from tests.scenarios import group_commands

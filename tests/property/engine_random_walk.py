@@ -23,13 +23,14 @@ from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.pod import DEFAULT_SCHEDULER, Pod
 from stowplan.objects.volume import PVCVolumeSource, Volume
 from stowplan.queue import QueueOptions
 from stowplan.scheduler import Scheduler, SchedulerOptions
 from stowplan.testing.generators.choices import RandomSource, chance, pick, random_int
 from tests.property import engine_objects as objects
-from tests.scheduler.fake_cluster import EPOCH, SECOND, FakeCluster, Faults
+from tests.scheduler.fake_cluster import EPOCH, FakeCluster, Faults
 from tests.scheduler.volumes import CLAIMS, VOLUMES
 
 NODES = tuple(f"n{i}" for i in range(9))

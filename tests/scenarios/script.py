@@ -67,7 +67,7 @@ from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
-from stowplan.objects.encoding.duration import parse, render
+from stowplan.objects.encoding.duration import SECOND, parse, render
 from stowplan.objects.encoding.json_codec import encode
 from stowplan.objects.pod import PodCondition
 from stowplan.queue import QueueOptions
@@ -78,7 +78,6 @@ from tests.scenarios import extender_commands, group_commands
 from tests.scenarios.label_plugins import LABEL_PLUGINS
 from tests.scenarios.storage_commands import KINDS
 
-SECOND = 1_000_000_000
 DASHES = "----"
 PREEMPTED = PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
 _STATES = {"leaving", "preempted"}

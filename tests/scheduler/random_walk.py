@@ -22,6 +22,7 @@ from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.messages.extender_api import ExtenderBindingArgs, ExtenderVerb
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.pod import Pod
 from stowplan.plugins.volumes.volume_claims import volume_uses_of
 from stowplan.scheduler.scheduler import Scheduler
@@ -31,7 +32,6 @@ from tests.scenarios.script import made
 from tests.scheduler.fake_cluster import (
     EPOCH,
     READS_AND_STOPS,
-    SECOND,
     FakeCluster,
     Faults,
     counts,

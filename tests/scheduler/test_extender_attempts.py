@@ -237,7 +237,7 @@ def test_pods_with_interested_extenders_are_not_placed_in_runs(extenders: str) -
 
 def test_extender_waits_max_must_be_positive() -> None:
     (problem,) = SchedulerOptions(extender_waits_max=0).problems("options")
-    assert str(problem) == "options.extender_waits_max: got 0, wanted 1 or more"
+    assert str(problem) == "options.extender_waits_max: Invalid value: 0: expected 1 or more"
 
 
 @pytest.mark.parametrize(

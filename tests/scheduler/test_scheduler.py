@@ -7,10 +7,10 @@ import pytest
 from stowplan.columns.invariants import InvariantBroken
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.queue import SubQueue
 from stowplan.scheduler.binding.binding_cycle import BindingStage
 from stowplan.testing import node, pod
-from tests.scheduler.fake_cluster import SECOND
 from tests.scheduler.scheduler_driver import SchedulerDriver, bound
 
 

@@ -14,10 +14,9 @@ import numpy as np
 
 from stowplan.batch.session_rules import ScoringError
 from stowplan.batch.state.jobs import TaskInfo
-from stowplan.batch.state.nodes import Floats
 from stowplan.batch.state.session_state import SessionState
 from stowplan.batch.tiers import Hooks
-from stowplan.columns.nodetable import Ints
+from stowplan.columns.array_types import Floats, Ints
 
 NEVER = -np.inf
 ANEW_SHARE = 4

@@ -18,8 +18,8 @@ from stowplan.batch.session import Session
 from stowplan.batch.session_rules import ScoringError
 from stowplan.batch.state.capability import PODS, limits_of, requested_of
 from stowplan.batch.state.jobs import OCCUPYING, JobInfo, TaskInfo, TaskStatus
-from stowplan.batch.state.nodes import Floats
 from stowplan.batch.state.resource_vector import format_resource
+from stowplan.columns.array_types import Floats
 
 WAITING = (TaskStatus.PENDING, TaskStatus.PIPELINED, TaskStatus.GATED)
 """Statuses of tasks that are not ready yet."""

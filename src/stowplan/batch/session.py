@@ -9,12 +9,13 @@ Source: kube-batch v0.5, framework/session.go, framework/framework.go.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from stowplan._deprecated import deprecated_property
 from stowplan.batch.best_nodes import BestNodeCache
 from stowplan.batch.compat import Compat
 from stowplan.batch.hook_contracts import ValidateResult
@@ -26,7 +27,7 @@ from stowplan.batch.state.resource_vector import ResourceVector
 from stowplan.batch.state.session_state import BinderEvictor, ClusterInfo, SessionState
 from stowplan.batch.statement import Statement
 from stowplan.batch.tiers import Hooks, Tiers
-from stowplan.columns.nodetable import Ints
+from stowplan.columns.array_types import Ints
 from stowplan.framework.metrics import Metrics
 from stowplan.framework.problems import ContractError
 
@@ -131,6 +132,9 @@ class Session:
             plugin.on_start(self)
 
     # Read by actions and session plugins.
+
+    working = deprecated_property("working", "state")
+    policies = deprecated_property("policies", "plugins")
 
     @property
     def jobs(self) -> dict[str, JobInfo]:
@@ -246,8 +250,3 @@ def call_timed(
     call(session)
     labels = (("plugin", plugin.name), ("OnSession", moment))
     metrics.observe(PLUGIN_LATENCY, (metrics.stopwatch() - began) * 1e6, labels)
-
-
-def tasks_of(job: JobInfo, status: TaskStatus) -> Sequence[TaskInfo]:
-    """A copy of the tasks of a job in a status."""
-    return list(job.of(status).values())

@@ -13,8 +13,7 @@ import msgspec
 import numpy as np
 
 from stowplan.batch.state.jobs import TaskInfo
-from stowplan.batch.state.nodes import Floats
-from stowplan.columns.nodetable import Bools, Ints
+from stowplan.columns.array_types import Bools, Floats, Ints
 
 
 class ScoringError(Exception):

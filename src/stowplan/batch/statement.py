@@ -50,11 +50,6 @@ class Statement:
         return len(self._ledger)
 
     @property
-    def operations(self) -> tuple[Operation, ...]:
-        """Operations that were not rolled back, in order."""
-        return tuple(self._ledger)
-
-    @property
     def evicts(self) -> bool:
         """True if the statement evicts a task."""
         return any(isinstance(operation, EvictOperation) for operation in self._ledger)

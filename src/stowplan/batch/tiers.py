@@ -24,9 +24,8 @@ from stowplan.batch.compat import Compat
 from stowplan.batch.heap import Heap, SortedTasks
 from stowplan.batch.hook_contracts import HookKind, ValidateResult, check_answers, source_location
 from stowplan.batch.state.jobs import JobInfo, TaskInfo, TaskStatus
-from stowplan.batch.state.nodes import Floats
 from stowplan.batch.state.queues import QueueInfo
-from stowplan.columns.nodetable import Bools, Ints
+from stowplan.columns.array_types import Bools, Floats, Ints
 from stowplan.framework.problems import ContractError
 
 SWITCH_OF: Mapping[str, str] = {
@@ -42,7 +41,6 @@ SWITCH_OF: Mapping[str, str] = {
 }
 """Kind of function -> configuration switch that disables it; others have none."""
 
-Compare = Callable[[Any, Any], int]
 VictimFunction = Callable[[TaskInfo, Sequence[TaskInfo]], list[TaskInfo]]
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from stowplan.columns.array_types import Ints
 from stowplan.columns.engine.tie_break import TieBreakSource, draw_tie_break, tie_break_ranks
-from stowplan.columns.nodetable import Ints
 from stowplan.cycle.attempt import Attempt, filter_pod, score_pod
 from stowplan.framework import Framework, PostFilterResult, Snapshot
 from stowplan.framework.deciders.decider import Decision

@@ -28,9 +28,9 @@ from typing import Any
 import numpy as np
 
 from stowplan.columns import NodeTable, PodInfo
+from stowplan.columns.array_types import Ints
 from stowplan.columns.empty_nodes import without_pods
 from stowplan.columns.nodeinfo import wrapped
-from stowplan.columns.nodetable import Ints
 from stowplan.cycle.attempt import Attempt, filter_pod, score_pod
 from stowplan.cycle.decision import (
     SamplingState,

@@ -43,7 +43,6 @@ from stowplan.scheduler.options import SchedulerOptions
 from stowplan.scheduler.session_lane import SessionLane
 from stowplan.scheduler.unschedulable_classes import UnschedulableClasses
 
-HEADS_MAX = SchedulerOptions().heads_max
 CLASS_IDLE_S = 600.0
 """Seconds after which unused pod classes are forgotten; longer than the unschedulable flush."""
 

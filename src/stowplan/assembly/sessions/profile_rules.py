@@ -16,10 +16,9 @@ import numpy as np
 from stowplan.assembly.in_tree import DEFAULT_PLUGINS, registry
 from stowplan.batch.session_rules import NodeScoreWeights, PressureChecks, ScoringError
 from stowplan.batch.state.jobs import TaskInfo
-from stowplan.batch.state.nodes import Floats
 from stowplan.batch.state.session_state import SessionState
 from stowplan.columns import NodeTable, Overlay, PodInfo
-from stowplan.columns.nodetable import Bools, Ints
+from stowplan.columns.array_types import Bools, Floats, Ints
 from stowplan.config import default
 from stowplan.framework import CycleState, FeatureGates, Framework, PluginUse, Snapshot
 from stowplan.framework.diagnosis import Diagnosis

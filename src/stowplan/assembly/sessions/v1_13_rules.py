@@ -16,10 +16,10 @@ from stowplan.assembly.sessions.v1_13_pod_affinity import (
 )
 from stowplan.batch.session_rules import NodeScoreWeights, PressureChecks, ScoringError
 from stowplan.batch.state.jobs import OCCUPYING, TaskInfo
-from stowplan.batch.state.nodes import Floats, NodeLedger
+from stowplan.batch.state.nodes import NodeLedger
 from stowplan.batch.state.session_state import SessionState
 from stowplan.columns import NodeTable
-from stowplan.columns.nodetable import Bools, Ints
+from stowplan.columns.array_types import Bools, Floats, Ints
 from stowplan.framework import CycleState, FeatureGates, Handle, Snapshot
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod

@@ -15,7 +15,7 @@ from stowplan.batch.state.nodes import NodeLedger
 from stowplan.batch.state.resource_vector import ResourceVector
 from stowplan.batch.statement import Statement
 from stowplan.batch.tiers import VictimFunction
-from stowplan.columns.nodetable import Ints
+from stowplan.columns.array_types import Ints
 
 
 def held_victims(nodes: NodeLedger, row: int) -> list[TaskInfo]:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stowplan._deprecated import deprecated_method, deprecated_property
 from stowplan.batch.compat import Compat
 from stowplan.batch.state.jobs import TaskInfo, TaskStatus
 from stowplan.batch.state.resource_vector import (
@@ -22,12 +23,9 @@ from stowplan.batch.state.resource_vector import (
     SessionPanic,
     node_allocatable_of,
 )
-from stowplan.columns.array_growth import grow
+from stowplan.columns.array_types import Bools, grow
 from stowplan.columns.journal import Journal
-from stowplan.columns.nodetable import Bools
 from stowplan.objects.node import Node
-
-Floats = NDArray[np.float64]
 
 Rows = slice | NDArray[np.int64]
 ALL = slice(None)
@@ -261,6 +259,9 @@ class NodeLedger:
     def has_ready_node(self, row: int) -> bool:
         """True if a row has a ready node; -1 stands for none."""
         return row >= 0 and bool(self._has_ready_node[row])
+
+    is_there = deprecated_method("is_there", "has_ready_node")
+    state = deprecated_property("state", "revision")
 
     @property
     def n_unready(self) -> int:
