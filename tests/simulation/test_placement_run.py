@@ -189,12 +189,12 @@ def test_kernels_are_loaded_when_the_process_beside_has_compiled_them(
     monkeypatch.setattr(kernel_cache.subprocess, "Popen", lambda *a, **k: Process())
     compiling = kernel_cache.KernelCompilation()
     compiling.begin()
-    compiling.look()
+    compiling.poll()
     assert compiling.is_under_way
     assert not loaded
     monkeypatch.setattr(Process, "code", 0)
-    compiling.look()
-    compiling.look()
+    compiling.poll()
+    compiling.poll()
     assert loaded == [True]
     assert not compiling.is_under_way
 

@@ -1,10 +1,10 @@
-"""Population: the pods of a cluster, those that are there and those that controllers would make.
+"""Workload expansion: the pods of a cluster, including those that controllers would create.
 
-A controller whose pods are there gets the missing ones only. Names are NAME-<index>, labels and
-owners as the controllers set them, so that rules that look for a pod's like find them.
+Only missing pods of a controller are created. Names are NAME-<index>; labels and owner references
+are set as by the controllers, so that selectors match them.
 
 Differs: pods that match a controller's selector and have no owner are not adopted. The hash in
-names and labels is our own. Pods of a StatefulSet are made all at once. `matchLabelKeys` of pod
+names and labels differs. Pods of a StatefulSet are created all at once. `matchLabelKeys` of pod
 affinity are not merged into the selectors; the API server has done so for pods that it stores.
 
 Source: Kubernetes v1.36, controllers for Deployment, ReplicaSet, ReplicationController,
@@ -21,12 +21,7 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from stowplan.inputs.daemon_pods import (
-    pin_to_node,
-    should_run_on,
-    target_node,
-    with_daemon_tolerations,
-)
+from stowplan.inputs.input_error import mismatch
 from stowplan.inputs.manifests import (
     JobControllerFields,
     ManifestEntry,
@@ -36,8 +31,14 @@ from stowplan.inputs.manifests import (
     title,
 )
 from stowplan.inputs.object_defaults import with_name_label
-from stowplan.inputs.priority_classes import PriorityClasses, UnknownPriorityClassError
-from stowplan.inputs.volume_claims import ClaimBuilder
+from stowplan.inputs.workloads.daemon_pods import (
+    pin_to_node,
+    should_run_on,
+    target_node,
+    with_daemon_tolerations,
+)
+from stowplan.inputs.workloads.priority_classes import PriorityClasses, UnknownPriorityClassError
+from stowplan.inputs.workloads.volume_claims import ClaimBuilder
 from stowplan.objects.encoding.json_codec import DecodeError
 from stowplan.objects.limits import LimitRange, ResourceQuota
 from stowplan.objects.meta import NamespacedObject, Object, ObjectMeta, OwnerReference, Value
@@ -75,10 +76,10 @@ _API_VERSIONS: Mapping[type[Object], str] = {
 
 
 class ExpandedCluster(msgspec.Struct):
-    """What the objects of a cluster come to.
+    """Pods and objects after expansion.
 
-    pods: in the order of the files, those of a controller where it stands, all with their
-    priority. objects: everything beside nodes and pods, with what controllers add to it.
+    pods: in the order of the files, with priority; created pods in place of their controller.
+    objects: all other objects except nodes, including those that controllers create.
     """
 
     pods: list[Pod]
@@ -87,12 +88,12 @@ class ExpandedCluster(msgspec.Struct):
 
 
 def expand_workloads(inventory: ManifestInventory) -> ExpandedCluster:
-    """Expand the controllers of an inventory; raises DecodeError naming place, object, path."""
+    """Expand the controllers of an inventory; raises DecodeError with place, object and path."""
     return _WorkloadExpander(inventory).run()
 
 
 class _WorkloadExpander:
-    """All controllers at work on one inventory, once."""
+    """Runs each controller once on an inventory."""
 
     def __init__(self, inventory: ManifestInventory) -> None:
         self.inventory = inventory
@@ -109,7 +110,7 @@ class _WorkloadExpander:
             if owner is not None:
                 key = (dependent.namespace, owner.kind, owner.name)
                 self.dependents.setdefault(key, []).append(dependent)
-        # A StatefulSet cannot choose its pods' names, so the others leave them to it.
+        # Names of StatefulSet pods are fixed, so other controllers must not take them.
         self.names = set(self.pods_there)
         for entry in inventory.entries:
             if isinstance(entry.value, StatefulSet):
@@ -154,7 +155,7 @@ class _WorkloadExpander:
     # Kinds of controllers.
 
     def _of_deployment(self, entry: ManifestEntry, deployment: Deployment) -> list[Pod]:
-        """The pods belong to the newest of its ReplicaSets, or to one that is made for it."""
+        """Missing pods, owned by the newest ReplicaSet or a new one."""
         sets = [rs for rs in self._owned_by(deployment) if isinstance(rs, ReplicaSet)]
         n_there = sum(len(self._active(rs)) for rs in sets)
         n_missing = max(replicas_of(entry) - n_there, 0)
@@ -195,7 +196,7 @@ class _WorkloadExpander:
         owner = controller.controller
         if owner is not None and owner.kind == "Deployment":
             above = self.inventory.find(Deployment, f"{controller.namespace}/{owner.name}")
-            # Its Deployment says how many there are to be.
+            # The Deployment determines the number of replicas.
             if above is not None and _is_same_owner(owner, above):
                 return []
         n_missing = max(replicas_of(entry) - len(self._active(controller)), 0)
@@ -225,7 +226,7 @@ class _WorkloadExpander:
     def _with_claims(
         self, spec: PodSpec, claims: tuple[PVCTemplate, ...], owner: StatefulSet, pod: str
     ) -> PodSpec:
-        """The spec with a volume per claim template; the claims that are not there are made."""
+        """The spec with a volume per claim template; creates missing claims."""
         volumes = {volume.name: volume for volume in spec.volumes}
         for claim in claims:
             name = f"{claim.metadata.name}-{pod}"
@@ -237,7 +238,7 @@ class _WorkloadExpander:
         return replace(spec, volumes=tuple(volumes.values()))
 
     def _of_daemon_set(self, entry: ManifestEntry, controller: DaemonSet) -> list[Pod]:
-        """A pod for each node that it is meant for and that has none yet."""
+        """A pod for each eligible node without one."""
         template = controller.spec.template
         spec = with_daemon_tolerations(template.spec)
         labels = {**template.metadata.labels, REVISION_LABEL: _hash(template)}
@@ -252,7 +253,7 @@ class _WorkloadExpander:
         ]
 
     def _of_job(self, entry: ManifestEntry, job: Job) -> list[Pod]:
-        """As many pods as run at once."""
+        """Missing pods up to the parallelism."""
         progress = _rest(entry, JobControllerFields).status
         is_over = any(
             c.type in ("Complete", "Failed") and c.status == "True" for c in progress.conditions
@@ -264,7 +265,7 @@ class _WorkloadExpander:
         n_succeeded = max(progress.succeeded, sum(pod.status.phase == "Succeeded" for pod in there))
         active = self._active(job)
         if job.spec.completions is None and job.spec.parallelism is not None:
-            # A work queue: the first success tells the others to come to an end.
+            # A work queue Job: after the first success no pods are created.
             n_wanted = 0 if n_succeeded else parallelism
         else:
             completions = _count(job.spec.completions, entry, "spec.completions")
@@ -288,7 +289,7 @@ class _WorkloadExpander:
         n_missing: int,
         there: list[Pod],
     ) -> list[Pod]:
-        """The pods of the lowest indexes that are neither done nor running."""
+        """Pods of the lowest indexes that are neither completed nor running."""
         busy = {pod.metadata.annotations.get(JOB_INDEX) for pod in there if _is_controlled(pod)}
         done = _indexes(entry)
         pods: list[Pod] = []
@@ -302,7 +303,7 @@ class _WorkloadExpander:
             pods.append(self._pod(entry, name, job, marked, job.spec.template.spec))
         return pods
 
-    # What controllers share.
+    # Helpers of all controllers.
 
     def _alike(
         self,
@@ -311,7 +312,7 @@ class _WorkloadExpander:
         stem: str,
         n_pods: int,
     ) -> list[Pod]:
-        """Pods that differ in nothing but their names."""
+        """Pods that differ in their names only."""
         template = owner.spec.template
         names = self._free_names(owner, stem, n_pods)
         return [
@@ -344,7 +345,7 @@ class _WorkloadExpander:
         return pod if spec is pod.spec else replace(pod, spec=spec)
 
     def _free_names(self, owner: NamespacedObject, stem: str, n_names: int) -> list[str]:
-        """STEM-0, STEM-1 and so on, those that are taken left out."""
+        """STEM-0, STEM-1 and so on, without names in use."""
         names: list[str] = []
         index = 0
         while len(names) < n_names:
@@ -356,7 +357,7 @@ class _WorkloadExpander:
         return names
 
     def _of_set(self, controller: StatefulSet, ordinal: int) -> str:
-        """The key of a pod of a StatefulSet."""
+        """Key of a StatefulSet's pod."""
         return f"{controller.namespace}/{controller.name}-{ordinal}"
 
     def _owned_by(self, owner: NamespacedObject) -> Iterator[Pod | ReplicaSet]:
@@ -367,13 +368,13 @@ class _WorkloadExpander:
                 yield dependent
 
     def _active(self, owner: NamespacedObject) -> list[Pod]:
-        """The pods that a controller counts as there."""
+        """The pods that a controller counts as active."""
         return [
             pod for pod in self._owned_by(owner) if isinstance(pod, Pod) and _is_controlled(pod)
         ]
 
     def _claim_ephemeral(self, pod: Pod) -> None:
-        """Make the claims of a pod's ephemeral volumes."""
+        """Create the claims of a pod's ephemeral volumes."""
         for volume in pod.spec.volumes:
             claim = volume.ephemeral.volume_claim_template if volume.ephemeral else None
             if claim is not None:
@@ -383,7 +384,7 @@ class _WorkloadExpander:
     def _make_claim(
         self, namespace: str, name: str, template: PVCTemplate, owner: OwnerReference | None = None
     ) -> None:
-        """Make a claim unless it is there."""
+        """Create a claim unless it exists."""
         key = f"{namespace}/{name}"
         if self.inventory.find(PersistentVolumeClaim, key) is None:
             made = self.claims.made(namespace, name, template, owner)
@@ -394,7 +395,7 @@ class _WorkloadExpander:
 
 
 def replicas_of(entry: ManifestEntry) -> int:
-    """`spec.replicas` of a controller, 1 where it is absent; raises DecodeError."""
+    """`spec.replicas` of a controller, default 1; raises DecodeError."""
     spec = getattr(entry.value, "spec", None)
     return _count(getattr(spec, "replicas", None), entry, "spec.replicas")
 
@@ -403,8 +404,8 @@ def _count(number: int | None, entry: ManifestEntry, path: str) -> int:
     if number is None:
         return 1
     if not 0 <= number <= REPLICAS_MAX:
-        wanted = f"a whole number from 0 to {REPLICAS_MAX}"
-        raise _decode_error(entry, path, f"got {number}, wanted {wanted}")
+        expected = f"a whole number from 0 to {REPLICAS_MAX}"
+        raise _decode_error(entry, path, mismatch(str(number), expected))
     return number
 
 
@@ -418,14 +419,14 @@ def _indexes(entry: ManifestEntry) -> list[tuple[int, int]]:
     """`completedIndexes` of a Job, such as `0,2-4`, as (first, last)."""
     text = _rest(entry, JobControllerFields).status.completed_indexes
     if text and not re.fullmatch(r"\d{1,9}(-\d{1,9})?(,\d{1,9}(-\d{1,9})?)*", text):
-        what = f"got {text[:60]!r}, wanted indexes such as 0,2-4"
+        what = mismatch(repr(text[:60]), "indexes such as 0,2-4")
         raise _decode_error(entry, "status.completedIndexes", what)
     spans = (part.partition("-") for part in text.split(",") if part)
     return [(int(first), int(last or first)) for first, _, last in spans]
 
 
 def _revision(controller: ReplicaSet) -> tuple[int, int]:
-    """What tells the newest ReplicaSet of a Deployment; without a number, the largest."""
+    """Sort key of ReplicaSets: revision, then replicas."""
     text = controller.metadata.annotations.get(REVISION, "")
     return int(text[:18]) if text.isdecimal() else 0, controller.spec.replicas or 0
 
@@ -444,7 +445,7 @@ def _reference(owner: Object) -> OwnerReference:
 
 
 def _is_same_owner(reference: OwnerReference, owner: Object) -> bool:
-    """False where another object of that name once was the owner."""
+    """False when the reference has the uid of another object of that name."""
     uid = owner.metadata.uid
     return not uid or not reference.uid or reference.uid == uid
 
@@ -457,7 +458,7 @@ def _is_controlled(pod: Pod) -> bool:
 
 
 def _namespaces(pods: list[Pod], inventory: ManifestInventory) -> list[Namespace]:
-    """The namespaces that pods live in and nobody wrote down."""
+    """Namespaces of pods that are not in the input."""
     used = dict.fromkeys(pod.namespace for pod in pods)
     return [
         with_name_label(Namespace(metadata=ObjectMeta(name=name)))
@@ -470,7 +471,7 @@ def _namespaces(pods: list[Pod], inventory: ManifestInventory) -> list[Namespace
 
 
 def _rest(entry: ManifestEntry, kind: type[R]) -> R:
-    """What only the controller reads of its object; nothing for one that was added as it is."""
+    """The fields that only the controller reads, or defaults."""
     return entry.rest if isinstance(entry.rest, kind) else kind()
 
 
@@ -484,6 +485,6 @@ def _decode_error(entry: ManifestEntry, path: str, what: str) -> DecodeError:
 
 
 def _hash(template: PodTemplate) -> str:
-    """Ten letters and digits that tell revisions of a template apart."""
+    """Hash of a template, 10 hex digits."""
     text = msgspec.json.encode(template, order="sorted")
     return hashlib.sha256(text).hexdigest()[:10]

@@ -120,24 +120,24 @@ def test_a_sound_plugin_is_not_warned_of(plugin: Any) -> None:
         (LabelsThePod, "filter", ": metadata.labels.seen was nothing, is 'yes'; "),
         (SortsPods, "score", "changed the list of the pods on node "),
         (CountsPods, "score_column", "changed the node table: pod count; "),
-        (OffByOne, "filter_column", "says Unschedulable 'node(s) had too many pods' of pod "),
-        (OtherReason, "filter_column", "says Unschedulable 'node(s) were full' of pod "),
-        (OtherScore, "score_column", "says 3 of pod 'default/a' on node "),
+        (OffByOne, "filter_column", "returns Unschedulable 'node(s) had too many pods' for pod "),
+        (OtherReason, "filter_column", "returns Unschedulable 'node(s) were full' for pod "),
+        (OtherScore, "score_column", "returns 3 for pod 'default/a' on node "),
     ],
 )
 def test_a_mistake_is_warned_of_once(plugin: Any, method: str, says: str) -> None:
     (warning,) = warnings(plugin)
     line = getattr(plugin, method).__code__.co_firstlineno
-    wanted = f"plugin {plugin.name!r}: {method} (test_plugin_watch.py:{line}) "
+    wanted = f"plugin {plugin.name!r}: {method} (test_plugin_sampling.py:{line}) "
     assert warning.startswith(wanted)
     assert says in warning
 
 
 def test_what_is_compared_is_named() -> None:
     (warning,) = warnings(OtherScore)
-    assert " of pod '" in warning
+    assert " for pod '" in warning
     assert " on node '" in warning
-    assert ", and score says 2; `stowplan plugin check FILE.py` says more" in warning
+    assert ", but score returns 2; run `stowplan plugin check FILE.py` for details" in warning
 
 
 def test_the_first_pods_and_then_one_of_many_are_looked_at() -> None:

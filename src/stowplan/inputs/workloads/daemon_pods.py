@@ -1,4 +1,4 @@
-"""DaemonSets: which nodes get a pod, and how that pod is tied to its node.
+"""DaemonSets: which nodes get a pod, and the node affinity of that pod.
 
 Source: Kubernetes v1.36, controller/daemon and controller/daemon/util.
 """
@@ -30,21 +30,21 @@ DAEMON_TOLERATIONS = tuple(
         ("unschedulable", "NoSchedule"),
     )
 )
-"""What every pod of a DaemonSet tolerates."""
+"""Tolerations of every DaemonSet pod."""
 HOST_NETWORK_TOLERATION = Toleration(
     key=_CONDITION + "network-unavailable", operator="Exists", effect="NoSchedule"
 )
 
 
 def with_daemon_tolerations(spec: PodSpec) -> PodSpec:
-    """A DaemonSet's pod template with what each of its pods tolerates."""
+    """A DaemonSet's pod spec with the tolerations of its pods."""
     added = DAEMON_TOLERATIONS + ((HOST_NETWORK_TOLERATION,) if spec.host_network else ())
     missing = tuple(toleration for toleration in added if toleration not in spec.tolerations)
     return replace(spec, tolerations=spec.tolerations + missing)
 
 
 def should_run_on(spec: PodSpec, node: Node) -> bool:
-    """True when a DaemonSet with such pods wants one on `node`."""
+    """True when a DaemonSet with this pod spec runs a pod on `node`."""
     if spec.node_name not in ("", node.name):
         return False
     wanted = spec.node_selector or {}
@@ -59,7 +59,7 @@ def should_run_on(spec: PodSpec, node: Node) -> bool:
 
 
 def pin_to_node(spec: PodSpec, node: Node) -> PodSpec:
-    """The spec for the pod of one node: that node takes the place of the required affinity."""
+    """The spec with required node affinity replaced by the name of `node`."""
     field = NodeSelectorRequirement(key=NODE_NAME_FIELD, operator="In", values=(node.name,))
     term = NodeSelectorTerm(match_fields=(field,))
     affinity = spec.affinity or Affinity()
@@ -69,7 +69,7 @@ def pin_to_node(spec: PodSpec, node: Node) -> PodSpec:
 
 
 def target_node(pod: Pod) -> str:
-    """The node that a DaemonSet's pod is on or meant for."""
+    """The node of a DaemonSet pod, bound or by node affinity."""
     if pod.node_name:
         return pod.node_name
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None

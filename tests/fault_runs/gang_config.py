@@ -1,6 +1,6 @@
-"""Storms with gangs: sessions and a profile in one machine, and what each session decides judged.
+"""Configuration of fault runs with gangs: sessions and a profile in one scheduler.
 
-Run: python -m tests.fault_runs.gang_fault_runs SEED... and read what became of each.
+Run: python -m tests.fault_runs.gang_config SEED... prints the result of each seed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from stowplan.testing.generators.choices import RandomSource, chance, pick, rand
 from stowplan.testing.session_invariants import check_session
 
 BATCH = "kube-batch"
-GROUPS = tuple(f"g{random_int}" for number in range(9))
+GROUPS = tuple(f"g{number}" for number in range(9))
 QUEUES = ("default", "q1")
 CLASSES = {"": 0, "low": 1, "high": 100}
 PROFILE = """
@@ -71,7 +71,7 @@ def deciders(policy: str) -> Deciders:
 
 
 def scheduler(seed: int, leads: bool, term: int) -> Scheduler:
-    options = SchedulerOptions(leads=leads, term=term, identity=f"storm-{seed}")
+    options = SchedulerOptions(leads=leads, term=term, identity=f"run-{seed}")
     made = deciders("Release" if seed % 4 == 0 else "Keep").scheduler(options=options)
     decider_of(made).on_closed = lambda session, result: check_session(session)
     return made
@@ -85,31 +85,33 @@ def decider_of(made: Scheduler) -> BatchDecider:
 
 
 class GangAuditor(Auditor):
-    """Knows that sessions evict by other rules, and that whole gangs may go."""
+    """Auditor for session evictions, which follow other rules and may evict whole gangs."""
 
     def _check_evict(self, view: SchedulerView, effect: to_do.Evict) -> None:
         uid = effect.uid
         victims = view.versions(uid)
         if not victims:
-            raise Violation(f"{view.name} evicts {effect.name}, which it was not shown", uid)
+            raise Violation(f"{view.name} evicts {effect.name}, which it has not seen", uid)
         if effect.message == f"{BATCH}: release":
             return
         preemptors = [one for one in view.versions(effect.preemptor) if not one.node_name]
         if not preemptors:
-            raise Violation(f"{view.name} evicts {effect.name} for nobody who waits", uid)
+            raise Violation(f"{view.name} evicts {effect.name} without a pending preemptor", uid)
         is_member = bool(victims[0].metadata.annotations.get("scheduling.k8s.io/group-name"))
         if preemptors[0].spec.scheduler_name == BATCH:
             nodes = {node for victim in victims for node in view.nodes_of(victim)}
             cleared = {node for one, node in view.announced if one == effect.preemptor}
             cleared |= {one.status.nominated_node_name for one in preemptors}
             if not nodes & cleared:
-                raise Violation(f"{effect.name} goes from {sorted(nodes)} for nobody there", uid)
+                raise Violation(
+                    f"{effect.name} is evicted from {sorted(nodes)} without a preemptor there", uid
+                )
         elif not is_member:
             super()._check_evict(view, effect)
 
 
 def gangs(rng: RandomSource, until: int) -> Iterator[ChurnEvent]:
-    """Queues and classes at first; then groups, their pods soon after, some in pieces."""
+    """Queues and priority classes at the start; later PodGroups, with their pods soon after."""
     for index, name in enumerate(QUEUES):
         spec = QueueSpec(weight=1 + index)
         queue = Queue(metadata=ObjectMeta(name=name, uid=name), spec=spec)
@@ -129,7 +131,7 @@ def _gang(rng: RandomSource, name: str, until: int) -> Iterator[ChurnEvent]:
     spec = PodGroupSpec(least, pick(rng, QUEUES), priority)
     meta = ObjectMeta(name=name, namespace="default", uid=name)
     yield ChurnEvent(at, partial(_put, value=PodGroup(metadata=meta, spec=spec)))
-    # Now one is scarce, now the other.
+    # CPU is scarce in some runs, memory in others.
     cpu, memory = str(random_int(rng, 0, 2)), f"{pick(rng, (0, 1, 3))}Gi"
     runs = {RUN_ANNOTATION: str(random_int(rng, 1, 40))} if chance(rng, 4) else {}
     for index in range(size):
@@ -141,25 +143,25 @@ def _gang(rng: RandomSource, name: str, until: int) -> Iterator[ChurnEvent]:
         yield ChurnEvent(at + later, partial(_come, one=one))
 
 
-def _put(sea: ClusterChurn, value: Queue | PriorityClass | PodGroup) -> None:
-    sea.world.put_object(value)
+def _put(churn: ClusterChurn, value: Queue | PriorityClass | PodGroup) -> None:
+    churn.cluster.put_object(value)
 
 
-def _come(sea: ClusterChurn, one: Pod) -> None:
-    sea.come(one)
+def _come(churn: ClusterChurn, one: Pod) -> None:
+    churn.create_pod(one)
 
 
-def is_batch(one: Pod, world: SimulatedCluster, note: str = "") -> bool:
-    """Whether gangs may wait is for the judge of sessions to say."""
+def is_batch(one: Pod, cluster: SimulatedCluster, note: str = "") -> bool:
+    """True for a pod of a gang: the session check decides whether it may be pending."""
     return one.spec.scheduler_name == BATCH
 
 
-def rested(made: Scheduler) -> None:
-    """A session that was not held would decide nothing."""
+def check_rest(made: Scheduler) -> None:
+    """At rest another session decides nothing."""
     decider = decider_of(made)
     assert made.sessions is not None
     if not made.sessions.is_idle:
-        raise Violation("sessions have not come to rest")
+        raise Violation("sessions are not idle at rest")
     nominator = made.queue.nominator
     others = [
         NodeAssignment(info.pod, node)
@@ -173,10 +175,12 @@ def rested(made: Scheduler) -> None:
         raise Violation(f"a session was due: {result.binds} {result.victims}")
 
 
-KIT = FaultRunConfig(scheduler, held=is_batch, more=gangs, auditor=GangAuditor, rested=rested)
+GANG_CONFIG = FaultRunConfig(
+    scheduler, may_wait=is_batch, extra_events=gangs, auditor=GangAuditor, check_rest=check_rest
+)
 
 
 if __name__ == "__main__":
     for seed in map(int, sys.argv[1:]):
-        failure = run_with_faults(seed, KIT)
-        print(seed, "went well" if failure is None else shrink_failure(failure, KIT))
+        failure = run_with_faults(seed, GANG_CONFIG)
+        print(seed, "passed" if failure is None else shrink_failure(failure, GANG_CONFIG))

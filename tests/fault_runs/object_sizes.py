@@ -1,7 +1,7 @@
-"""What a value holds, counted by the way that leads to it: `.cache.nodes.pods[][]` 214 objects.
+"""Objects that a value holds, counted by path: `.cache.nodes.pods[][]` 214 objects.
 
-All elements of a container stand under one way, so that what grows has a name. What is shared
-counts once, where it is found first, the shortest way first.
+All elements of a container have one path, so that what grows has a name. A shared object counts
+once, at its shortest path.
 """
 
 from __future__ import annotations
@@ -22,77 +22,77 @@ import numpy as np
 PAGE_BYTES = 4096
 LEAVES = (str, bytes, int, float, complex, bool, type(None), np.generic, range)
 NOT_HELD = (type, types.ModuleType, types.BuiltinFunctionType, types.CodeType)
-"""What belongs to the program, not to a value."""
+"""Types of the program itself, not counted."""
 SEQUENCES = (list, tuple, deque, Set)
 
 Found = Iterator[tuple[str, Any]]
 
 
-class Sizes:
-    """objects, bytes: by way, how many objects there are and how large they are."""
+class ObjectSizes:
+    """objects, bytes: path -> number and size of the objects there."""
 
     def __init__(self, roots: Mapping[str, Any]) -> None:
-        """roots: by what ways to them begin with. Weak keys are not held by their tables."""
+        """roots: path prefix -> value. Weak keys do not count as held by their tables."""
         self.objects: Counter[str] = Counter()
         self.bytes: Counter[str] = Counter()
-        # Kept, so that nothing that is made on the way takes the identity of another.
+        # Objects are kept so that no temporary object reuses an id.
         self._seen: dict[int, Any] = {}
         self._weak: list[tuple[str, WeakKeyDictionary[Any, Any]]] = []
-        ways = deque(roots.items())
-        while ways:
-            way, value = ways.popleft()
+        paths = deque(roots.items())
+        while paths:
+            path, value = paths.popleft()
             if id(value) in self._seen or isinstance(value, NOT_HELD):
                 continue
             self._seen[id(value)] = value
-            self.objects[way] += 1
-            self.bytes[way] += size_of(value)
+            self.objects[path] += 1
+            self.bytes[path] += size_of(value)
             if isinstance(value, WeakKeyDictionary):
-                self._weak.append((way, value))
+                self._weak.append((path, value))
             else:
-                ways.extend((way + step, part) for step, part in parts(value))
-            if not ways:
-                ways.extend(self._held_for_the_sake_of_others())
+                paths.extend((path + step, part) for step, part in parts(value))
+            if not paths:
+                paths.extend(self._values_of_weak_keys())
         del self._seen, self._weak
 
-    def _held_for_the_sake_of_others(self) -> Found:
-        """What hangs on something that is held."""
-        for way, table in self._weak:
+    def _values_of_weak_keys(self) -> Found:
+        """Values of weak tables whose keys are held."""
+        for path, table in self._weak:
             for key, value in list(table.items()):
                 if id(key) in self._seen and id(value) not in self._seen:
-                    yield way + "[]", value
+                    yield path + "[]", value
 
     @property
     def n_objects(self) -> int:
-        """All of them."""
+        """Total number of objects."""
         return self.objects.total()
 
     @property
     def n_bytes(self) -> int:
-        """What they take, in bytes, without what the allocator adds."""
+        """Total size in bytes, without allocator overhead."""
         return self.bytes.total()
 
-    def grown(self, before: Sizes, *, share: float, slack: int) -> list[str]:
-        """The ways that lead to more than before: by more than a share, and than some objects, or
-        so many times a hundred bytes."""
+    def grown(self, before: ObjectSizes, *, share: float, slack: int) -> list[str]:
+        """Paths that grew by more than `share` and more than `slack` objects or 100 * `slack`
+        bytes."""
         found = []
-        for way, count in sorted(self.objects.items()):
-            n_before, n_bytes = before.objects[way], self.bytes[way]
+        for path, count in sorted(self.objects.items()):
+            n_before, n_bytes = before.objects[path], self.bytes[path]
             if count > n_before * (1 + share) + slack:
-                found.append(f"{way}: {n_before} objects, then {count}")
-            elif n_bytes > before.bytes[way] * (1 + share) + 100 * slack:
-                found.append(f"{way}: {before.bytes[way]} bytes, then {n_bytes}")
+                found.append(f"{path}: {n_before} objects, then {count}")
+            elif n_bytes > before.bytes[path] * (1 + share) + 100 * slack:
+                found.append(f"{path}: {before.bytes[path]} bytes, then {n_bytes}")
         return found
 
 
 def size_of(value: Any) -> int:
-    """Bytes of one object; of an array that is a view, without what it looks at."""
+    """Bytes of one object; 0 for an array that is a view."""
     if isinstance(value, np.ndarray):
         return value.nbytes if value.base is None else 0
     return sys.getsizeof(value, 0)
 
 
 def parts(value: Any) -> Found:
-    """What a value holds itself, each with the step that leads there."""
+    """The objects that a value holds directly, each with its path step."""
     if isinstance(value, LEAVES):
         return
     if isinstance(value, np.ndarray):
@@ -117,7 +117,7 @@ def parts(value: Any) -> Found:
 
 
 def attributes(value: Any) -> Found:
-    """Attributes, in slots and otherwise."""
+    """Attributes in `__dict__` and slots."""
     for name, held in list(getattr(value, "__dict__", {}).items()):
         yield f".{name}", held
     for kind in type(value).__mro__:
@@ -128,7 +128,7 @@ def attributes(value: Any) -> Found:
 
 
 def held_by_call(value: Any) -> Found:
-    """What a function or a method brings along when it is called."""
+    """Objects held by a function, method or partial: self, arguments, closure, defaults."""
     if isinstance(value, types.MethodType):
         yield ".self", value.__self__
     elif isinstance(value, functools.partial):
@@ -136,13 +136,13 @@ def held_by_call(value: Any) -> Found:
     else:
         names = value.__code__.co_freevars
         for name, cell in zip(names, value.__closure__ or (), strict=True):
-            # A cell is empty while the function around has not come so far.
+            # A cell is empty until the outer function has assigned it.
             yield from ((f".{name}", one) for one in gc.get_referents(cell))
         yield from (("()", one) for one in value.__defaults__ or ())
 
 
 def of_modules(package: str) -> dict[str, Any]:
-    """The containers that the modules of a package have at their outermost level."""
+    """Module-level containers of a package."""
     modules = [(n, m) for n, m in sorted(sys.modules.items()) if n.split(".")[0] == package]
     return {
         f"{name}:{variable}": value
@@ -155,7 +155,7 @@ def of_modules(package: str) -> dict[str, Any]:
 
 
 def kept_calls(package: str) -> Iterable[tuple[str, int, int | None]]:
-    """The functions of a package that keep answers: name, how many they keep, and at most."""
+    """Cached functions of a package: name, entries, maximum."""
     for name, module in sorted(sys.modules.items()):
         if name.split(".")[0] != package:
             continue
@@ -166,6 +166,6 @@ def kept_calls(package: str) -> Iterable[tuple[str, int, int | None]]:
 
 
 def resident() -> int:
-    """Bytes of memory that this process occupies; 0 where the system does not say."""
-    told = Path("/proc/self/statm")
-    return int(told.read_text().split()[1]) * PAGE_BYTES if told.exists() else 0
+    """Resident set size of this process in bytes; 0 where /proc is missing."""
+    statm = Path("/proc/self/statm")
+    return int(statm.read_text().split()[1]) * PAGE_BYTES if statm.exists() else 0

@@ -17,7 +17,7 @@ def direct(cluster: Cluster, seed: int = 0) -> list[str]:
     configuration, registry = configuration_of(None, "direct")
     frameworks = frameworks_for(without_post_filter(configuration), registry)
     table, turn, rng = cluster.table(), SamplingState(), np.random.default_rng(seed)
-    snapshot = Snapshot(table, cluster.world(), Nominations())
+    snapshot = Snapshot(table, cluster.object_store(), Nominations())
     nodes = []
     for pod in cluster.pending():
         framework = frameworks[pod.spec.scheduler_name]

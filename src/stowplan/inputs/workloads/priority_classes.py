@@ -1,4 +1,4 @@
-"""Priorities: what a pod's priority class comes to.
+"""Priority classes: resolution of priorityClassName to a priority.
 
 Source: Kubernetes v1.36, the admission plugin Priority and scheduling/v1's system classes.
 """
@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from stowplan.inputs.input_error import mismatch
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import PodSpec
 from stowplan.objects.workload import PriorityClass
@@ -20,33 +21,33 @@ SYSTEM_CLASSES = (
 
 
 class UnknownPriorityClassError(LookupError):
-    """A pod names a priority class that is not there."""
+    """A pod names a PriorityClass that does not exist."""
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
-        super().__init__(f"got {name!r}, wanted a PriorityClass that is here: {', '.join(known)}")
+        super().__init__(mismatch(repr(name), f"a PriorityClass: {', '.join(known)}"))
 
 
 class PriorityClasses:
-    """The priority classes of a cluster, those of the system included."""
+    """The priority classes of a cluster, including the system classes."""
 
     def __init__(self, classes: Iterable[PriorityClass] = ()) -> None:
         given = tuple(classes)
         self._classes = {c.name: c for c in (*SYSTEM_CLASSES, *given)}
         defaults = [c for c in given if c.global_default]
-        # Of several defaults the lowest counts.
+        # Of several global defaults the one with the lowest value applies.
         self._default = min(defaults, key=lambda c: c.value, default=None)
         self._resolved: dict[int, tuple[PodSpec, PodSpec]] = {}
 
     def resolved(self, spec: PodSpec) -> PodSpec:
-        """The spec with its priority; the same object where it has one or none is due.
+        """The spec with its priority; the same object when nothing changes.
 
-        The pods of one spec share the result. Raises UnknownClassError.
+        Pods of one spec share the result. Raises UnknownPriorityClassError.
         """
         if spec.priority is not None:
             return spec
         kept = self._resolved.get(id(spec))
         if kept is None:
-            # The spec is kept with the answer, so that its id is not used again.
+            # The spec is kept with the answer, so that its id is not reused.
             kept = self._resolved[id(spec)] = (spec, self._resolve(spec))
         return kept[1]
 

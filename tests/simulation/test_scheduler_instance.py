@@ -36,17 +36,17 @@ class EmptyWorld:
 
 def spun(n_steps: int = 200) -> list[int]:
     """The times at which such a machine was called."""
-    scheduler, world = Spinning(), EmptyWorld()
+    scheduler, cluster = Spinning(), EmptyWorld()
     machine_: Any = scheduler
-    world_: Any = world
+    world_: Any = cluster
     machine_.plugin_io = lambda effect: None
     one = SchedulerInstance("s1", world_, machine_, ())
     one.follow()
     one._alarm = 0
     for _ in range(n_steps):
-        if world.event_queue.next() is None:
+        if cluster.event_queue.next() is None:
             break
-        world.event_queue.step()
+        cluster.event_queue.step()
     return scheduler.times
 
 

@@ -1,4 +1,4 @@
-"""Claims that controllers make for pods, and the storage class of those that name none.
+"""Volume claims that controllers create for pods, and the default storage class.
 
 Source: Kubernetes v1.36, controllers for StatefulSets and ephemeral volumes; admission of the
 default storage class.
@@ -22,7 +22,7 @@ BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 
 
 class ClaimBuilder:
-    """Makes claims as the cluster with these storage classes would."""
+    """Builds claims in a cluster with these storage classes."""
 
     def __init__(self, classes: Iterable[StorageClass] = ()) -> None:
         marked = [
@@ -30,12 +30,12 @@ class ClaimBuilder:
             for c in classes
             if any(c.metadata.annotations.get(key) == "true" for key in DEFAULT_CLASS)
         ]
-        # Of several defaults the newest counts, then the first by name.
+        # Of several default classes the newest applies, then the first by name.
         newest = max(sorted(marked, key=lambda c: c.name), key=_created_s, default=None)
         self.default = None if newest is None else newest.name
 
     def classified(self, claim: PersistentVolumeClaim) -> PersistentVolumeClaim:
-        """The claim with the default storage class, where one is due."""
+        """The claim with the default storage class, if it names none."""
         spec = claim.spec
         named = spec.storage_class_name is not None or BETA_CLASS in claim.metadata.annotations
         if self.default is None or named or spec.volume_name:
@@ -45,7 +45,7 @@ class ClaimBuilder:
     def made(
         self, namespace: str, name: str, template: PVCTemplate, owner: OwnerReference | None = None
     ) -> PersistentVolumeClaim:
-        """The claim that a template comes to."""
+        """The claim built from a template."""
         meta = ObjectMeta(
             name=name,
             namespace=namespace,

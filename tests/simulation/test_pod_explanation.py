@@ -23,14 +23,14 @@ from stowplan.testing.builders import affinity, term
 NODES = [node("n1", cpu="4"), node("n2", cpu="4")]
 
 
-def cluster() -> Cluster:
+def make_cluster() -> Cluster:
     """Two nodes; `late` fits on the empty cluster only, `small` still fits after it."""
     cpu = {"first": "3", "second": "2", "late": "3", "small": "1"}
     return Cluster(NODES, [pod(name, cpu=amount) for name, amount in cpu.items()])
 
 
 def test_an_explanation_says_that_a_simulation_refuses_what_fits_now() -> None:
-    found = stowplan.explain("default/late", cluster())
+    found = stowplan.explain("default/late", make_cluster())
     assert found.node
     assert found.judged_on == "given"
     outcome = found.simulation
@@ -42,22 +42,22 @@ def test_an_explanation_says_that_a_simulation_refuses_what_fits_now() -> None:
 def test_an_explanation_says_that_a_simulation_places_what_does_not_fit_now() -> None:
     with_web = pod("second", affinity=affinity(near=[term("app=web", "zone")]))
     zoned = [node("n1", cpu="4", labels={"zone": "a"})]
-    world = Cluster(zoned, [pod("first", cpu="1", labels={"app": "web"}), with_web])
-    found = stowplan.explain("default/second", world)
+    cluster = Cluster(zoned, [pod("first", cpu="1", labels={"app": "web"}), with_web])
+    found = stowplan.explain("default/second", cluster)
     assert (found.node, found.fits_somewhere) == ("", False)
     assert found.simulation is not None
-    assert found.simulation.node == stowplan.simulate(world).placements[0].node
+    assert found.simulation.node == stowplan.simulate(cluster).placements[0].node
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_refusal_of_a_simulation_is_explained_as_it_was(seed: int) -> None:
-    world = generate_workload(n_nodes=12, n_pods=150, seed=3)
-    plain = stowplan.simulate(world, seed=seed)
+    cluster = generate_workload(n_nodes=12, n_pods=150, seed=3)
+    plain = stowplan.simulate(cluster, seed=seed)
     refused = [one for one in plain.placements if not one.node]
     placed = [one for one in plain.placements if one.node]
     assert refused, "the workload fits whole"
     for one in (*refused[:3], *placed[-2:]):
-        run = stowplan.simulate(world, seed=seed, explain=one.pod)
+        run = stowplan.simulate(cluster, seed=seed, explain=one.pod)
         # Looking changes nothing.
         assert run.placements == plain.placements
         found = run.explanation
@@ -68,7 +68,7 @@ def test_the_refusal_of_a_simulation_is_explained_as_it_was(seed: int) -> None:
 
 
 def test_a_pod_is_judged_when_its_turn_comes_and_not_at_the_end() -> None:
-    run = stowplan.simulate(cluster(), explain="default/late")
+    run = stowplan.simulate(make_cluster(), explain="default/late")
     assert run.explanation is not None
     details = [one.first.details for one in run.explanation.nodes if one.first]
     # `small` takes another core of one of them afterwards.
@@ -77,15 +77,17 @@ def test_a_pod_is_judged_when_its_turn_comes_and_not_at_the_end() -> None:
         ("cpu: needs 3000m, 2000m free of 4000m",),
     ]
     assert run.placements[3].node
-    assert stowplan.explain("default/late", cluster(), after_simulation=True) == run.explanation
+    assert (
+        stowplan.explain("default/late", make_cluster(), after_simulation=True) == run.explanation
+    )
 
 
 def test_a_large_input_is_not_simulated_unless_asked() -> None:
-    found = stowplan.explain("default/late", cluster(), compare_max=3)
+    found = stowplan.explain("default/late", make_cluster(), compare_max=3)
     assert found.simulation is not None
-    assert found.simulation.not_run == "2 pods come before it, on 2 nodes"
-    assert stowplan.explain("default/late", cluster(), compare_max=4).simulation is not None
-    after = stowplan.explain("default/late", cluster(), compare_max=0, after_simulation=True)
+    assert found.simulation.not_run == "2 pods precede it, on 2 nodes"
+    assert stowplan.explain("default/late", make_cluster(), compare_max=4).simulation is not None
+    after = stowplan.explain("default/late", make_cluster(), compare_max=0, after_simulation=True)
     assert after.simulation is not None
     assert after.simulation.message
 
@@ -95,37 +97,39 @@ def test_another_pods_fault_is_its_own() -> None:
     def picky(pod: Pod, node: NodeInfo) -> int:
         return 50 if pod.name == "late" else 10**6
 
-    found = stowplan.explain("default/late", cluster(), plugins=[picky])
+    found = stowplan.explain("default/late", make_cluster(), plugins=[picky])
     assert found.node
     assert found.simulation is not None
     assert not found.simulation.not_run
-    assert "picky" in stowplan.explain("default/first", cluster(), plugins=[picky]).message
+    assert "picky" in stowplan.explain("default/first", make_cluster(), plugins=[picky]).message
 
 
 def test_bound_and_unknown_pods_have_no_turn() -> None:
     over = pod("over", cpu="1")
     over = msgspec.structs.replace(over, status=PodStatus(phase="Failed"))
-    world = Cluster(NODES, [pod("there", cpu="1", on="n1"), over])
-    assert stowplan.explain("default/there", world).simulation is None
-    assert stowplan.explain("default/over", world).simulation is None
+    cluster = Cluster(NODES, [pod("there", cpu="1", on="n1"), over])
+    assert stowplan.explain("default/there", cluster).simulation is None
+    assert stowplan.explain("default/over", cluster).simulation is None
     for how in (
-        lambda: stowplan.explain("default/there", world, after_simulation=True),
-        lambda: stowplan.simulate(world, explain="default/there"),
-        lambda: stowplan.simulate(world, explain="default/nope"),
-        lambda: stowplan.simulate(world, explain="default/nope", replay=stowplan.ReplayOptions()),
+        lambda: stowplan.explain("default/there", cluster, after_simulation=True),
+        lambda: stowplan.simulate(cluster, explain="default/there"),
+        lambda: stowplan.simulate(cluster, explain="default/nope"),
+        lambda: stowplan.simulate(cluster, explain="default/nope", replay=stowplan.ReplayOptions()),
     ):
         with pytest.raises(InputError, match="no pending pod of this name"):
             how()
 
 
 def test_a_replay_explains_who_waits_at_its_end() -> None:
-    run = stowplan.simulate(cluster(), explain="default/late", replay=stowplan.ReplayOptions())
+    run = stowplan.simulate(make_cluster(), explain="default/late", replay=stowplan.ReplayOptions())
     assert run.explanation is not None
     assert run.explanation.message == run.placements[2].message
     assert run.explanation.message.startswith("0/2 nodes are available: 2 Insufficient cpu.")
-    run = stowplan.simulate(cluster(), explain="default/small", replay=stowplan.ReplayOptions())
+    run = stowplan.simulate(
+        make_cluster(), explain="default/small", replay=stowplan.ReplayOptions()
+    )
     assert run.explanation is None
-    assert any("default/small does not wait" in note for note in run.summary["notes"])
+    assert any("default/small is not pending" in note for note in run.summary["notes"])
 
 
 def owned_pod(name: str, kind: str, owner: str, **labels: str) -> Pod:

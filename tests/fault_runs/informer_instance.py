@@ -1,7 +1,6 @@
-"""Following: what a live scheduler has between its machine and the API, without the sockets.
+"""Scheduler instance behind informers and an event correlator, as live, but without sockets.
 
-What happens to pods and nodes goes through informers, as lines of a watch; what is said of pods
-goes through the series of events.
+Changes of pods and nodes pass through informers as watch lines; events pass through the correlator.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ WATCHED = {
 EMPTY = b'{"kind":"List","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}'
 
 
-class LiveInstance(SchedulerInstance):
-    """An instance that is shown things as they come over the wire."""
+class InformerInstance(SchedulerInstance):
+    """A scheduler instance whose pod and node events are decoded from watch lines."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -47,33 +46,33 @@ class LiveInstance(SchedulerInstance):
             resource.kind: Informer(resource, rng, templates, streams=False, whole=whole)
             for resource in resources_of((Pod, Node))
         }
-        self.series = EventCorrelator("here", partial(version_in, self.informers[Pod]))
+        self.correlator = EventCorrelator("here", partial(version_in, self.informers[Pod]))
         for informer in self.informers.values():
             informer.next(0)
             informer.answered(ApiResponse(200, EMPTY), 0)
             informer.opened(0)
 
     def deliver(self, event: Event) -> None:
-        """Something has arrived for the machine."""
+        """Deliver an event to the scheduler, pods and nodes through their informers."""
         kind = WATCHED.get(type(event))
         if kind is None:
             super().deliver(event)
             return
         value = object_of(event)
         line = b'{"type":"%b","object":%b}\n' % (kind.encode(), encode(value))
-        for told in self.informers[type(value)].feed(line, self.world.event_queue.now):
-            super().deliver(told)
+        for decoded in self.informers[type(value)].feed(line, self.cluster.event_queue.now):
+            super().deliver(decoded)
 
     def recorded(self, effects: list[Effect]) -> None:
-        """What the machine wants to be said is said."""
-        now = self.world.event_queue.now
+        """Pass RecordEvent effects to the event correlator."""
+        now = self.cluster.event_queue.now
         for effect in effects:
             if isinstance(effect, RecordEvent):
-                self.series.record(effect, now, now, "2001-02-03T04:05:06.000000Z")
+                self.correlator.record(effect, now, now, "2001-02-03T04:05:06.000000Z")
 
 
 def version_in(pods: Informer, namespace: str, name: str, uid: str) -> str:
-    """The version of a pod that was shown last, "" for one that is not there."""
+    """The resource version of a pod as last delivered, "" when it does not exist."""
     found = pods.find(f"{namespace}/{name}")
     is_it = found is not None and found.metadata.uid == uid
     return found.metadata.resource_version if found is not None and is_it else ""
