@@ -85,7 +85,7 @@ class ApiClient:
     """Client of one server for one event loop. n_sent: number of requests by method and status."""
 
     def __init__(self, client_config: ClientConfig, write_check: WriteCheck = lambda: True) -> None:
-        """write_check: returns whether writing is allowed, called directly before each write is sent."""
+        """write_check: whether writing is allowed; called directly before each write is sent."""
         self.client_config = client_config
         self.credentials = Credentials(client_config)
         self.n_sent: dict[tuple[str, int], int] = {}

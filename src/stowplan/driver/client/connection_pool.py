@@ -157,8 +157,8 @@ class ConnectionPool:
     async def send(
         self, request: ApiRequest, headers: list[tuple[str, str]], write_check: WriteCheck
     ) -> ApiResponse:
-        """Send a request. headers: credentials. write_check:, asked last. Raises
-        LeaseExpired, OSError, TimeoutError."""
+        """Send a request. headers: credentials. write_check: called last, directly before the bytes
+        are sent. Raises LeaseExpired, OSError, TimeoutError."""
         data = self._encode_request(request, headers)
         async with self._free:
             timeout_s = math.inf if request.timeout_s is None else request.timeout_s
