@@ -23,7 +23,7 @@ from stowplan.batch.state.resource_vector import (
     SessionPanic,
     node_allocatable_of,
 )
-from stowplan.columns.array_types import Bools, grow
+from stowplan.columns.array_types import Bools, Floats, grow
 from stowplan.columns.journal import Journal
 from stowplan.objects.node import Node
 
