@@ -1,7 +1,7 @@
-"""Sessions in bulk: the cluster of a case, session after session, and what each one decided.
+"""Evaluation of session cases: runs sessions on the cluster of a case.
 
-Bind and evict calls always succeed. Between two sessions pods that were bound run, and pods that
-were evicted disappear, at once or after a while.
+Bind and evict calls always succeed. Between two sessions bound pods run, and evicted pods are
+deleted, at once or after a grace period.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ __all__ = ["answer", "read_case"]
 def answer(
     case: SessionCase, compat: Compat | None = None, rng: np.random.Generator | None = None
 ) -> Answer:
-    """The answer to one case; raises QuantityError for a bad one. dice: break ties."""
+    """The answer to one case; raises QuantityError for a bad one. rng: tie-break."""
     compat = compat or Compat()
     if case.units is not None:
         return answer_units(case, compat)
@@ -62,7 +62,7 @@ def answer(
 
 @cache
 def _framework() -> Framework:
-    """The rules of today, which keep nothing of a case."""
+    """Framework of the current plugins, which keep no state of a case."""
     return session_framework()
 
 
@@ -82,7 +82,7 @@ def _conf(configuration: BatchConfiguration, options: SessionOptions) -> Answer:
 
 
 class _CaseCluster:
-    """The cluster of one case between its sessions."""
+    """Cluster of a case between sessions."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class _CaseCluster:
                 inventory.budget_updated(budget)
 
     def run(self) -> Answer:
-        """Every session's facts; a panic ends the answer."""
+        """Observations of all sessions; a panic ends the answer."""
         sessions: list[Answer] = []
         for number in range(1, self.case.sessions + 1):
             try:
@@ -211,7 +211,7 @@ class _CaseCluster:
             case "deleteQueue" if isinstance(event.queue, str):
                 inventory.queue_deleted(event.queue)
             case _:
-                raise ValueError(f"{self.case.id}: cannot make sense of event {event.type!r}")
+                raise ValueError(f"{self.case.id}: invalid event {event.type!r}")
 
     def _phase(self, key: str, phase: str) -> None:
         pod = self.pods.get(key)

@@ -97,8 +97,8 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     state: pending, placed or gated. current_node: node of a placed pod. node: where it would be
     placed now, "" for none. message: text of the PodScheduled condition. pod_refusal: refusal of
     the pod as a whole (a gate, a PreFilter), before any node is evaluated. notes: what the answer
-    does not consider. evaluated_on: the cluster as `given`, or as filled by a `simulation` before this
-    pod's turn. simulation: result of that simulation; None for pods that it does not schedule.
+    does not consider. evaluated_on: the cluster as `given`, or as a `simulation` filled it before
+    this pod. simulation: result of that simulation; None for pods that it does not schedule.
     """
 
     api_version: str

@@ -155,8 +155,8 @@ def preferred_affinity_scores(
 ) -> NDArray[np.int64]:
     """int64 (n_candidates,) in [0, 10]: preferred affinity of the pod and of existing pods.
 
-    held: the candidates' pods. default_node: the node on which pods without a node name are assumed.
-    Raises ScoringError.
+    held: the candidates' pods. default_node: the node assumed for pods without a node name. Raises
+    ScoringError.
     """
     counts = np.zeros(len(candidates), dtype=np.float64)
     affinity = pod.spec.affinity
