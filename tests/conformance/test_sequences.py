@@ -1,4 +1,4 @@
-"""Recorded sequences of kube-scheduler 1.36.2, by new columns, kept columns, and scalar walk.
+"""Recorded sequences of kube-scheduler 1.36.2, by new columns, kept columns, and scalar walk."""
 
 from __future__ import annotations
 
