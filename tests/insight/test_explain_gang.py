@@ -77,9 +77,7 @@ def test_a_gang_that_empty_nodes_do_not_take_together(tmp_path: Path) -> None:
     cluster = make_cluster(
         tmp_path, node("n1"), node("n2"), queue("default"), *gang("g", 3, "2500m")
     )
-    assert explained(cluster, "g").never == (
-        "empty nodes have room for 2 of its pods, 3 are needed",
-    )
+    assert explained(cluster, "g").never == ("2 of its pods fit on empty nodes, 3 are needed",)
 
 
 def test_a_gang_that_waits_for_others_to_end_is_not_said_to_run_never(tmp_path: Path) -> None:
@@ -118,7 +116,9 @@ def test_reclaim_that_is_not_configured_and_would_help(tmp_path: Path) -> None:
     text = ALL.replace("reclaim, ", "").replace(", preempt", "")
     cluster = make_cluster(tmp_path, *spared(), *gang("g", 2, "4", "rich"))
     told = explained(cluster, "g", text)
-    assert told.evictions == ("reclaim would make room for it; it is not among the actions",)
+    assert told.evictions == (
+        "reclaim could free resources for it, but is not a configured action",
+    )
     assert len(explained(cluster, "g").evicted) == 2
 
 
@@ -130,7 +130,7 @@ def test_a_queue_that_has_all_it_deserves_does_not_reclaim(tmp_path: Path) -> No
         *(*gang("more", 2, "1", "a"), *gang("wanted", 2, "1", "b")),
     )
     told = explained(cluster, "more")
-    assert told.evictions[0] == "reclaim does not help: queue 'a' has all that it deserves"
+    assert told.evictions[0] == "reclaim does not help: queue 'a' already has its deserved share"
 
 
 def test_only_evictions_for_it_are_listed(tmp_path: Path) -> None:

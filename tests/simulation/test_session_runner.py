@@ -167,7 +167,7 @@ def test_a_group_that_needs_less_than_nobody_is_told_so(tmp_path: Path) -> None:
     assert held.bound == {}
     assert (found.reason, found.message) == (
         "InvalidPodGroup",
-        "minMember is -1, wanted 0 or more",
+        "spec.minMember: Invalid value: -1: must be greater than or equal to 0",
     )
     assert (found.phase, found.is_ready) == ("Pending", False)
 
@@ -204,7 +204,7 @@ def test_a_queue_is_to_blame_only_where_there_would_be_room(tmp_path: Path) -> N
     )
     held = first_round(cluster)
     assert job(held, "default/more").reason == "QueueOverused"
-    assert job(held, "default/more").message == "queue 'a' has all that it deserves"
+    assert job(held, "default/more").message == "queue 'a' already has its deserved share"
     assert job(held, "default/picky").reason == "NotEnoughResources"
     assert "node affinity/selector" in job(held, "default/picky").message
 
