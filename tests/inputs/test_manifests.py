@@ -1,4 +1,4 @@
-"""Documents to objects: kinds, lists, what the API server fills in, and every complaint."""
+"""Manifests as objects: kinds, lists, defaults, and error messages."""
 
 from typing import Any
 
@@ -130,7 +130,7 @@ def test_equal_waiting_pods_share_their_spec() -> None:
     assert first != third
 
 
-# What the API server fills in.
+# Defaults.
 
 
 def test_requests_default_to_limits_per_resource() -> None:
