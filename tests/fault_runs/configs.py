@@ -37,8 +37,7 @@ from stowplan.simulation.cluster.simulated_cluster import SimulatedCluster
 from stowplan.simulation.cluster.simulated_dispatcher import SimulatedReply
 from stowplan.simulation.cluster.simulated_extenders import SimulatedExtenders
 from stowplan.testing.generators.choices import RandomSource, pick, random_int
-from tests.scenarios import crew as scenarios
-from tests.scenarios.crew import Purser
+from tests.scenarios.label_plugins import LABEL_PLUGINS, ReserveByLabel
 
 PERMIT_GATE = "permit-gate"
 WAIT_S = 6.0
@@ -92,9 +91,9 @@ PLUGINS = (
 )
 
 
-ALONE = (GatePermit, Purser)
-CREW = (GatePermit, *(one for one in scenarios.CREW.values() if one.name != "Loadmaster"))
-BINDERS = ("Saboteur", "Pilot", "DefaultBinder")
+ALONE = (GatePermit, ReserveByLabel)
+CREW = (GatePermit, *(one for one in LABEL_PLUGINS.values() if one.name != "PreBindRefusal"))
+BINDERS = ("ContractBreaker", "BindIO", "DefaultBinder")
 
 
 # Extenders: one that is required, and one that is ignorable.
@@ -206,22 +205,22 @@ def with_extenders(seed: int, leads: bool, term: int) -> Scheduler:
     return scheduler_for(configuration, registry, options=options)
 
 
-PAUSES = {PERMIT_GATE, "captain", "mate", "crane", "winch", "pilot"}
-HOLDS = {"captain", "mate", "crane", "purser", "saboteur"}
+PAUSES = {PERMIT_GATE, "permit", "second-permit", "prebind-io", "second-prebind-io", "bind-io"}
+HOLDS = {"permit", "second-permit", "prebind-io", "reserve", "breaks"}
 SABOTAGE = ("filter", "reserve", "unreserve", "permit", "flight", "prebind", "bind", "postbind")
 CREW_LABELS = (
     (PERMIT_GATE, "yes"),
-    ("captain", "30"),
-    ("captain", "no"),
-    ("mate", "20"),
-    ("crane", "yes"),
-    ("crane", "broken"),
-    ("winch", "yes"),
-    ("purser", "no"),
-    ("pilot", "yes"),
-    ("wakes", "p1"),
-    ("wakes", "p2"),
-    *(("saboteur", point) for point in SABOTAGE[::3]),
+    ("permit", "30"),
+    ("permit", "no"),
+    ("second-permit", "20"),
+    ("prebind-io", "yes"),
+    ("prebind-io", "fails"),
+    ("second-prebind-io", "yes"),
+    ("reserve", "no"),
+    ("bind-io", "yes"),
+    ("activates", "p1"),
+    ("activates", "p2"),
+    *(("breaks", point) for point in SABOTAGE[::3]),
 )
 
 
@@ -262,12 +261,12 @@ def gate_events_and_permit_replies(rng: RandomSource, until: int) -> Iterator[Ch
 def check_reservations(scheduler: Scheduler) -> None:
     """A pod in the queue holds no reservation."""
     for framework in scheduler._context.frameworks.values():
-        reserved = framework.members[Purser.name].plugin.reserved
+        reserved = framework.members[ReserveByLabel.name].plugin.reserved
         for entry in scheduler.queue:
             assert entry.uid not in reserved, f"{entry.key} is queued and holds a reservation"
 
 
-LABELS = ((PERMIT_GATE, "yes"), (PERMIT_GATE, "yes"), ("purser", "yes"))
+LABELS = ((PERMIT_GATE, "yes"), (PERMIT_GATE, "yes"), ("reserve", "yes"))
 BASE_CONFIG = FaultRunConfig(
     scheduler,
     may_pause=lambda pod: PERMIT_GATE in pod.labels,

@@ -151,7 +151,7 @@ def _come(churn: ClusterChurn, one: Pod) -> None:
     churn.create_pod(one)
 
 
-def is_batch(one: Pod, cluster: SimulatedCluster, note: str = "") -> bool:
+def is_session_pod(one: Pod, cluster: SimulatedCluster, note: str = "") -> bool:
     """True for a pod of a gang: the session check decides whether it may be pending."""
     return one.spec.scheduler_name == BATCH
 
@@ -170,13 +170,17 @@ def check_rest(made: Scheduler) -> None:
         for info in nominator.on(node)
         if info.pod.spec.scheduler_name != BATCH
     ]
-    result = decider.hold("at rest", others)
+    result = decider.run_session("at rest", others)
     if result.binds or result.victims:
         raise Violation(f"a session was due: {result.binds} {result.victims}")
 
 
 GANG_CONFIG = FaultRunConfig(
-    scheduler, may_wait=is_batch, extra_events=gangs, auditor=GangAuditor, check_rest=check_rest
+    scheduler,
+    may_wait=is_session_pod,
+    extra_events=gangs,
+    auditor=GangAuditor,
+    check_rest=check_rest,
 )
 
 

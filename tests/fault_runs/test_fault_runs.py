@@ -286,7 +286,7 @@ def test_a_failed_extender_bind_that_counts_as_unbound_is_found(
     def doubt(self: BindingCycles, uid: str, binding_cycle: BindingCycle, text: str) -> None:
         self._fail(uid, binding_cycle, error(text))
 
-    monkeypatch.setattr(BindingCycles, "_doubt", doubt)
+    monkeypatch.setattr(BindingCycles, "_outcome_unknown", doubt)
     assert found(EXTENDERS_CONFIG) is not None
 
 

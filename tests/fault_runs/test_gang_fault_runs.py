@@ -80,9 +80,9 @@ def test_a_session_that_is_not_run_is_found(monkeypatch: pytest.MonkeyPatch) -> 
     """Wrong: only additions trigger a session, not changes or deletions."""
 
     def pod_deleted(self: SessionLane, uid: str) -> None:
-        stirred = self._is_stirred
+        stirred = self._has_changes
         right(self, uid)
-        self._is_stirred = stirred
+        self._has_changes = stirred
 
     right = SessionLane.pod_deleted
     monkeypatch.setattr(SessionLane, "pod_deleted", pod_deleted)

@@ -1,4 +1,4 @@
-"""explain_pod_group() and the CLI: whether a gang can run at all, and what evictions would do."""
+"""explain_pod_group() and the CLI: whether a gang can start, and the effect of evictions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_gang_that_needs_more_than_the_cluster_has(tmp_path: Path) -> None:
     told = explained(cluster, "g")
     assert told.never == ("needs 10 cpu, the cluster has 8",)
     assert (told.state, told.is_placed, told.evictions) == ("pending", False, ())
-    # Of a pod of it that is said too.
+    # The same for a pod of the gang.
     assert explain_job("default/g-0", cluster, config=deciders()).never == told.never
 
 
@@ -68,7 +68,7 @@ def test_a_gang_of_which_a_pod_is_larger_than_any_node(tmp_path: Path) -> None:
     assert explained(cluster, "g").never == (
         "pod default/large needs 5 cpu, the largest node has 4",
     )
-    # Where it does not need them all it can run.
+    # With a smaller minMember it can start.
     cluster = make_cluster(tmp_path, *nodes, queue("default"), group("g", 1), *pods)
     assert explained(cluster, "g").never == ()
 
@@ -77,9 +77,7 @@ def test_a_gang_that_empty_nodes_do_not_take_together(tmp_path: Path) -> None:
     cluster = make_cluster(
         tmp_path, node("n1"), node("n2"), queue("default"), *gang("g", 3, "2500m")
     )
-    assert explained(cluster, "g").never == (
-        "empty nodes have room for 2 of its pods, 3 are needed",
-    )
+    assert explained(cluster, "g").never == ("2 of its pods fit on empty nodes, 3 are needed",)
 
 
 def test_a_gang_that_waits_for_others_to_end_is_not_said_to_run_never(tmp_path: Path) -> None:
@@ -92,7 +90,7 @@ def test_a_gang_that_waits_for_others_to_end_is_not_said_to_run_never(tmp_path: 
 
 
 def spared() -> Objects:
-    """Of six nodes each has a pod of another queue; of that gang five may go."""
+    """Six nodes with a pod of another queue each; five pods of that gang may be evicted."""
     nodes = [node(f"n{number}") for number in range(6)]
     old = [pod(f"old-{number}", "old", "4", node=f"n{number}") for number in range(6)]
     queues = [queue("poor", 1), queue("rich", 30)]
@@ -100,7 +98,7 @@ def spared() -> Objects:
 
 
 def test_why_reclaim_does_not_help(tmp_path: Path) -> None:
-    # A gang of one pod may be broken up; one that needs two keeps one more than it would.
+    # A gang with minMember 2 keeps one pod more than one with minMember 1.
     kept = [one if one["kind"] != "PodGroup" else group("old", 2, "poor") for one in spared()]
     cluster = make_cluster(tmp_path, *kept, *gang("g", 6, "4", "rich"))
     told = explained(cluster, "g")
@@ -118,7 +116,9 @@ def test_reclaim_that_is_not_configured_and_would_help(tmp_path: Path) -> None:
     text = ALL.replace("reclaim, ", "").replace(", preempt", "")
     cluster = make_cluster(tmp_path, *spared(), *gang("g", 2, "4", "rich"))
     told = explained(cluster, "g", text)
-    assert told.evictions == ("reclaim would make room for it; it is not among the actions",)
+    assert told.evictions == (
+        "reclaim could free resources for it, but is not a configured action",
+    )
     assert len(explained(cluster, "g").evicted) == 2
 
 
@@ -130,7 +130,7 @@ def test_a_queue_that_has_all_it_deserves_does_not_reclaim(tmp_path: Path) -> No
         *(*gang("more", 2, "1", "a"), *gang("wanted", 2, "1", "b")),
     )
     told = explained(cluster, "more")
-    assert told.evictions[0] == "reclaim does not help: queue 'a' has all that it deserves"
+    assert told.evictions[0] == "reclaim does not help: queue 'a' already has its deserved share"
 
 
 def test_only_evictions_for_it_are_listed(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_a_group_without_pods_and_one_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_session_that_looks_changes_nothing(tmp_path: Path) -> None:
-    """What is tried for an answer is taken back: a later session decides as without it."""
+    """An explanation leaves no trace: a later session decides as without it."""
     cluster = make_cluster(
         tmp_path, *spared(), *gang("g", 6, "4", "rich"), *gang("h", 1, "1", "rich")
     )
@@ -224,8 +224,7 @@ def test_without_sessions_it_is_said_that_they_were_not_loaded(files: Path) -> N
     assert "1 of 1 nodes fit" in ran.out
     assert f"Note: the pod is in PodGroup default/big and was evaluated alone: {hint}" in ran.out
     assert (
-        f"Note: 5 pods are in PodGroups and were tried alone: {hint}"
-        in run("simulate", *WORLD).out
+        f"Note: 5 pods are in PodGroups and were tried alone: {hint}" in run("simulate", *WORLD).out
     )
     ran = run("explain", "fits", *WORLD)
     assert "Note" not in ran.out

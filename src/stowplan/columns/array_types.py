@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 CAPACITY_MIN = 8
 

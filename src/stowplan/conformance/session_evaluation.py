@@ -68,7 +68,7 @@ def _framework() -> Framework:
 
 def _conf(configuration: BatchConfiguration, options: SessionOptions) -> Answer:
     def policy(name: str, disabled: tuple[str, ...], arguments: dict[str, str]) -> Answer:
-        entry: Answer = {"name": name, "known": name in options.policies}
+        entry: Answer = {"name": name, "known": name in options.plugins}
         entry["disabled"] = sorted(disabled)
         return entry | ({"arguments": arguments} if arguments else {})
 
@@ -105,19 +105,19 @@ class _CaseCluster:
         for node in case.nodes:
             self._add_node(node)
         for priority_class in case.priority_classes:
-            inventory.class_seen(priority_class)
+            inventory.priority_class_updated(priority_class)
         for queue in case.queues:
-            inventory.queue_seen(_queue(queue))
+            inventory.queue_updated(_queue(queue))
         for group in case.pod_groups:
-            inventory.group_seen(group)
+            inventory.group_updated(group)
         if not case.pdb_last:
             for budget in case.pdbs:
-                inventory.budget_seen(budget)
+                inventory.budget_updated(budget)
         for pod in case.pods:
             self._add_pod(pod)
         if case.pdb_last:
             for budget in case.pdbs:
-                inventory.budget_seen(budget)
+                inventory.budget_updated(budget)
 
     def run(self) -> Answer:
         """Observations of all sessions; a panic ends the answer."""
@@ -195,9 +195,9 @@ class _CaseCluster:
             case "phase" if isinstance(event.pod, str):
                 self._phase(event.pod, event.phase)
             case "addPodGroup" | "updatePodGroup" if event.pod_group is not None:
-                inventory.group_seen(event.pod_group)
+                inventory.group_updated(event.pod_group)
             case "deletePodGroup" if event.pod_group is not None:
-                inventory.group_gone(event.pod_group.key)
+                inventory.group_deleted(event.pod_group.key)
             case "addNode" if isinstance(event.node, Node):
                 self._add_node(event.node)
             case "updateNode" if isinstance(event.node, Node):
@@ -207,9 +207,9 @@ class _CaseCluster:
                 if self.nodes.pop(event.node, None) is not None:
                     inventory.node_deleted(event.node)
             case "addQueue" if isinstance(event.queue, SessionCaseQueue):
-                inventory.queue_seen(_queue(event.queue))
+                inventory.queue_updated(_queue(event.queue))
             case "deleteQueue" if isinstance(event.queue, str):
-                inventory.queue_gone(event.queue)
+                inventory.queue_deleted(event.queue)
             case _:
                 raise ValueError(f"{self.case.id}: invalid event {event.type!r}")
 

@@ -62,7 +62,7 @@ class SessionObservations:
         self._shares()
 
     def _shares(self) -> None:
-        policies = self._session.policies
+        policies = self._session.plugins
         proportion, drf = policies.get(ProportionPlugin.name), policies.get(DrfPlugin.name)
         if isinstance(proportion, ProportionPlugin):
             self._facts["queues"] = {

@@ -258,7 +258,7 @@ async def running_demo_cluster(
 ) -> AsyncIterator[DemoCluster]:
     """A cluster with a scheduler, removed at the end. Raises DemoError and UpError."""
     clock, view = AcceleratedClock(), ObservedCluster()
-    manager_options = ControllerManagerOptions(habits=PodLifecycleDefaults(start_s=0.3))
+    manager_options = ControllerManagerOptions(pod_lifecycle=PodLifecycleDefaults(start_s=0.3))
     with tempfile.TemporaryDirectory(prefix="stowplan-demo-") as folder:
         settings = LocalClusterSettings(kubeconfig=Path(folder, "kubeconfig"))
         async with running_local_cluster(

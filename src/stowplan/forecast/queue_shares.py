@@ -91,7 +91,7 @@ def _shares(runner: SessionRunner, session: Session) -> Shares:
     counts = _counted(session)
     total = session.state.nodes.total()
     parts = _parts(session, total)
-    proportion = session.policies.get(ProportionPlugin.name)
+    proportion = session.plugins.get(ProportionPlugin.name)
     shared = proportion.shares if isinstance(proportion, ProportionPlugin) else None
     names = _resources(total, counts)
     queues = []
@@ -128,7 +128,7 @@ def _shares(runner: SessionRunner, session: Session) -> Shares:
 def _idle(session: Session, names: list[str]) -> dict[str, float]:
     """Resource -> idle amount on ready nodes."""
     nodes = session.state.nodes
-    there = nodes.there()
+    there = nodes.has_ready_nodes()
     return {name: float(nodes.idle.get(name, nodes.n_nodes)[there].sum()) for name in names}
 
 

@@ -289,7 +289,7 @@ class Replay:
             return False
         sessions = self.scheduler.sessions
         # Pipelined pods wait for others to end.
-        waits = sessions is not None and bool(sessions.promised or not sessions.is_idle)
+        waits = sessions is not None and bool(sessions.nominations or not sessions.is_idle)
         if waits and since <= IDLE_TIMEOUT:
             return False
         if self.node_churn is not None:
