@@ -89,7 +89,7 @@ class AcceleratedClock:
 
     def __init__(self, wall: Callable[[], float] = time.time) -> None:
         self._wall = wall
-        self._seen = self._shown = wall()
+        self._seen = self._virtual_s = wall()
         self._speed = 1.0
 
     def __call__(self) -> float:
@@ -103,8 +103,8 @@ class AcceleratedClock:
         if self._speed > 1.0:
             passed_s = min(passed_s, CLOCK_STEP_MAX_S)
         self._seen = now
-        self._shown += passed_s * self._speed
-        return self._shown
+        self._virtual_s += passed_s * self._speed
+        return self._virtual_s
 
     def run(self, speed: float) -> None:
         """Run so many times as fast as real time."""
