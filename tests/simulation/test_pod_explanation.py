@@ -32,7 +32,7 @@ def make_cluster() -> Cluster:
 def test_an_explanation_says_that_a_simulation_refuses_what_fits_now() -> None:
     found = stowplan.explain("default/late", make_cluster())
     assert found.node
-    assert found.judged_on == "given"
+    assert found.evaluated_on == "given"
     outcome = found.simulation
     assert outcome is not None
     assert (outcome.tried_before, outcome.placed_before, outcome.node) == (2, 2, "")
@@ -62,7 +62,7 @@ def test_the_refusal_of_a_simulation_is_explained_as_it_was(seed: int) -> None:
         assert run.placements == plain.placements
         found = run.explanation
         assert found is not None
-        assert (found.pod, found.judged_on, found.node) == (one.pod, "simulation", one.node)
+        assert (found.pod, found.evaluated_on, found.node) == (one.pod, "simulation", one.node)
         assert found.message == one.message
         assert found.fits_somewhere == bool(one.node)
 
