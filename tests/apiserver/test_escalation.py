@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stowplan.apis.machinery.access import Attributes
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.apis.machinery.http_messages import User
 from stowplan.apis.machinery.resource import Resource
-from stowplan.apiserver.auth.access import Attributes
 from stowplan.apiserver.auth.escalation_check import EscalationCheck, compact_rules, rule_text
 from stowplan.apiserver.auth.rbac import GROUP, MASTERS_GROUP, PolicyRule
 from stowplan.apiserver.auth.rule_coverage import HeldRules, covers_path

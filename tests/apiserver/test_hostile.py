@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from stowplan.apis.machinery.access import Attributes
 from stowplan.apis.machinery.errors import CAUSES_BYTES_MAX, CAUSES_MAX, MORE_CAUSES, ApiError
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, User
 from stowplan.apis.machinery.strconv import NumError, parse_int, parse_uint, saturated_int
@@ -16,7 +17,6 @@ from stowplan.apis.schema import canonical_quantity
 from stowplan.apis.schema.internal_form import internal_diff
 from stowplan.apis.schema.json_parser import LONG_BYTES, InvalidJson, check_extent, parse_json
 from stowplan.apiserver.auth import rbac
-from stowplan.apiserver.auth.access import Attributes
 from stowplan.apiserver.crd.jsonpath import VALUES_MAX as PLACES_MAX
 from stowplan.apiserver.crd.jsonpath import JsonPath
 from stowplan.apiserver.crd.structural_schema import (

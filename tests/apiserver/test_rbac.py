@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stowplan.apis.machinery.access import Attributes
 from stowplan.apis.machinery.http_messages import User
-from stowplan.apiserver.auth.access import Attributes
 from stowplan.apiserver.auth.bootstrap_roles import default_bindings, default_roles
 from stowplan.apiserver.auth.rbac import PolicyRule, RbacAuthorizer, forbidden_by_rbac
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from stowplan.apis.machinery.access import AlwaysAllow
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.apis.machinery.http_messages import User
 from stowplan.apis.machinery.resource import ApiCall
@@ -18,7 +19,17 @@ CUSTOM = CustomScaleView(".spec.size.count", ".status.count", ".status.selector"
 def call(world: World, path: str, verb: str = "update") -> ApiCall:
     resource = world.server.registry.by_path(path)
     assert resource is not None
-    return ApiCall(world.server, User("u"), verb, resource, "default", "x", "scale")
+    return ApiCall(
+        world.server,
+        User("u"),
+        verb,
+        resource,
+        "default",
+        "x",
+        "scale",
+        rng=world.server.rng,
+        access=AlwaysAllow(),
+    )
 
 
 def quiet() -> World:

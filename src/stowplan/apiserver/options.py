@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from stowplan.apis.machinery.access import AccessControl, AlwaysAllow
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, User
-from stowplan.apis.machinery.resource import AdmissionPlugin, ChangeObserver, ResourceRegistry
-from stowplan.apiserver.auth.access import AccessControl, AlwaysAllow
-
-if TYPE_CHECKING:
-    from stowplan.apiserver.server import ApiServer
+from stowplan.apis.machinery.resource import (
+    AdmissionPlugin,
+    ChangeObserver,
+    ResourceRegistry,
+    ServerContext,
+)
 
 
 class NonResourcePages(Protocol):
     """Paths that are no resources: discovery, version, health, OpenAPI."""
 
     def answer(
-        self, request: HttpRequest, user: User, server: ApiServer, now: float
+        self, request: HttpRequest, user: User, server: ServerContext, now: float
     ) -> HttpResponse | None:
         """The answer, or None for a path that this one does not have. May raise ApiError.
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator
 from copy import copy
 from dataclasses import replace as replace_call
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -24,7 +24,7 @@ from stowplan.apis.machinery.errors import (
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, User, WatchResponse
 from stowplan.apis.machinery.object_meta import set_namespace
 from stowplan.apis.machinery.object_selector import ObjectSelector
-from stowplan.apis.machinery.resource import ApiCall, Resource, ResourceSchema, Subresource
+from stowplan.apis.machinery.resource import ApiCall, Resource, Subresource
 from stowplan.apis.machinery.stored_form import (
     as_list_item,
     as_served,
@@ -66,13 +66,11 @@ from stowplan.apiserver.http.request_options import (
 from stowplan.apiserver.http.tables import include_object_policy, transformed, transformed_list
 from stowplan.apiserver.http.warnings import WarningList
 from stowplan.apiserver.patch import patch_request
+from stowplan.apiserver.server_state import ServerState
 from stowplan.apiserver.storage.paged_lists import ListResult, list_key_prefix
 from stowplan.apiserver.storage.paged_lists import resource_version_too_large as version_too_large
 from stowplan.apiserver.storage.registry_store import check_name
 from stowplan.apiserver.subresources import pod_connect
-
-if TYPE_CHECKING:
-    from stowplan.apiserver.server import ApiServer
 
 T = TypeVar("T")
 
@@ -85,7 +83,7 @@ OPTIONS_KINDS = {"create": "CreateOptions", "update": "UpdateOptions", "patch": 
 class RequestPipeline:
     """One request being answered."""
 
-    def __init__(self, server: ApiServer, request: HttpRequest, now: float) -> None:
+    def __init__(self, server: ServerState, request: HttpRequest, now: float) -> None:
         self.server = server
         self.request = request
         self.now = now
@@ -250,6 +248,8 @@ class RequestPipeline:
             options.dry_run if options else False,
             options.field_validation if options else "Warn",
             self.warnings,
+            rng=self.server.rng,
+            access=self.server.options.access,
         )
 
     def _body(self) -> bytes:
@@ -437,6 +437,8 @@ class RequestPipeline:
             now=self.now,
             dry_run=dry_run,
             warnings=self.warnings,
+            rng=self.server.rng,
+            access=self.server.options.access,
         )
 
     def _delete_collection(self, route: RequestInfo, resource: Resource) -> RequestSteps:
@@ -508,7 +510,7 @@ class RequestPipeline:
         registry = self.server.registry
         if sub is None:
             return decode_object(raw, media, resource, registry, mode)
-        schema, kind, version = subresource_body_schema(resource, sub)
+        schema, kind, version = sub.body_schema(resource)
         return decode_kind(raw, media, resource, schema, registry, mode, kind, version)
 
     def _view(
@@ -518,7 +520,7 @@ class RequestPipeline:
         if view is None:
             raise no_such_path()
         self.form = negotiate(self.request)
-        schema, kind, version = subresource_body_schema(resource, sub)
+        schema, kind, version = sub.body_schema(resource)
         raw = self._body()
         call = self._call(verb, route, resource)
         value = self.server.store.get(resource.key(route.namespace, route.name))
@@ -564,15 +566,6 @@ def _is_pod_connect(route: RequestInfo, resource: Resource) -> bool:
     """True for what a kubelet would answer."""
     of_pods = not resource.group and resource.plural == "pods" and not route.watch
     return of_pods and route.subresource in pod_connect.POD_CONNECT_SUBRESOURCES
-
-
-def subresource_body_schema(
-    resource: Resource, sub: Subresource
-) -> tuple[ResourceSchema, str, str]:
-    """Schema, kind and apiVersion of a subresource's body."""
-    kind = sub.kind or resource.kind
-    version = f"{sub.group}/{sub.version}" if sub.group else sub.version or resource.api_version
-    return sub.schema or resource.schema, kind, version
 
 
 def _as_stored(resource: Resource, obj: Tree) -> Tree:

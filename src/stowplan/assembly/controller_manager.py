@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from stowplan.apis.core.pod_lifecycle import PodLifecycleDefaults
 from stowplan.apis.machinery.component_errors import ComponentErrors
 from stowplan.apis.machinery.errors import no_such_path
-from stowplan.apis.machinery.resource import DeleteOptions, Resource, StoreChange
+from stowplan.apis.machinery.resource import DeleteOptions, Resource, ServerContext, StoreChange
 from stowplan.controllers.disruption_controller import DisruptionController
 from stowplan.controllers.ephemeral_volume import EphemeralVolumeController
 from stowplan.controllers.garbage_collector import GarbageCollector
@@ -31,9 +31,6 @@ from stowplan.controllers.workloads.job_controller import JobController
 from stowplan.controllers.workloads.replica_set import ReplicaSetController
 from stowplan.kubelet.heartbeats import NodeHeartbeats
 from stowplan.kubelet.kubelets import Kubelets
-
-if TYPE_CHECKING:
-    from stowplan.apiserver.server import ApiServer
 
 Tree = dict[str, Any]
 
@@ -84,14 +81,14 @@ class InProcessApi:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self._server: ApiServer | None = None
+        self._server: ServerContext | None = None
 
-    def attach(self, server: ApiServer) -> None:
+    def attach(self, server: ServerContext) -> None:
         """The server to work on; told before the first call."""
         self._server = server
 
     @property
-    def server(self) -> ApiServer:
+    def server(self) -> ServerContext:
         """The server worked on."""
         assert self._server is not None, "Life is used before it has a server"
         return self._server
@@ -188,7 +185,7 @@ class ControllerManager:
             self.parts.append(Kubelets(self.api, self.index, recorder, manager_options.habits))
             self.parts.append(NodeHeartbeats(self.api))
 
-    def changed(self, server: ApiServer, change: StoreChange, now: float) -> None:
+    def changed(self, server: ServerContext, change: StoreChange, now: float) -> None:
         """Note a change. Called from inside the write that made it: nothing is written here."""
         self.api.attach(server)
         self.api.now = now

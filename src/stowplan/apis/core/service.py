@@ -162,7 +162,7 @@ def _allocated(obj: Tree, call: ApiCall) -> tuple[set[str], set[int]]:
     addresses: set[str] = {str(CLUSTER_IP_RANGE[0]), str(CLUSTER_IP_RANGE[-1])}
     ports: set[int] = set()
     uid = obj["metadata"].get("uid")
-    for other in call.server.list(call.resource):
+    for other in call.objects.list(call.resource):
         if other["metadata"].get("uid") == uid:
             continue
         addresses.update(other["spec"].get("clusterIPs", ()))

@@ -8,34 +8,127 @@ get` prints).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
+from stowplan.apis.machinery.access import AccessControl
+from stowplan.apis.machinery.component_errors import ComponentErrors
 from stowplan.apis.machinery.errors import Cause
 from stowplan.apis.machinery.http_messages import User
 from stowplan.apis.machinery.names import subdomain_problems
 
-if TYPE_CHECKING:
-    from stowplan.apiserver.server import ApiServer
-
 Tree = dict[str, Any]
+
+
+class ObjectClient(Protocol):
+    """Reads and writes stored objects; hooks of a kind use it in the course of a request.
+
+    namespace is "" for cluster-scoped kinds. Returned trees are fresh unless noted. Writes run
+    admission and validation as HTTP requests do and raise ApiError as they would answer.
+    """
+
+    @property
+    def registry(self) -> ResourceRegistry:
+        """The kinds that are served."""
+        ...
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Tree | None:
+        """The stored object, or None."""
+        ...
+
+    def list(self, resource: Resource, namespace: str = "") -> Iterator[Tree]:
+        """The objects of one namespace or ("") of all, in key order."""
+        ...
+
+    def peek(self, resource: Resource, namespace: str, name: str) -> Tree | None:
+        """As `get`, from a cache of decoded objects: the tree must not be changed."""
+        ...
+
+    def peek_all(self, resource: Resource) -> Iterator[Tree]:
+        """As `list`, from a cache of decoded objects: the trees must not be changed."""
+        ...
+
+    def n_writes(self, path: str) -> int:
+        """How often objects of a resource path were written; changes whenever one changes."""
+        ...
+
+    def create(
+        self, resource: Resource, obj: Tree, now: float, namespace: str = "", user: User = ...
+    ) -> Tree:
+        """Store a new object; returns it as stored."""
+        ...
+
+    def update(
+        self, resource: Resource, obj: Tree, now: float, subresource: str = "", user: User = ...
+    ) -> Tree:
+        """Replace an object; 409 if `obj` carries another resourceVersion."""
+        ...
+
+    def update_status(self, resource: Resource, obj: Tree, now: float, user: User = ...) -> Tree:
+        """`update` of the status subresource."""
+        ...
+
+    def modify(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        change: Callable[[Tree], None],
+        now: float,
+        subresource: str = "",
+        user: User = ...,
+    ) -> Tree | None:
+        """Read an object, let `change` edit it in place, write it. None if it does not exist."""
+        ...
+
+    def delete(
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        now: float,
+        requested: DeleteOptions | None = None,
+        user: User = ...,
+    ) -> Tree:
+        """Delete as a DELETE does (grace, finalizers); the last state. 404 if it does not exist."""
+        ...
+
+
+class ServerContext(ObjectClient, Protocol):
+    """What observers and non-resource pages get of the server: objects, timers, watches, errors."""
+
+    @property
+    def version(self) -> int:
+        """The resourceVersion of the last write."""
+        ...
+
+    @property
+    def faults(self) -> ComponentErrors:
+        """Unexpected exceptions of observers and controllers."""
+        ...
+
+    def later(self, at: float, action: Callable[[float], None]) -> None:
+        """Call `action(now)` in the first tick at or after `at`."""
+
+    def end_watches(self, path: str, now: float) -> None:
+        """End all watches of a resource path."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApiCall:
     """One operation on its way through the pipeline; hooks receive it as `call`.
 
-    server: the in-process methods (`get`, `list`, `create`, ...) for hooks that look at or write
-    other objects. verb: as in `access.Attributes`. subresource: "" for the object itself.
-    dry_run: nothing will be stored. field_validation: "Strict", "Warn" or "Ignore". warnings: texts
-    for Warning headers; hooks may append.
+    objects: the other objects, for hooks that read or write them. verb: as in
+    `access.Attributes`. subresource: "" for the object itself. dry_run: nothing will be stored.
+    field_validation: "Strict", "Warn" or "Ignore". warnings: texts for Warning headers; hooks may
+    append. rng: the server's generator. access: who may do what.
     """
 
-    server: ApiServer
+    objects: ObjectClient
     user: User
     verb: str
     resource: Resource
@@ -46,11 +139,8 @@ class ApiCall:
     dry_run: bool = False
     field_validation: str = "Warn"
     warnings: list[str] = field(default_factory=list)
-
-    @property
-    def rng(self) -> np.random.Generator:
-        """The server's generator."""
-        return self.server.rng
+    rng: np.random.Generator = field(kw_only=True)
+    access: AccessControl = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +210,13 @@ class AdmissionPlugin(Protocol):
 
 
 class ChangeObserver(Protocol):
-    """Told of every change, in order, once, before the call that made it returns to its client.
+    """Observes every change once, in order, before the request that made it is answered."""
 
-    It may write through the in-process methods; those changes come afterwards. Also told, as ADDED,
-    of everything found in the records that a server starts from.
-    """
+    def changed(self, server: ServerContext, change: StoreChange, now: float) -> None:
+        """A change was stored. Writes of an observer are observed after it.
 
-    def changed(self, server: ApiServer, change: StoreChange, now: float) -> None: ...
+        The records that a server starts from are observed as ADDED.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +356,15 @@ class Subresource:
     version: str = ""
     kind: str = ""
     schema: ResourceSchema | None = None
+
+    def body_schema(self, resource: Resource) -> tuple[ResourceSchema, str, str]:
+        """Schema, kind and apiVersion of the body."""
+        version = f"{self.group}/{self.version}" if self.group else self.version
+        return (
+            self.schema or resource.schema,
+            self.kind or resource.kind,
+            version or resource.api_version,
+        )
 
 
 @dataclass(frozen=True, slots=True)

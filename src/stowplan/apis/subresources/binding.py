@@ -45,11 +45,11 @@ def bind(call: ApiCall, body: Tree) -> SubresourceResult:
         _assign(pod, target["name"], meta, call.now)
 
     if call.dry_run:
-        found = call.server.get(pods, call.namespace, name)
+        found = call.objects.get(pods, call.namespace, name)
         if found is not None:
             change(found)
     else:
-        found = call.server.modify(
+        found = call.objects.modify(
             pods, call.namespace, name, change, call.now, "binding", call.user
         )
     if found is None:
@@ -58,7 +58,7 @@ def bind(call: ApiCall, body: Tree) -> SubresourceResult:
 
 
 def _pods(call: ApiCall) -> Resource:
-    found = call.server.registry.by_path("pods")
+    found = call.objects.registry.by_path("pods")
     if found is None:
         raise not_found("", "pods", call.name)
     return found

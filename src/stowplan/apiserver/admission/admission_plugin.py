@@ -35,12 +35,12 @@ def admission_forbidden(call: ApiCall, obj: Tree | None, why: str) -> ApiError:
 
 def stored_object(call: ApiCall, path: str, namespace: str, name: str) -> Tree | None:
     """An object of another kind, if it is served and there. Not to be changed."""
-    resource = call.server.registry.by_path(path)
-    return None if resource is None else call.server.peek(resource, namespace, name)
+    resource = call.objects.registry.by_path(path)
+    return None if resource is None else call.objects.peek(resource, namespace, name)
 
 
 def stored_objects(call: ApiCall, path: str) -> Iterator[Tree]:
     """All objects of another kind. Not to be changed."""
-    resource = call.server.registry.by_path(path)
+    resource = call.objects.registry.by_path(path)
     if resource is not None:
-        yield from call.server.peek_all(resource)
+        yield from call.objects.peek_all(resource)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from stowplan.apis.machinery.errors import forbidden
-from stowplan.apis.machinery.resource import ApiCall
+from stowplan.apis.machinery.resource import ApiCall, ObjectClient
 from stowplan.apiserver.admission.admission_plugin import (
     AdmissionPluginBase,
     admission_forbidden,
@@ -16,7 +16,6 @@ from stowplan.apiserver.admission.admission_plugin import (
     stored_objects,
     targets,
 )
-from stowplan.apiserver.storage.store import Store
 
 Tree = dict[str, Any]
 
@@ -30,8 +29,8 @@ class PriorityAdmission(AdmissionPluginBase):
 
     def __init__(self) -> None:
         self._default: Tree | None = None
-        self._looked_in: Store | None = None
-        self._looked_at = 0
+        self._objects: ObjectClient | None = None
+        self._n_writes = 0
 
     def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
         """Fill in what a pod's class says; on update keep what was filled in."""
@@ -104,14 +103,13 @@ class PriorityAdmission(AdmissionPluginBase):
 
         Looked for again only after a class was written.
         """
-        store = call.server.store
-        writes = store.writes(PRIORITY_CLASSES_PATH)
-        if self._looked_in is not store or self._looked_at != writes:
+        n_writes = call.objects.n_writes(PRIORITY_CLASSES_PATH)
+        if self._objects is not call.objects or self._n_writes != n_writes:
             found = [
                 each
                 for each in stored_objects(call, PRIORITY_CLASSES_PATH)
                 if each.get("globalDefault")
             ]
             self._default = min(found, key=lambda each: each.get("value", 0), default=None)
-            self._looked_in, self._looked_at = store, writes
+            self._objects, self._n_writes = call.objects, n_writes
         return self._default

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from stowplan.apis.machinery.access import AlwaysAllow, Attributes
 from stowplan.apis.machinery.errors import ApiError, Cause, bad_request, invalid
 from stowplan.apis.machinery.http_messages import User
 from stowplan.apis.machinery.resource import ApiCall, PostAction, SubresourceResult, Tree
 from stowplan.apis.machinery.timestamps import format_time
-from stowplan.apiserver.auth.access import AlwaysAllow, Attributes
 from stowplan.apiserver.auth.rbac import MASTERS_GROUP, RbacAuthorizer, RbacDecision
 from stowplan.apiserver.auth.static_tokens import AUTHENTICATED, StaticTokens
 from stowplan.apiserver.auth.token_rbac import TokenRbacAccess
@@ -31,7 +31,7 @@ class ReviewAuthorizer:
     """Rights as reviews ask for them, from whatever access the server has."""
 
     def __init__(self, call: ApiCall) -> None:
-        access = call.server.options.access
+        access = call.access
         self.tokens = access.tokens if isinstance(access, TokenRbacAccess) else StaticTokens()
         self._rbac = access.rbac if isinstance(access, TokenRbacAccess) else None
 

@@ -15,10 +15,10 @@ from itertools import islice
 
 import msgspec
 
+from stowplan.apis.machinery.access import Attributes
 from stowplan.apis.machinery.errors import ApiError, forbidden
 from stowplan.apis.machinery.http_messages import User
 from stowplan.apis.machinery.resource import ApiCall, Tree
-from stowplan.apiserver.auth.access import Attributes
 from stowplan.apiserver.auth.rbac import GROUP, MASTERS_GROUP, PolicyRule, RbacAuthorizer
 from stowplan.apiserver.auth.rule_coverage import MISSING_RULES_MAX, HeldRules
 from stowplan.apiserver.auth.token_rbac import TokenRbacAccess
@@ -40,7 +40,7 @@ class EscalationCheck:
 
         Asked before the object is validated, as there: who may not grant learns nothing else.
         """
-        access = call.server.options.access
+        access = call.access
         kind = call.resource.kind
         if call.resource.group != GROUP or obj is None or not isinstance(access, TokenRbacAccess):
             return

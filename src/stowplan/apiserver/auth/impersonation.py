@@ -18,9 +18,9 @@ from urllib.parse import unquote
 
 import msgspec
 
+from stowplan.apis.machinery.access import Attributes
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.apis.machinery.http_messages import User
-from stowplan.apiserver.auth.access import Attributes
 from stowplan.apiserver.auth.rbac import (
     MASTERS_GROUP,
     SERVICE_ACCOUNT,

@@ -9,10 +9,10 @@ from urllib.parse import unquote
 
 import msgspec
 
+from stowplan.apis.machinery.access import Attributes
 from stowplan.apis.machinery.field_selector import parse_field_selector
 from stowplan.apis.machinery.http_messages import HttpRequest
 from stowplan.apis.machinery.label_selector import SelectorParseError
-from stowplan.apiserver.auth.access import Attributes
 
 VERB_OF_METHOD = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 NAMESPACE_SUBRESOURCES = ("status", "finalize")

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
+from stowplan.apis.machinery.access import Attributes
 from stowplan.apis.machinery.http_messages import HttpRequest, User
-from stowplan.apis.machinery.resource import StoreChange
-from stowplan.apiserver.auth.access import Attributes
+from stowplan.apis.machinery.resource import ServerContext, StoreChange
 from stowplan.apiserver.auth.flow_control import RequestRateLimiter
 from stowplan.apiserver.auth.impersonation import impersonate, impersonated_user
 from stowplan.apiserver.auth.rbac import GROUP, RbacAuthorizer, forbidden_by_rbac
 from stowplan.apiserver.auth.request_info import attributes_of
 from stowplan.apiserver.auth.static_tokens import StaticTokens
-
-if TYPE_CHECKING:
-    from stowplan.apiserver.server import ApiServer
 
 
 class TokenRbacAccess:
@@ -27,10 +22,7 @@ class TokenRbacAccess:
         self.rbac = RbacAuthorizer()
         self._flow = flow or RequestRateLimiter()
 
-    def attach(self, server: object) -> None:
-        """Nothing to remember: roles arrive through `changed`."""
-
-    def changed(self, server: ApiServer, change: StoreChange, now: float) -> None:
+    def changed(self, server: ServerContext, change: StoreChange, now: float) -> None:
         """Follow what is stored of roles and bindings."""
         if change.resource.group != GROUP:
             return

@@ -11,17 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stowplan.apis.machinery import timestamps
 from stowplan.apis.machinery.errors import ApiError
-from stowplan.apis.machinery.resource import Resource, StoreChange
+from stowplan.apis.machinery.resource import Resource, ServerContext, StoreChange
 from stowplan.apis.machinery.stored_form import decode
 from stowplan.apiserver.crd.approval import approval, is_protected_group
 from stowplan.apiserver.crd.custom_resources import resources_of
-
-if TYPE_CHECKING:
-    from stowplan.apiserver.server import ApiServer
 
 Tree = dict[str, Any]
 
@@ -39,14 +36,14 @@ class DefinitionController:
         self._served: dict[str, object] = {}
         self._shapes: dict[str, tuple[object, int]] = {}
 
-    def restore(self, server: ApiServer) -> None:
+    def restore(self, server: ServerContext) -> None:
         """Serve what was served before a restart (`resource.Restoring`)."""
         resource = server.registry.by_path(DEFINITIONS_PATH)
         for one in server.list(resource) if resource is not None else ():
             if condition_status(one, "Established") == "True":
                 self._serve(server, one, True, 0.0)
 
-    def changed(self, server: ApiServer, change: StoreChange, now: float) -> None:
+    def changed(self, server: ServerContext, change: StoreChange, now: float) -> None:
         """See `resource.Observer`."""
         if change.resource.path != DEFINITIONS_PATH:
             return
@@ -66,7 +63,9 @@ class DefinitionController:
         elif _establish_step(server, current, now):
             server.update_status(change.resource, current, now)
 
-    def _serve(self, server: ApiServer, definition: Tree, established: bool, now: float) -> None:
+    def _serve(
+        self, server: ServerContext, definition: Tree, established: bool, now: float
+    ) -> None:
         """Serve the versions of a definition, and no others of its kind."""
         registry, path = server.registry, custom_resource_path(definition)
         ending = condition_status(definition, "Terminating") == "True"
@@ -84,9 +83,9 @@ class DefinitionController:
             for one in resources_of(definition, ending, self._since(server, definition, path)):
                 registry.add(one)
         if not (ending and established):
-            server.watch_cache.end(path, now)
+            server.end_watches(path, now)
 
-    def _since(self, server: ApiServer, definition: Tree, path: str) -> int:
+    def _since(self, server: ServerContext, definition: Tree, path: str) -> int:
         """Which objects have the present form of their kind for certain: those of versions later
         than this one."""
         versions = definition["spec"]["versions"]
@@ -95,7 +94,7 @@ class DefinitionController:
             known = self._shapes[path] = (versions, server.version)
         return known[1]
 
-    def _end(self, server: ApiServer, resource: Resource, current: Tree, now: float) -> None:
+    def _end(self, server: ServerContext, resource: Resource, current: Tree, now: float) -> None:
         """Begin to delete the objects, once."""
         uid = current["metadata"]["uid"]
         if uid in self._ending:
@@ -108,7 +107,7 @@ class DefinitionController:
         server.later(now, lambda then: self._delete(server, resource, name, uid, then))
 
     def _delete(
-        self, server: ApiServer, resource: Resource, name: str, uid: str, now: float
+        self, server: ServerContext, resource: Resource, name: str, uid: str, now: float
     ) -> None:
         """Delete the objects, and the definition when they are gone."""
         current = server.get(resource, "", name)
@@ -129,7 +128,7 @@ class DefinitionController:
         server.update_status(resource, current, now)
 
 
-def _delete_all_objects(server: ApiServer, custom: Resource, now: float) -> bool:
+def _delete_all_objects(server: ServerContext, custom: Resource, now: float) -> bool:
     """Delete the objects of a kind; False if there were none."""
     found = False
     for one in list(server.list(custom)):
@@ -146,7 +145,7 @@ def custom_resource_path(definition: Tree) -> str:
     return f"{definition['spec']['group']}/{definition['status']['acceptedNames']['plural']}"
 
 
-def _recheck_names(server: ApiServer, gone: Tree, now: float) -> None:
+def _recheck_names(server: ServerContext, gone: Tree, now: float) -> None:
     """Names have become free: others of the group may have them."""
     resource = server.registry.by_path(DEFINITIONS_PATH)
     if resource is None:
@@ -161,7 +160,7 @@ def _recheck_names(server: ApiServer, gone: Tree, now: float) -> None:
             server.update_status(resource, one, now)
 
 
-def _establish_step(server: ApiServer, current: Tree, now: float) -> bool:
+def _establish_step(server: ServerContext, current: Tree, now: float) -> bool:
     """Take the next step towards an established definition; False if there is none to take."""
     status = current["status"]
     if status["acceptedNames"] != current["spec"]["names"]:
@@ -181,7 +180,7 @@ def _establish_step(server: ApiServer, current: Tree, now: float) -> bool:
     return False
 
 
-def _names_in_use(server: ApiServer, current: Tree) -> tuple[set[str], set[str]]:
+def _names_in_use(server: ServerContext, current: Tree) -> tuple[set[str], set[str]]:
     """Names of resources and of kinds that the group has already."""
     resources: set[str] = set()
     kinds: set[str] = set()
@@ -194,7 +193,7 @@ def _names_in_use(server: ApiServer, current: Tree) -> tuple[set[str], set[str]]
     return resources, kinds
 
 
-def _accept_names(server: ApiServer, current: Tree, now: float) -> None:
+def _accept_names(server: ServerContext, current: Tree, now: float) -> None:
     wanted, accepted = current["spec"]["names"], current["status"]["acceptedNames"]
     resources, kinds = _names_in_use(server, current)
     reason, text = "", ""

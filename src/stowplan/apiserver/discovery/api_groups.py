@@ -9,11 +9,11 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stowplan.apis.machinery.errors import method_not_allowed
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, User
-from stowplan.apis.machinery.resource import Resource, ResourceRegistry
+from stowplan.apis.machinery.resource import Resource, ResourceRegistry, ServerContext
 from stowplan.apis.machinery.strconv import NumError, parse_uint
 from stowplan.apiserver.http.negotiation import (
     JSON,
@@ -25,9 +25,6 @@ from stowplan.apiserver.http.negotiation import (
     not_acceptable,
 )
 from stowplan.apiserver.http.plain_pages import PAGE_NOT_FOUND, decoded_path, tree_response
-
-if TYPE_CHECKING:
-    from stowplan.apiserver.server import ApiServer
 
 Tree = dict[str, Any]
 
@@ -65,7 +62,7 @@ class DiscoveryPages:
         self._kept: dict[tuple[int, bool], tuple[bytes, str]] = {}
 
     def answer(
-        self, request: HttpRequest, user: User, server: ApiServer, now: float
+        self, request: HttpRequest, user: User, server: ServerContext, now: float
     ) -> HttpResponse | None:
         """See `options.NonResourcePages`."""
         parts = decoded_path(request)[1:].split("/")
@@ -91,7 +88,7 @@ class DiscoveryPages:
                 return None
         return PAGE_NOT_FOUND
 
-    def _root(self, request: HttpRequest, server: ApiServer, core: bool) -> HttpResponse:
+    def _root(self, request: HttpRequest, server: ServerContext, core: bool) -> HttpResponse:
         if request.method != "GET":
             raise method_not_allowed()
         check_routed(request, False)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, User
+from stowplan.apis.machinery.resource import ServerContext
 from stowplan.apiserver.http.plain_pages import UNCACHED, decoded_path
-
-if TYPE_CHECKING:
-    from stowplan.apiserver.server import ApiServer
 
 PATH = "/metrics"
 _FORM = ("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
@@ -20,7 +17,7 @@ class ControllerMetricsPage:
     others."""
 
     def answer(
-        self, request: HttpRequest, user: User, server: ApiServer, now: float
+        self, request: HttpRequest, user: User, server: ServerContext, now: float
     ) -> HttpResponse | None:
         """The page; None for another path."""
         if decoded_path(request) != PATH:

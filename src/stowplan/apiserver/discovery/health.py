@@ -8,9 +8,8 @@ Source: apiserver v0.36, server/healthz/healthz.go; as recorded.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, User
+from stowplan.apis.machinery.resource import ServerContext
 from stowplan.apiserver.http.negotiation import PLAIN_JSON
 from stowplan.apiserver.http.plain_pages import (
     NO_SNIFF,
@@ -21,9 +20,6 @@ from stowplan.apiserver.http.plain_pages import (
     text_response,
     tree_response,
 )
-
-if TYPE_CHECKING:
-    from stowplan.apiserver.server import ApiServer
 
 VERSION: dict[str, object] = {
     "major": "1",
@@ -112,7 +108,7 @@ class HealthPages:
         self._address = address
 
     def answer(
-        self, request: HttpRequest, user: User, server: ApiServer, now: float
+        self, request: HttpRequest, user: User, server: ServerContext, now: float
     ) -> HttpResponse | None:
         """See `options.NonResourcePages`."""
         path = decoded_path(request)
@@ -155,7 +151,7 @@ def _check_report(page: str, checks: tuple[str, ...], request: HttpRequest) -> s
     return "\n".join([*lines, f"{page} check passed\n"])
 
 
-def _paths(server: ApiServer) -> list[str]:
+def _paths(server: ServerContext) -> list[str]:
     found = set(_OWN_PATHS)
     for one in server.registry.all():
         if one.group:

@@ -9,14 +9,11 @@ Source: gnostic, openapiv2/OpenAPIv2.proto (field numbers); media types and head
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, User
-
-if TYPE_CHECKING:
-    from stowplan.apiserver.server import ApiServer
+from stowplan.apis.machinery.resource import ServerContext
 
 PATH = "/openapi/v2"
 TITLE, VERSION = "Kubernetes", "1.36"
@@ -42,7 +39,7 @@ class OpenApiV2Page:
     """`options.NonResourcePages` of the old description."""
 
     def answer(
-        self, request: HttpRequest, user: User, server: ApiServer, now: float
+        self, request: HttpRequest, user: User, server: ServerContext, now: float
     ) -> HttpResponse | None:
         """See `options.NonResourcePages`."""
         if request.path.rstrip("/") != PATH or request.method not in ("GET", "HEAD"):

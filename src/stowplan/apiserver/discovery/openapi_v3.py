@@ -17,14 +17,13 @@ import msgspec
 
 from stowplan.apis.machinery.errors import method_not_allowed
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, User
-from stowplan.apis.machinery.resource import Resource, ResourceRegistry
+from stowplan.apis.machinery.resource import Resource, ResourceRegistry, ServerContext
 from stowplan.apis.schema import KindSchema, StructType, openapi_name, type_tables
 from stowplan.apiserver.http.negotiation import JSON, accept_clauses
 from stowplan.apiserver.http.plain_pages import TEXT, UNCACHED, decoded_path
 
 if TYPE_CHECKING:
     from stowplan.apiserver.crd.custom_resources import CustomSchema
-    from stowplan.apiserver.server import ApiServer
 
 Tree = dict[str, Any]
 
@@ -88,7 +87,7 @@ class OpenApiV3Pages:
         self._documents: dict[str, tuple[bytes, str]] = {}
 
     def answer(
-        self, request: HttpRequest, user: User, server: ApiServer, now: float
+        self, request: HttpRequest, user: User, server: ServerContext, now: float
     ) -> HttpResponse | None:
         """See `options.NonResourcePages`."""
         path = decoded_path(request)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import chain
 
 from stowplan.apis.machinery import object_meta as metadata
+from stowplan.apis.machinery.access import Attributes
 from stowplan.apis.machinery.errors import (
     OBJECT_MODIFIED,
     ApiError,
@@ -44,7 +45,6 @@ from stowplan.apis.machinery.stored_form import (
 from stowplan.apis.machinery.strconv import parse_uint
 from stowplan.apis.machinery.timestamps import add_seconds, format_time, parse_time
 from stowplan.apis.schema.json_parser import LONG_BYTES, check_extent
-from stowplan.apiserver.auth.access import Attributes
 from stowplan.apiserver.storage.repeated_causes import cause_repeats
 from stowplan.apiserver.storage.store import Store, resource_path_of
 
@@ -73,10 +73,12 @@ class RegistryStore:
         self,
         store: Store,
         admission: Sequence[AdmissionPlugin],
+        uids: metadata.UidGenerator,
         on_change: Callable[[StoreChange], None],
     ) -> None:
         self.store = store
         self.admission = admission
+        self.uids = uids
         self.on_change = on_change
         self.packed = b""
         """The bytes of what the last write has stored, or found stored; empty for a dry run."""
@@ -94,7 +96,7 @@ class RegistryStore:
 
     def _create(self, call: ApiCall, obj: Tree) -> Tree:
         resource, strategy, meta = call.resource, call.resource.strategy, obj["metadata"]
-        metadata.fill_system_fields(meta, call.now, call.server.uids, call.rng)
+        metadata.fill_system_fields(meta, call.now, self.uids, call.rng)
         strategy.prepare_create(obj, call)
         causes = bounded_causes(
             chain(
@@ -194,7 +196,7 @@ class RegistryStore:
             namespace=call.namespace,
             name=call.name,
         )
-        call.server.options.access.authorize(call.user, wanted)
+        call.access.authorize(call.user, wanted)
         for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "managedFields"):
             meta.pop(key, None)
         # A version means nothing for what does not exist.

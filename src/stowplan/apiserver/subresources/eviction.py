@@ -54,7 +54,7 @@ def evict(call: ApiCall, body: Tree) -> SubresourceResult:
         raise invalid_object("policy", "Eviction", call.name, [cause])
     call = replace(call, dry_run=_dry_run(call, options))
     pods = _resource(call, "pods")
-    pod = call.server.get(pods, call.namespace, call.name)
+    pod = call.objects.get(pods, call.namespace, call.name)
     if pod is None:
         raise not_found("", "pods", call.name)
     if not _is_exempt_from_budgets(pod):
@@ -101,7 +101,7 @@ def _take_disruption_of_pod(call: ApiCall, pod: Tree) -> None:
     labels = pod["metadata"].get("labels") or {}
     found = [
         budget
-        for budget in call.server.list(budgets, call.namespace)
+        for budget in call.objects.list(budgets, call.namespace)
         if selector_tree_matches(budget["spec"].get("selector"), labels)
     ]
     if len(found) > 1:
@@ -152,7 +152,7 @@ def _take_disruption(call: ApiCall, budgets: Resource, budget: Tree) -> None:
         generation = status.get("observedGeneration", 0)
         set_disruption_allowed(status.setdefault("conditions", []), 0, generation, call.now)
     status["disruptedPods"] = {**disrupted, call.name: format_time(call.now)}
-    call.server.update_status(budgets, budget, call.now)
+    call.objects.update_status(budgets, budget, call.now)
 
 
 def _no_disruption_text(budget: Tree) -> str:
@@ -214,13 +214,13 @@ def _delete(call: ApiCall, pods: Resource, pod: Tree, options: Tree) -> None:
         set_pod_condition(tree, entry, call.now)
 
     name = pod["metadata"]["name"]
-    marked = call.server.modify(pods, call.namespace, name, mark, call.now, "status", call.user)
+    marked = call.objects.modify(pods, call.namespace, name, mark, call.now, "status", call.user)
     if marked is None:
         raise not_found("", "pods", name)
     _check_options(options)
     if delete_options.version:
         delete_options.version = marked["metadata"]["resourceVersion"]
-    call.server.delete(pods, call.namespace, name, call.now, delete_options, call.user)
+    call.objects.delete(pods, call.namespace, name, call.now, delete_options, call.user)
 
 
 def _check(pod: Tree, what: str, wanted: str, have: str, happened: str) -> None:
@@ -233,7 +233,7 @@ def _check(pod: Tree, what: str, wanted: str, have: str, happened: str) -> None:
 
 
 def _resource(call: ApiCall, path: str) -> Resource:
-    found = call.server.registry.by_path(path)
+    found = call.objects.registry.by_path(path)
     if found is None:
         raise not_found("", "pods", call.name)
     return found
