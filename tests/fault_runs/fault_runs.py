@@ -53,7 +53,7 @@ class Tide:
         self.shared = handle.shared
 
     def permit(self, pod: Pod) -> Status | PermitWait:
-        if TIDE not in pod.labels or is_high(self.shared.world.find(StorageClass, TIDE)):
+        if TIDE not in pod.labels or is_high(self.shared.object_store.find(StorageClass, TIDE)):
             return OK
         return PermitWait(WAIT_S)
 
