@@ -373,7 +373,7 @@ def controller_revision(obj: Tree) -> Iterator[Cause]:
     """A past state."""
     if obj["data"] is None:
         yield required("data", "data is mandatory")
-    yield from field_checks.not_negative(obj["controller_revision"], "revision")
+    yield from field_checks.not_negative(obj["revision"], "revision")
 
 
 def controller_revision_update(new: Tree, old: Tree) -> Iterator[Cause]:
