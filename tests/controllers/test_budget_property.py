@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan.apis.machinery.errors import ApiError
-from stowplan.apiserver.subresources import eviction
+from stowplan.apis.policy import eviction
 from tests.apiserver.small_cluster import DEPLOYMENTS, World, deployment
 from tests.soak import examples
 

@@ -34,6 +34,7 @@ from stowplan.apis.machinery.stored_form import (
 )
 from stowplan.apis.schema.json_parser import LONG_BYTES
 from stowplan.apiserver.auth.request_info import RequestInfo, attributes_of_info, parse_request_path
+from stowplan.apiserver.http import pod_connect
 from stowplan.apiserver.http.body_decoding import (
     body_too_large,
     decode_delete_options,
@@ -70,7 +71,6 @@ from stowplan.apiserver.server_state import ServerState
 from stowplan.apiserver.storage.paged_lists import ListResult, list_key_prefix
 from stowplan.apiserver.storage.paged_lists import resource_version_too_large as version_too_large
 from stowplan.apiserver.storage.registry_store import check_name
-from stowplan.apiserver.subresources import pod_connect
 
 T = TypeVar("T")
 

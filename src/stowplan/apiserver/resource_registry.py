@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stowplan.apis.kind.registration import KindRegistration
+from stowplan.apis.builtin_kinds import KINDS
+from stowplan.apis.kind.registration import KindRegistration, register
 from stowplan.apis.machinery.resource import Resource, Subresource
 from stowplan.apis.schema import kind_schema
-from stowplan.apiserver.builtin_kinds import builtin_kinds
+from stowplan.apiserver.auth import access_reviews
+from stowplan.apiserver.crd import definition_strategy
 
 GROUPS = (
     "apps",
@@ -28,6 +30,10 @@ GROUPS = (
     "resource.k8s.io",
 )
 """The named groups, in the order in which discovery lists them."""
+
+
+BUILTIN_KINDS = (*KINDS, *register(definition_strategy.KIND, *access_reviews.KINDS))
+"""The kinds of apis/, and those that are part of the API server."""
 
 
 class BuiltInRegistry:
@@ -82,37 +88,37 @@ class BuiltInRegistry:
 
 def built_in_registry() -> BuiltInRegistry:
     """A fresh registry of the built-in kinds."""
-    made = sorted(builtin_kinds(), key=_discovery_order)
-    return BuiltInRegistry(_resource(row) for row in made)
+    made = sorted(BUILTIN_KINDS, key=_discovery_order)
+    return BuiltInRegistry(_resource(kind) for kind in made)
 
 
-def _discovery_order(row: KindRegistration) -> tuple[int, str]:
-    return (GROUPS.index(row.group) + 1 if row.group else 0, row.plural)
+def _discovery_order(kind: KindRegistration) -> tuple[int, str]:
+    return (GROUPS.index(kind.group) + 1 if kind.group else 0, kind.plural)
 
 
-def _resource(row: KindRegistration) -> Resource:
-    subresources = {one.name: one for one in row.subresources}
-    if row.status is not None:
-        subresources["status"] = Subresource("status", ("get", "patch", "update"), row.status)
+def _resource(kind: KindRegistration) -> Resource:
+    subresources = {one.name: one for one in kind.subresources}
+    if kind.status is not None:
+        subresources["status"] = Subresource("status", ("get", "patch", "update"), kind.status)
     return Resource(
-        group=row.group,
+        group=kind.group,
         version="v1",
-        plural=row.plural,
-        kind=row.kind,
-        namespaced=row.namespaced,
-        schema=kind_schema(row.type, row.group),
-        strategy=row.strategy,
-        verbs=row.verbs,
-        singular=row.kind.lower(),
-        short_names=row.short_names,
-        categories=row.categories,
-        list_kind=f"{row.kind}List",
+        plural=kind.plural,
+        kind=kind.kind,
+        namespaced=kind.namespaced,
+        schema=kind_schema(kind.type, kind.group),
+        strategy=kind.strategy,
+        verbs=kind.verbs,
+        singular=kind.kind.lower(),
+        short_names=kind.short_names,
+        categories=kind.categories,
+        list_kind=f"{kind.kind}List",
         subresources=dict(sorted(subresources.items())),
-        table=row.table,
-        fields=row.fields,
-        act=row.act,
-        ttl_s=row.ttl_s,
-        alias=row.alias,
-        deprecation=row.deprecation,
-        stored_as=row.stored_as,
+        table=kind.table,
+        fields=kind.fields,
+        act=kind.act,
+        ttl_s=kind.ttl_s,
+        alias=kind.alias,
+        deprecation=kind.deprecation,
+        stored_as=kind.stored_as,
     )

@@ -1,7 +1,7 @@
-"""Events: one stored form, two views (core/v1 and events.k8s.io/v1).
+"""Event: one stored form, served as core/v1 and as events.k8s.io/v1.
 
 Source: kubernetes v1.36, pkg/registry/core/event, pkg/apis/core/validation/events.go,
-pkg/apis/events/v1/conversion.go.
+pkg/apis/events/v1/conversion.go, pkg/printers/internalversion/printers.go.
 """
 
 from __future__ import annotations
@@ -9,14 +9,68 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from stowplan.apis.kind import core_tables
+from stowplan.apis.kind.printing import PrintedTable, name_of
+from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import selectable_field
+from stowplan.apis.machinery import timestamps
 from stowplan.apis.machinery.errors import Cause, invalid, required
 from stowplan.apis.machinery.resource import ApiCall, ResourceStrategy
 from stowplan.apis.validation import field_checks
 
 Tree = dict[str, Any]
 
+TYPES = """
+Event -- something that happened to an object.
+  kind string
+  apiVersion string
+  metadata ObjectMeta!
+  involvedObject ObjectReference!
+  reason string
+  message string
+  source EventSource
+  firstTimestamp Time
+  lastTimestamp Time
+  count int32
+  type string
+  eventTime MicroTime
+  series EventSeries?
+  action string
+  related ObjectReference?
+  reportingComponent string!
+  reportingInstance string!
+
+EventSource
+  component string
+  host string
+
+EventSeries
+  count int32
+  lastObservedTime MicroTime
+"""
+EVENTS_V1_TYPES = """
+Event -- something that happened to an object.
+  kind string
+  apiVersion string
+  metadata ObjectMeta!
+  eventTime MicroTime!
+  series EventSeries?
+  reportingController string
+  reportingInstance string
+  action string
+  reason string
+  regarding core.ObjectReference
+  related core.ObjectReference?
+  note string
+  type string
+  deprecatedSource core.EventSource
+  deprecatedFirstTimestamp Time
+  deprecatedLastTimestamp Time
+  deprecatedCount int32
+
+EventSeries
+  count int32!
+  lastObservedTime MicroTime!
+"""
 _TO_CORE = {
     "regarding": "involvedObject",
     "note": "message",
@@ -47,6 +101,7 @@ _FIXED = (
     "reportingComponent",
     "reportingInstance",
 )
+EVENT_TTL_S = 3600.0
 
 
 class EventsV1Twin:
@@ -85,14 +140,14 @@ class EventStrategy(ResourceStrategy):
 
     def validate(self, obj: Tree, call: ApiCall) -> Iterable[Cause]:
         newer = bool(call.resource.group)
-        yield from _event(obj, newer)
+        yield from _validate(obj, newer)
         if newer:
             yield from _series(obj)
             yield from _only_new_fields(obj)
 
     def validate_update(self, new: Tree, old: Tree, call: ApiCall) -> Iterable[Cause]:
         newer = bool(call.resource.group)
-        yield from _event(new, newer)
+        yield from _validate(new, newer)
         if newer:
             if new.get("series") != old.get("series"):
                 yield from _series(new)
@@ -101,7 +156,7 @@ class EventStrategy(ResourceStrategy):
                 yield from field_checks.immutable(new.get(name), old.get(name), path)
 
 
-def _event(obj: Tree, newer: bool) -> Iterator[Cause]:
+def _validate(obj: Tree, newer: bool) -> Iterator[Cause]:
     """The rules of both views; they hang on whether the event has the newer view's time."""
     about = obj["involvedObject"].get("namespace", "")
     own = obj["metadata"].get("namespace", "")
@@ -151,14 +206,52 @@ def _only_new_fields(obj: Tree) -> Iterator[Cause]:
             yield invalid(name, "", "needs to be unset")
 
 
+def _cells(obj: Tree, now: float) -> list[Any]:
+    about = obj["involvedObject"]
+    first = timestamps.human_age(obj.get("firstTimestamp") or obj.get("eventTime"), now)
+    last = timestamps.human_age(obj["lastTimestamp"], now) if obj.get("lastTimestamp") else first
+    count = obj.get("count", 0) or 1
+    series = obj.get("series")
+    if series is not None:
+        last, count = (
+            timestamps.human_age(series.get("lastObservedTime"), now),
+            series.get("count", 0),
+        )
+    target = about.get("kind", "").lower()
+    if about.get("name"):
+        target += f"/{about['name']}"
+    source = [
+        obj["source"].get("component") or obj.get("reportingComponent", ""),
+        obj["source"].get("host") or obj.get("reportingInstance", ""),
+    ]
+    return [
+        last,
+        obj.get("type", ""),
+        obj.get("reason", ""),
+        target,
+        about.get("fieldPath", ""),
+        ", ".join(one for one in source if one) if source[1] else source[0],
+        obj.get("message", "").strip(),
+        first,
+        count,
+        name_of(obj),
+    ]
+
+
+TABLE = PrintedTable(
+    "Last Seen, Type, Reason, Object, Subobject+, Source+, Message, First Seen+, Count+, Name+",
+    _cells,
+)
+
+
 class EventsV1Table:
     """The table of the newer view, which is that of the stored form."""
 
-    columns = core_tables.EVENTS.columns
+    columns = TABLE.columns
 
     def cells(self, obj: Tree, now: float) -> list[Any]:
         """The cells of an event of the newer view."""
-        return core_tables.EVENTS.cells(EventsV1Twin().kept(obj), now)
+        return TABLE.cells(EventsV1Twin().kept(obj), now)
 
     def conditions(self, obj: Tree) -> list[Tree]:
         """None."""
@@ -184,3 +277,29 @@ def events_v1_fields() -> dict[str, Callable[[Tree], str]]:
 def _source(obj: Tree) -> str:
     component: str = obj["source"].get("component", "")
     return component or str(obj.get("reportingComponent", ""))
+
+
+KIND = KindRegistration(
+    plural="events",
+    kind="Event",
+    type="core/v1.Event",
+    types=TYPES,
+    strategy=EventStrategy(),
+    short_names=("ev",),
+    table=TABLE,
+    fields=core_v1_fields(),
+    ttl_s=EVENT_TTL_S,
+)
+EVENTS_V1_KIND = KindRegistration(
+    group="events.k8s.io",
+    plural="events",
+    kind="Event",
+    type="events/v1.Event",
+    types=EVENTS_V1_TYPES,
+    strategy=EventStrategy(),
+    short_names=("ev",),
+    table=EventsV1Table(),
+    fields=events_v1_fields(),
+    ttl_s=EVENT_TTL_S,
+    alias=EventsV1Twin(),
+)

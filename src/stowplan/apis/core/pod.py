@@ -9,16 +9,23 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from stowplan.apis.core import pod_scheduling
+from stowplan.apis.core.binding import BINDING_SUBRESOURCE
+from stowplan.apis.core.pod_defaults import POD_DEFAULTS
 from stowplan.apis.core.pod_deletion_cost import deletion_cost
 from stowplan.apis.core.pod_spec import pod_annotations, pod_spec, trimmed_images
 from stowplan.apis.core.pod_status import status_update
+from stowplan.apis.core.pod_table import PodTable
+from stowplan.apis.core.pod_types import POD_TYPES
 from stowplan.apis.core.pod_warnings import pod_warnings
-from stowplan.apis.kind.strategy import restore_field, update_generation
+from stowplan.apis.core.volume_types import VOLUME_TYPES
+from stowplan.apis.kind.registration import KindRegistration
+from stowplan.apis.kind.strategy import restore_field, selectable_field, update_generation
 from stowplan.apis.machinery import timestamps
 from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, required
 from stowplan.apis.machinery.names import label_problems
 from stowplan.apis.machinery.resource import ApiCall, DeleteOptions, ResourceStrategy
 from stowplan.apis.machinery.stored_form import encode
+from stowplan.apis.policy.eviction import EVICTION_SUBRESOURCE
 from stowplan.apis.schema import canonical_quantity
 from stowplan.apis.schema.internal_form import internal_diff
 from stowplan.apis.validation import field_checks
@@ -348,3 +355,48 @@ def _add(total: dict[str, Any], amounts: dict[str, str]) -> set[str]:
                 found.add(name)
                 total[name] = total[name] + amount if name in total else amount
     return found
+
+
+def _host_network(pod: Tree) -> str:
+    return "true" if pod["spec"].get("hostNetwork") else "false"
+
+
+def _always_empty(pod: Tree) -> str:
+    return ""
+
+
+def _pod_ip(pod: Tree) -> str:
+    addresses = pod["status"].get("podIPs") or [{}]
+    ip: str = addresses[0].get("ip", "")
+    return ip
+
+
+_FIELDS = (
+    "spec.nodeName",
+    "spec.restartPolicy",
+    "spec.schedulerName",
+    "spec.serviceAccountName",
+    "status.phase",
+    "status.nominatedNodeName",
+)
+
+KIND = KindRegistration(
+    plural="pods",
+    kind="Pod",
+    type="core/v1.Pod",
+    types=POD_TYPES + VOLUME_TYPES,
+    defaults=POD_DEFAULTS,
+    strategy=PodStrategy(),
+    status=PodStatusStrategy(),
+    short_names=("po",),
+    categories=("all",),
+    table=PodTable(),
+    fields={name: selectable_field(name) for name in _FIELDS}
+    # The original takes the last name and finds it empty in every pod.
+    | {
+        "spec.hostNetwork": _host_network,
+        "status.podIP": _pod_ip,
+        "status.podIPs": _always_empty,
+    },
+    subresources=(BINDING_SUBRESOURCE, EVICTION_SUBRESOURCE),
+)

@@ -16,6 +16,7 @@ from stowplan.apis.core.container import (
     init_containers,
     trimmed_image,
 )
+from stowplan.apis.core.pod_defaults import sum_container_resources
 from stowplan.apis.core.pod_deletion_cost import ANNOTATION as DELETION_COST
 from stowplan.apis.core.pod_deletion_cost import deletion_cost
 from stowplan.apis.core.volume_source import volumes
@@ -29,7 +30,6 @@ from stowplan.apis.machinery.errors import (
 )
 from stowplan.apis.machinery.names import subdomain_problems
 from stowplan.apis.schema import canonical_quantity
-from stowplan.apis.schema.defaults import sum_container_resources
 from stowplan.apis.validation import field_checks, resource_requirements
 
 Tree = dict[str, Any]

@@ -1,8 +1,7 @@
-"""Services: cluster addresses and ports out of fixed ranges, and what is valid.
+"""Service: addresses and ports are allocated from those of the stored services.
 
-Addresses are given out by what is stored, so nothing has to be kept beside the services.
-
-Source: kubernetes v1.36, pkg/registry/core/service, pkg/apis/core/validation/validation.go.
+Source: kubernetes v1.36, pkg/registry/core/service, pkg/apis/core/validation/validation.go,
+pkg/printers/internalversion/printers.go.
 """
 
 from __future__ import annotations
@@ -11,7 +10,9 @@ import ipaddress
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from stowplan.apis.kind.strategy import restore_field
+from stowplan.apis.kind.printing import NONE, UNKNOWN, PrintedTable, age_of, joined_labels, name_of
+from stowplan.apis.kind.registration import KindRegistration
+from stowplan.apis.kind.strategy import StatusStrategy, restore_field, selectable_field
 from stowplan.apis.machinery.errors import (
     Cause,
     duplicate,
@@ -28,6 +29,71 @@ from stowplan.apis.validation import field_checks
 
 Tree = dict[str, Any]
 
+TYPES = """
+ServiceAffinity ServiceType IPFamily IPFamilyPolicy ServiceInternalTrafficPolicy = string
+ServiceExternalTrafficPolicy LoadBalancerIPMode = string
+
+Service -- one address for several pods.
+  kind string
+  apiVersion string
+  metadata ObjectMeta
+  spec ServiceSpec
+  status ServiceStatus
+
+ServiceSpec
+  ports [ServicePort] ~merge:port
+  selector {string} -- the pods behind it.
+  clusterIP string
+  clusterIPs [string]
+  type ServiceType =ClusterIP
+  externalIPs [string]
+  sessionAffinity ServiceAffinity =None
+  loadBalancerIP string
+  loadBalancerSourceRanges [string]
+  externalName string
+  externalTrafficPolicy ServiceExternalTrafficPolicy
+  healthCheckNodePort int32
+  publishNotReadyAddresses bool
+  sessionAffinityConfig SessionAffinityConfig?
+  ipFamilies [IPFamily]
+  ipFamilyPolicy IPFamilyPolicy?
+  allocateLoadBalancerNodePorts bool?
+  loadBalancerClass string?
+  internalTrafficPolicy ServiceInternalTrafficPolicy?
+  trafficDistribution string?
+
+ServicePort
+  name string
+  protocol Protocol =TCP
+  appProtocol string?
+  port int32!
+  targetPort IntOrString
+  nodePort int32
+
+SessionAffinityConfig
+  clientIP ClientIPConfig?
+
+ClientIPConfig
+  timeoutSeconds int32?
+
+ServiceStatus
+  loadBalancer LoadBalancerStatus
+  conditions [Condition] ~merge:type
+
+LoadBalancerStatus
+  ingress [LoadBalancerIngress]
+
+LoadBalancerIngress
+  ip string
+  hostname string
+  ipMode LoadBalancerIPMode?
+  ports [PortStatus]
+
+PortStatus
+  port int32!
+  protocol Protocol!
+  error string?
+"""
 CLUSTER_IP_RANGE = ipaddress.ip_network("10.0.0.0/24")
 _NODE_PORTS = range(30000, 32768)
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
@@ -35,6 +101,37 @@ _PROTOCOLS = ("SCTP", "TCP", "UDP")
 _ADDRESS = ("clusterIP", "clusterIPs")
 _FAMILIES = ("IPv4", "IPv6")
 _POLICIES = ("PreferDualStack", "RequireDualStack", "SingleStack")
+
+
+def _set_defaults(one: Tree) -> None:
+    """Ports, policies and affinity of a service."""
+    spec = one["spec"]
+    _set_affinity_defaults(spec)
+    for port in spec.get("ports", ()):
+        if port["targetPort"] in (0, ""):
+            port["targetPort"] = port["port"]
+    kind = spec["type"]
+    outside = kind in ("NodePort", "LoadBalancer") or (
+        kind == "ClusterIP" and bool(spec.get("externalIPs"))
+    )
+    if outside:
+        spec.setdefault("externalTrafficPolicy", "Cluster")
+    if kind in ("NodePort", "LoadBalancer", "ClusterIP"):
+        spec.setdefault("internalTrafficPolicy", "Cluster")
+    if kind == "LoadBalancer":
+        spec.setdefault("allocateLoadBalancerNodePorts", True)
+        for ingress in one["status"]["loadBalancer"].get("ingress", ()):
+            if ingress.get("ip"):
+                ingress.setdefault("ipMode", "VIP")
+
+
+def _set_affinity_defaults(spec: Tree) -> None:
+    if spec["sessionAffinity"] == "None":
+        spec.pop("sessionAffinityConfig", None)
+    elif spec["sessionAffinity"] == "ClientIP":
+        within = spec.get("sessionAffinityConfig", {}).get("clientIP", {})
+        if "timeoutSeconds" not in within:
+            spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": 10800}}
 
 
 class ServiceStrategy(ResourceStrategy):
@@ -63,11 +160,11 @@ class ServiceStrategy(ResourceStrategy):
         _drop_unused_fields(new, old)
 
     def validate(self, obj: Tree, call: ApiCall) -> Iterable[Cause]:
-        return _service(obj)
+        return _validate(obj)
 
     def validate_update(self, new: Tree, old: Tree, call: ApiCall) -> Iterable[Cause]:
-        yield from _update(new["spec"], old["spec"])
-        yield from _service(new)
+        yield from _validate_update(new["spec"], old["spec"])
+        yield from _validate(new)
 
 
 def _keep_allocated(spec: Tree, before: Tree) -> None:
@@ -253,7 +350,7 @@ def _allocate_node_ports(spec: Tree, taken: set[int], call: ApiCall) -> None:
             taken.add(one["nodePort"])
 
 
-def _service(obj: Tree) -> Iterator[Cause]:
+def _validate(obj: Tree) -> Iterator[Cause]:
     spec = obj["spec"]
     kind = spec["type"]
     headless = spec.get("clusterIP") == "None"
@@ -369,7 +466,7 @@ def _port_numbers(ports: list[Tree], kind: str) -> Iterator[Cause]:
         seen.add(pair)
 
 
-def _update(new: Tree, old: Tree) -> Iterator[Cause]:
+def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
     if old["type"] == "ExternalName" or new["type"] == "ExternalName":
         return
     given, before = new.get("clusterIPs", []), old.get("clusterIPs", [])
@@ -389,7 +486,7 @@ def _update(new: Tree, old: Tree) -> Iterator[Cause]:
         yield invalid("spec.ipFamilies[0]", families, fixed)
 
 
-def service_status(new: Tree, old: Tree) -> Iterator[Cause]:
+def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
     """Only load balancers have addresses outside."""
     ingress = new["status"]["loadBalancer"].get("ingress", [])
     if ingress and new["spec"]["type"] != "LoadBalancer":
@@ -401,3 +498,56 @@ def service_status(new: Tree, old: Tree) -> Iterator[Cause]:
             yield from field_checks.address(one["ip"], f"{here}.ip")
         if one.get("hostname"):
             yield from field_checks.dns_subdomain(one["hostname"], f"{here}.hostname")
+
+
+def _cells(obj: Tree, now: float) -> list[Any]:
+    spec = obj["spec"]
+    ips = spec.get("clusterIPs") or [NONE]
+    ports = ",".join(
+        f"{one['port']}:{one['nodePort']}/{one['protocol']}"
+        if one.get("nodePort")
+        else f"{one['port']}/{one['protocol']}"
+        for one in spec.get("ports", ())
+    )
+    return [
+        name_of(obj),
+        spec["type"],
+        ips[0],
+        _external_ip(obj),
+        ports or NONE,
+        age_of(obj, now),
+        joined_labels(spec.get("selector")),
+    ]
+
+
+def _external_ip(obj: Tree) -> str:
+    spec = obj["spec"]
+    given = spec.get("externalIPs", [])
+    match spec["type"]:
+        case "ClusterIP" | "NodePort":
+            return ",".join(given) or NONE
+        case "LoadBalancer":
+            ingress = obj["status"]["loadBalancer"].get("ingress", ())
+            found = {one.get("ip") or one.get("hostname") or "" for one in ingress} - {""}
+            return ",".join([*sorted(found), *given]) or "<pending>"
+        case "ExternalName":
+            return str(spec.get("externalName", ""))
+    return UNKNOWN
+
+
+KIND = KindRegistration(
+    plural="services",
+    kind="Service",
+    type="core/v1.Service",
+    types=TYPES,
+    defaults={"core/v1.Service": _set_defaults},
+    strategy=ServiceStrategy(),
+    status=StatusStrategy(_validate_status_update),
+    short_names=("svc",),
+    categories=("all",),
+    table=PrintedTable("Name, Type, Cluster-IP, External-IP, Port(s), Age, Selector+", _cells),
+    fields={
+        "spec.clusterIP": selectable_field("spec.clusterIP"),
+        "spec.type": selectable_field("spec.type"),
+    },
+)

@@ -1,4 +1,4 @@
-"""The table form of kinds: columns written in one line each, cells by a function.
+"""Tables of kinds (`kubectl get`): columns in one line of text, cells by a function.
 
 A column is written `Name`, `Count:integer`, `Node+` (wide form only), `Driver::name` (format).
 """
@@ -17,6 +17,9 @@ Cells = Callable[[Tree, float], list[Any]]
 
 NONE = "<none>"
 UNKNOWN = "<unknown>"
+UNSET = "<unset>"
+TEMPLATE_COLUMNS = "Containers+, Images+"
+"""The columns of `containers_of`."""
 
 _ABOUT = {
     "Name": "The object's name.",
@@ -78,3 +81,15 @@ def selector_text(selector: Tree | None) -> str:
     if selector is None:
         return NONE
     return formatted_selector(selector) or NONE
+
+
+def joined_labels(labels: Tree | None) -> str:
+    """`a=b,c=d`, sorted; `<none>` for no labels."""
+    return ",".join(f"{key}={value}" for key, value in sorted((labels or {}).items())) or NONE
+
+
+CREATED_AT = PrintedTable(
+    "Name, Created At:date",
+    lambda obj, now: [name_of(obj), obj["metadata"].get("creationTimestamp")],
+)
+NAME_AND_AGE = PrintedTable("Name, Age", lambda obj, now: [name_of(obj), age_of(obj, now)])

@@ -32,6 +32,7 @@ UID_BATCH_SIZE = 64
 NAME_MAX, SUFFIX_LENGTH = 63, 5
 SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 """What generated names are made of: no vowels, and nothing that looks like another."""
+META_GROUP = "meta.k8s.io"
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 STANDARD_FINALIZERS = ("kubernetes", ORPHAN, FOREGROUND)
 IMMUTABLE_TEXT = "field is immutable"

@@ -1,4 +1,4 @@
-"""The shapes of built-in kinds: decoding, defaults, merge keys, OpenAPI from one set of tables."""
+"""Types of the built-in kinds: decoding, defaults, merge keys, OpenAPI from one set of tables."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Any
 
 from stowplan.apis.machinery.errors import BodyDecodeError
 from stowplan.apis.machinery.resource import MergeShape
-from stowplan.apis.schema import defaults
 from stowplan.apis.schema.json_parser import InvalidJson, parse_json
+from stowplan.apis.schema.meta_types import META_TYPES
 from stowplan.apis.schema.scalar_decoders import TypeMismatch
 from stowplan.apis.schema.struct_types import StructType, UnknownFields
 from stowplan.apis.schema.type_notation import TypeTables, openapi_name
-from stowplan.apis.schema.types import core, devices, meta, pods, small_groups, volumes, workloads
 
 Tree = dict[str, Any]
 
@@ -28,30 +27,9 @@ __all__ = [
 ]
 
 
-def _read_type_tables() -> TypeTables:
-    made = TypeTables()
-    made.read("meta/v1", meta.META)
-    for text in (core.CORE, pods.PODS, volumes.VOLUMES, small_groups.CORE_TOPOLOGY):
-        made.read("core/v1", text)
-    made.read("apps/v1", workloads.APPS)
-    made.read("batch/v1", workloads.BATCH)
-    made.read("policy/v1", workloads.POLICY)
-    made.read("autoscaling/v1", workloads.AUTOSCALING)
-    made.read("storage/v1", small_groups.STORAGE)
-    made.read("scheduling/v1", small_groups.SCHEDULING)
-    made.read("coordination/v1", small_groups.COORDINATION)
-    made.read("events/v1", small_groups.EVENTS)
-    made.read("node/v1", small_groups.NODE)
-    made.read("rbac/v1", small_groups.RBAC)
-    made.read("authorization/v1", small_groups.AUTHORIZATION)
-    made.read("authentication/v1", small_groups.AUTHENTICATION)
-    made.read("apiextensions/v1", small_groups.APIEXTENSIONS)
-    made.read("resource/v1", devices.RESOURCE)
-    defaults.install_defaults(made)
-    return made
-
-
-type_tables = _read_type_tables()
+type_tables = TypeTables()
+"""The types of meta/v1, and of all kinds once they are registered (`kind.registration`)."""
+type_tables.read("meta/v1", META_TYPES)
 
 
 class KindSchema:

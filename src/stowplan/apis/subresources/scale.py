@@ -12,10 +12,26 @@ from dataclasses import dataclass
 from typing import Any
 
 from stowplan.apis.machinery.errors import bad_request, conflict, invalid, invalid_object, not_found
-from stowplan.apis.machinery.resource import ApiCall
+from stowplan.apis.machinery.resource import ApiCall, Subresource
+from stowplan.apis.schema import kind_schema
 
 Tree = dict[str, Any]
 
+TYPES = """
+Scale -- the number of pods of a workload.
+  kind string
+  apiVersion string
+  metadata ObjectMeta
+  spec ScaleSpec
+  status ScaleStatus
+
+ScaleSpec
+  replicas int32
+
+ScaleStatus
+  replicas int32!
+  selector string
+"""
 _UNSET = -(2**31)
 """Replicas that nobody has set, on the way through a patch."""
 
@@ -97,8 +113,17 @@ class CustomScaleView:
         return changed
 
 
-SCALE = ScaleView()
-REPLICATION_CONTROLLER_SCALE = ScaleView(plain_selector=True)
+def scale_subresource(plain_selector: bool = False) -> Subresource:
+    """The scale subresource of a workload. plain_selector: as in `ScaleView`."""
+    return Subresource(
+        "scale",
+        ("get", "patch", "update"),
+        view=ScaleView(plain_selector),
+        group="autoscaling",
+        version="v1",
+        kind="Scale",
+        schema=kind_schema("autoscaling/v1.Scale", "autoscaling"),
+    )
 
 
 def selector_text(selector: Mapping[str, Any]) -> str:

@@ -325,3 +325,8 @@ def get(tree: Any, *steps: str) -> Any:
             return None
         tree = tree.get(step)
     return tree
+
+
+def dry_run_causes(values: list[str]) -> list[Cause]:
+    """A cause if `dryRun` has another value than All."""
+    return [] if set(values) <= {"All"} else [not_supported("dryRun", values, ("All",))]

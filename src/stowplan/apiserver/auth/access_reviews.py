@@ -1,6 +1,6 @@
-"""Reviews: a client asks the server what it, or somebody else, may do, and who it is.
+"""Access reviews: what a user may do, and who the client is.
 
-They are posted and answered, never stored. `REVIEW_ACTIONS` has what answers each kind.
+Reviews are posted and answered, not stored. `KINDS` registers them.
 
 Source: kube-apiserver v1.36, pkg/registry/authorization, pkg/registry/authentication and
 pkg/apis/authorization/validation.
@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.machinery.access import AlwaysAllow, Attributes
 from stowplan.apis.machinery.errors import ApiError, Cause, bad_request, invalid
 from stowplan.apis.machinery.http_messages import User
 from stowplan.apis.machinery.resource import ApiCall, PostAction, SubresourceResult, Tree
 from stowplan.apis.machinery.timestamps import format_time
 from stowplan.apiserver.auth.rbac import MASTERS_GROUP, RbacAuthorizer, RbacDecision
+from stowplan.apiserver.auth.review_types import AUTHENTICATION_TYPES, AUTHORIZATION_TYPES
 from stowplan.apiserver.auth.static_tokens import AUTHENTICATED, StaticTokens
 from stowplan.apiserver.auth.token_rbac import TokenRbacAccess
 
@@ -133,15 +135,42 @@ def token_review(call: ApiCall, body: Tree) -> SubresourceResult:
     return SubresourceResult(201, {**_review_head(body), "spec": spec, "status": status})
 
 
-REVIEW_ACTIONS: Mapping[str, PostAction] = {
-    "SelfSubjectAccessReview": self_subject_access_review,
-    "SubjectAccessReview": subject_access_review,
-    "LocalSubjectAccessReview": local_subject_access_review,
-    "SelfSubjectRulesReview": self_subject_rules_review,
-    "SelfSubjectReview": self_subject_review,
-    "TokenReview": token_review,
-}
-"""By kind, what answers a review."""
+def _review_kinds(
+    group: str, types: str, actions: Mapping[str, PostAction]
+) -> list[KindRegistration]:
+    """The kinds of a group; the first registers the types of all."""
+    return [
+        KindRegistration(
+            group=f"{group}.k8s.io",
+            plural=f"{kind.lower()}s",
+            kind=kind,
+            type=f"{group}/v1.{kind}",
+            types="" if number else types,
+            namespaced=kind == "LocalSubjectAccessReview",
+            verbs=("create",),
+            act=act,
+        )
+        for number, (kind, act) in enumerate(actions.items())
+    ]
+
+
+KINDS = (
+    *_review_kinds(
+        "authorization",
+        AUTHORIZATION_TYPES,
+        {
+            "SelfSubjectAccessReview": self_subject_access_review,
+            "SubjectAccessReview": subject_access_review,
+            "LocalSubjectAccessReview": local_subject_access_review,
+            "SelfSubjectRulesReview": self_subject_rules_review,
+        },
+    ),
+    *_review_kinds(
+        "authentication",
+        AUTHENTICATION_TYPES,
+        {"SelfSubjectReview": self_subject_review, "TokenReview": token_review},
+    ),
+)
 
 
 def _reviewed(call: ApiCall, body: Tree, spec: Tree, user: User) -> SubresourceResult:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from stowplan.apis.kind.printing import CREATED_AT
+from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import restore_field, update_generation
 from stowplan.apis.machinery.errors import (
     Cause,
@@ -28,6 +30,7 @@ from stowplan.apiserver.crd.definition_controller import (
     condition_status,
     set_condition,
 )
+from stowplan.apiserver.crd.definition_types import TYPES, set_definition_defaults
 from stowplan.apiserver.crd.schema_validation import schema_causes, unknown_formats
 
 Tree = dict[str, Any]
@@ -348,3 +351,20 @@ def _preserve_unknown_fields_causes(obj: Tree, old: Tree | None) -> Iterator[Cau
             " spec.versions[*].schema instead"
         )
         yield invalid("spec.preserveUnknownFields", True, text)
+
+
+KIND = KindRegistration(
+    group="apiextensions.k8s.io",
+    plural="customresourcedefinitions",
+    kind="CustomResourceDefinition",
+    type="apiextensions/v1.CustomResourceDefinition",
+    types=TYPES,
+    defaults={"apiextensions/v1.CustomResourceDefinition": set_definition_defaults},
+    namespaced=False,
+    strategy=DefinitionStrategy(),
+    status=DefinitionStatusStrategy(),
+    short_names=("crd", "crds"),
+    categories=("api-extensions",),
+    stored_as="v1beta1",
+    table=CREATED_AT,
+)

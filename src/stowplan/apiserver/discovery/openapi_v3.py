@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from stowplan.apis.builtin_kinds import type_tables
 from stowplan.apis.machinery.errors import method_not_allowed
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, User
 from stowplan.apis.machinery.resource import Resource, ResourceRegistry, ServerContext
-from stowplan.apis.schema import KindSchema, StructType, openapi_name, type_tables
+from stowplan.apis.schema import KindSchema, StructType, openapi_name
 from stowplan.apiserver.http.negotiation import JSON, accept_clauses
 from stowplan.apiserver.http.plain_pages import TEXT, UNCACHED, decoded_path
 

@@ -17,6 +17,7 @@ from stowplan.apis.machinery.errors import (
     not_supported,
 )
 from stowplan.apis.machinery.go_format import json_type_name, not_an_object_text
+from stowplan.apis.machinery.object_meta import META_GROUP
 from stowplan.apis.machinery.resource import (
     DeleteOptions,
     Resource,
@@ -25,6 +26,7 @@ from stowplan.apis.machinery.resource import (
 )
 from stowplan.apis.machinery.stored_form import encode
 from stowplan.apis.schema.json_parser import InvalidJson, parse_json
+from stowplan.apis.validation.field_checks import dry_run_causes
 from stowplan.apiserver.http.negotiation import (
     JSON,
     PROTOBUF,
@@ -34,7 +36,7 @@ from stowplan.apiserver.http.negotiation import (
 )
 from stowplan.apiserver.http.protobuf_body import ProtobufDecodeError as UnreadableProtobuf
 from stowplan.apiserver.http.protobuf_body import decode_protobuf as read_protobuf
-from stowplan.apiserver.http.request_options import META_GROUP, QueryParameters, dry_run_causes
+from stowplan.apiserver.http.request_options import QueryParameters
 from stowplan.apiserver.http.tables import internal_group
 from stowplan.apiserver.http.yaml_body import YamlBodyError, read_yaml, warning_lines
 

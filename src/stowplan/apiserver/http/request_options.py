@@ -27,11 +27,12 @@ from stowplan.apis.machinery.label_selector import (
     SelectorParseError,
     parse_label_selector,
 )
+from stowplan.apis.machinery.object_meta import META_GROUP
 from stowplan.apis.machinery.object_selector import ObjectSelector
 from stowplan.apis.machinery.resource import Resource
 from stowplan.apis.machinery.strconv import NumError, parse_int, parse_uint
+from stowplan.apis.validation.field_checks import dry_run_causes
 
-META_GROUP = "meta.k8s.io"
 EXACT, NOT_OLDER = "Exact", "NotOlderThan"
 FIELD_MANAGER_LENGTH_MAX = 128
 
@@ -249,8 +250,3 @@ def _unprintable_causes(field: str, text: str) -> Iterator[Cause]:
             at = len(text[:place].encode())
             told = f"invalid character U+{ord(letter):04X} (at position {at})"
             yield invalid(field, text, told)
-
-
-def dry_run_causes(values: list[str]) -> list[Cause]:
-    """A cause if anything but All is asked for."""
-    return [] if set(values) <= {"All"} else [not_supported("dryRun", values, ("All",))]

@@ -1,0 +1,111 @@
+"""Endpoints, deprecated in favour of EndpointSlice.
+
+Source: kubernetes v1.36, pkg/registry/core/endpoint, pkg/apis/core/validation/validation.go,
+pkg/printers/internalversion/printers.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from stowplan.apis.kind.printing import NONE, PrintedTable, age_of, name_of
+from stowplan.apis.kind.registration import KindRegistration
+from stowplan.apis.machinery.errors import Cause, required
+from stowplan.apis.machinery.resource import ApiCall, ResourceStrategy
+from stowplan.apis.validation import field_checks
+
+Tree = dict[str, Any]
+
+TYPES = """
+Endpoints
+  kind string
+  apiVersion string
+  metadata ObjectMeta
+  subsets [EndpointSubset]
+
+EndpointSubset
+  addresses [EndpointAddress]
+  notReadyAddresses [EndpointAddress]
+  ports [EndpointPort]
+
+EndpointAddress
+  ip string!
+  hostname string
+  nodeName string?
+  targetRef ObjectReference?
+
+EndpointPort
+  name string
+  port int32!
+  protocol Protocol =TCP
+  appProtocol string?
+"""
+
+
+class EndpointsStrategy(ResourceStrategy):
+    """Endpoints, which are on their way out."""
+
+    create_on_update = True
+    storage_path = "services/endpoints"
+
+    def validate(self, obj: Tree, call: ApiCall) -> Iterable[Cause]:
+        return _validate(obj)
+
+    def validate_update(self, new: Tree, old: Tree, call: ApiCall) -> Iterable[Cause]:
+        return _validate(new)
+
+
+def _validate(obj: Tree) -> Iterator[Cause]:
+    for at, subset in enumerate(obj.get("subsets", ())):
+        here = f"subsets[{at}]"
+        if not subset.get("addresses") and not subset.get("notReadyAddresses"):
+            yield required(here, "must specify `addresses` or `notReadyAddresses`")
+        for name in ("addresses", "notReadyAddresses"):
+            for index, one in enumerate(subset.get(name, ())):
+                yield from field_checks.address(one["ip"], f"{here}.{name}[{index}].ip")
+                if one.get("hostname"):
+                    yield from field_checks.dns_label(
+                        one["hostname"], f"{here}.{name}[{index}].hostname"
+                    )
+        ports = subset.get("ports", [])
+        for index, port in enumerate(ports):
+            there = f"{here}.ports[{index}]"
+            if len(ports) > 1 and not port.get("name"):
+                yield required(f"{there}.name")
+            elif port.get("name"):
+                yield from field_checks.dns_label(port["name"], f"{there}.name")
+            yield from field_checks.port_number(port["port"], f"{there}.port")
+            yield from field_checks.supported_value(
+                port["protocol"], ("SCTP", "TCP", "UDP"), f"{there}.protocol"
+            )
+
+
+def _cells(obj: Tree, now: float) -> list[Any]:
+    shown: list[str] = []
+    for subset in obj.get("subsets", ()):
+        addresses = [one["ip"] for one in subset.get("addresses", ())]
+        ports = subset.get("ports", [])
+        if not ports:
+            shown += addresses
+        shown += [
+            f"[{ip}]:{port['port']}" if ":" in ip else f"{ip}:{port['port']}"
+            for port in ports
+            for ip in addresses
+        ]
+    text = ",".join(shown[:3])
+    if len(shown) > 3:
+        text += f" + {len(shown) - 3} more..."
+    return [name_of(obj), text if obj.get("subsets") else NONE, age_of(obj, now)]
+
+
+KIND = KindRegistration(
+    plural="endpoints",
+    kind="Endpoints",
+    type="core/v1.Endpoints",
+    types=TYPES,
+    strategy=EndpointsStrategy(),
+    deprecation="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+    short_names=("ep",),
+    table=PrintedTable("Name, Endpoints, Age", _cells),
+)

@@ -1,0 +1,35 @@
+"""ServiceAccount.
+
+Source: kubernetes v1.36, pkg/registry/core/serviceaccount.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stowplan.apis.kind.printing import NAME_AND_AGE
+from stowplan.apis.kind.registration import KindRegistration
+from stowplan.apis.kind.strategy import BuiltinStrategy
+
+Tree = dict[str, Any]
+
+TYPES = """
+ServiceAccount -- who a pod acts as.
+  kind string
+  apiVersion string
+  metadata ObjectMeta
+  secrets [ObjectReference] ~merge:name
+  imagePullSecrets [LocalObjectReference]
+  automountServiceAccountToken bool?
+"""
+
+
+KIND = KindRegistration(
+    plural="serviceaccounts",
+    kind="ServiceAccount",
+    type="core/v1.ServiceAccount",
+    types=TYPES,
+    strategy=BuiltinStrategy(returns_deleted=True),
+    short_names=("sa",),
+    table=NAME_AND_AGE,
+)
