@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from stowplan.apis.scheduling.priority_class import system_priority_classes
 from stowplan.apiserver.auth.bootstrap_roles import default_bindings, default_roles
 from stowplan.apiserver.server import ApiServer
 
@@ -33,30 +34,10 @@ def create_bootstrap_objects(server: ApiServer, now: float, port: int = 6443) ->
 def _bootstrap_objects(port: int) -> Iterator[Tree]:
     for name in SYSTEM_NAMESPACES:
         yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-    yield from _priority_classes()
+    yield from system_priority_classes()
     yield _kubernetes_service(port)
     yield from default_roles()
     yield from default_bindings()
-
-
-def _priority_classes() -> Iterator[Tree]:
-    described = {
-        ("system-node-critical", 2_000_001_000): (
-            "Used for system critical pods that must not be moved from their current node."
-        ),
-        ("system-cluster-critical", 2_000_000_000): (
-            "Used for system critical pods that must run in the cluster, but can be moved to "
-            "another node if necessary."
-        ),
-    }
-    for (name, value), text in described.items():
-        yield {
-            "apiVersion": "scheduling.k8s.io/v1",
-            "kind": "PriorityClass",
-            "metadata": {"name": name},
-            "value": value,
-            "description": text,
-        }
 
 
 def _kubernetes_service(port: int) -> Tree:

@@ -28,9 +28,20 @@ PriorityClass -- a name for a priority.
   description string
   preemptionPolicy core.PreemptionPolicy? =PreemptLowerPriority
 """
+PATH = "scheduling.k8s.io/priorityclasses"
 USER_PRIORITY_MAX = 1_000_000_000
 SYSTEM_PREFIX = "system-"
 SYSTEM_CLASSES = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
+_SYSTEM_DESCRIPTIONS = {
+    "system-node-critical": (
+        "Used for system critical pods that must not be moved from their current node."
+    ),
+    "system-cluster-critical": (
+        "Used for system critical pods that must run in the cluster, but can be moved to another "
+        "node if necessary."
+    ),
+}
+PREEMPT_LOWER_PRIORITY = "PreemptLowerPriority"
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
@@ -48,7 +59,7 @@ def _validate(obj: Tree) -> Iterator[Cause]:
         yield forbidden_field("value", text)
     policy = obj.get("preemptionPolicy")
     if policy is not None:
-        policies = ("PreemptLowerPriority", "Never")
+        policies = (PREEMPT_LOWER_PRIORITY, "Never")
         yield from field_checks.supported_value(policy, policies, "preemptionPolicy")
 
 
@@ -71,10 +82,22 @@ def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
 
 
 class PriorityClassStrategy(BuiltinStrategy):
-    """Priority classes count their changes, which are few."""
+    """Priority classes: updates keep the generation."""
 
     def prepare_update(self, new: Tree, old: Tree, call: ApiCall) -> None:
         new["metadata"]["generation"] = old["metadata"].get("generation", 1)
+
+
+def system_priority_classes() -> Iterator[Tree]:
+    """The classes that every cluster has (pkg/registry/scheduling/rest)."""
+    for name, value in SYSTEM_CLASSES.items():
+        yield {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": name},
+            "value": value,
+            "description": _SYSTEM_DESCRIPTIONS[name],
+        }
 
 
 def _cells(obj: Tree, now: float) -> list[Any]:

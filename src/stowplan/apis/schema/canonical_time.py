@@ -43,7 +43,7 @@ class InvalidTime(ValueError):
 
 @cache_short_texts(1 << 12)
 def canonical_time(text: str) -> str:
-    """A time to the second, in UTC; raises NotATime."""
+    """A time to the second, in UTC; raises InvalidTime."""
     if _ZULU.fullmatch(text):
         return text
     return _read(text, RFC3339).isoformat(timespec="seconds").replace("+00:00", "Z")
@@ -51,13 +51,8 @@ def canonical_time(text: str) -> str:
 
 @cache_short_texts(1 << 10)
 def canonical_micro_time(text: str) -> str:
-    """A time with six digits after the second, in UTC; raises NotATime."""
+    """A time with six digits after the second, in UTC; raises InvalidTime."""
     return _read(text, RFC3339_MICRO).isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
-def format_time(unix: float) -> str:
-    """A clock reading to the second, as stored."""
-    return datetime.fromtimestamp(int(unix), UTC).isoformat().replace("+00:00", "Z")
 
 
 def _read(text: str, layout: str) -> datetime:

@@ -9,6 +9,7 @@ from typing import Any
 
 from stowplan.apis.machinery.errors import forbidden
 from stowplan.apis.machinery.resource import ApiCall, ObjectClient
+from stowplan.apis.scheduling import priority_class
 from stowplan.apiserver.admission.admission_plugin import (
     AdmissionPluginBase,
     admission_forbidden,
@@ -18,10 +19,6 @@ from stowplan.apiserver.admission.admission_plugin import (
 )
 
 Tree = dict[str, Any]
-
-SYSTEM_CLASSES = ("system-node-critical", "system-cluster-critical")
-PRIORITY_CLASSES_PATH = "scheduling.k8s.io/priorityclasses"
-PREEMPT_LOWER_PRIORITY = "PreemptLowerPriority"
 
 
 class PriorityAdmission(AdmissionPluginBase):
@@ -36,8 +33,8 @@ class PriorityAdmission(AdmissionPluginBase):
         """Fill in what a pod's class says; on update keep what was filled in."""
         if (
             call.verb == "delete"
-            and targets(call, PRIORITY_CLASSES_PATH)
-            and call.name in SYSTEM_CLASSES
+            and targets(call, priority_class.PATH)
+            and call.name in priority_class.SYSTEM_CLASSES
         ):
             why = "this is a system priority class and cannot be deleted"
             raise forbidden(call.resource.group, call.resource.plural, call.name, why)
@@ -53,7 +50,7 @@ class PriorityAdmission(AdmissionPluginBase):
 
     def validate(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
         """Refuse a second default class."""
-        if obj is None or not targets(call, PRIORITY_CLASSES_PATH) or not obj.get("globalDefault"):
+        if obj is None or not targets(call, priority_class.PATH) or not obj.get("globalDefault"):
             return
         default = self._default_class(call)
         if default is None:
@@ -91,9 +88,9 @@ class PriorityAdmission(AdmissionPluginBase):
         if not name:
             found = self._default_class(call)
             if found is None:
-                return "", 0, PREEMPT_LOWER_PRIORITY
+                return "", 0, priority_class.PREEMPT_LOWER_PRIORITY
         else:
-            found = stored_object(call, PRIORITY_CLASSES_PATH, "", name)
+            found = stored_object(call, priority_class.PATH, "", name)
             if found is None:
                 raise admission_forbidden(call, obj, f"no PriorityClass with name {name} was found")
         return found["metadata"]["name"], found.get("value", 0), found.get("preemptionPolicy", "")
@@ -103,11 +100,11 @@ class PriorityAdmission(AdmissionPluginBase):
 
         Looked for again only after a class was written.
         """
-        n_writes = call.objects.n_writes(PRIORITY_CLASSES_PATH)
+        n_writes = call.objects.n_writes(priority_class.PATH)
         if self._objects is not call.objects or self._n_writes != n_writes:
             found = [
                 each
-                for each in stored_objects(call, PRIORITY_CLASSES_PATH)
+                for each in stored_objects(call, priority_class.PATH)
                 if each.get("globalDefault")
             ]
             self._default = min(found, key=lambda each: each.get("value", 0), default=None)

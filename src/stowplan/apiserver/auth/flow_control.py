@@ -12,7 +12,7 @@ from collections import OrderedDict
 
 import msgspec
 
-from stowplan.apis.machinery.errors import ApiError
+from stowplan.apis.machinery.errors import too_many_requests
 from stowplan.apis.machinery.http_messages import User
 from stowplan.apiserver.auth.rbac import MASTERS_GROUP
 
@@ -63,15 +63,4 @@ class RequestRateLimiter:
             self._buckets.popitem(last=False)
         if not admitted:
             wait_s = math.ceil((1.0 - left) / self.limits.rate_per_s)
-            raise throttled(max(1, wait_s))
-
-
-def throttled(retry_after_s: int) -> ApiError:
-    """429 with Retry-After."""
-    return ApiError(
-        429,
-        "TooManyRequests",
-        TOO_MANY_REQUESTS,
-        {"retryAfterSeconds": retry_after_s},
-        (("Retry-After", str(retry_after_s)),),
-    )
+            raise too_many_requests(TOO_MANY_REQUESTS, max(1, wait_s))

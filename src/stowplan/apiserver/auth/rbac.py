@@ -52,7 +52,7 @@ class PolicyRule(msgspec.Struct, frozen=True):
         if not _matches_value(self.verbs, wanted.verb):
             return False
         if wanted.path:
-            return any(_covers_path(url, wanted.path) for url in self.urls)
+            return any(covers_path(url, wanted.path) for url in self.urls)
         return (
             _matches_value(self.groups, wanted.group)
             and self._covers_resource(wanted.resource, wanted.subresource)
@@ -70,10 +70,9 @@ def _matches_value(values: tuple[str, ...], value: str) -> bool:
     return "*" in values or value in values
 
 
-def _covers_path(url: str, path: str) -> bool:
-    if url in ("*", path):
-        return True
-    return url.endswith("*") and path.startswith(url.rstrip("*"))
+def covers_path(url: str, path: str) -> bool:
+    """True if a path or pattern (`/metrics/*`) covers another path or pattern."""
+    return url == path or (url.endswith("*") and path.startswith(url.rstrip("*")))
 
 
 class RbacSubject(NamedTuple):

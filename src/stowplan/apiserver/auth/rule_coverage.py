@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, product
 
-from stowplan.apiserver.auth.rbac import PolicyRule
+from stowplan.apiserver.auth.rbac import PolicyRule, covers_path
 
 MISSING_RULES_MAX = 200
 Masks = Callable[[str], int]
@@ -58,11 +58,6 @@ class HeldRules:
 
     def _url(self, value: str) -> int:
         return sum({1 << at for at, own in self._urls if covers_path(own, value)})
-
-
-def covers_path(held: str, path: str) -> bool:
-    """True if a path or pattern (`/metrics/*`) that is held stands for another path or pattern."""
-    return held == path or (held.endswith("*") and path.startswith(held.rstrip("*")))
 
 
 def _masks(lists: Sequence[Sequence[str]], wildcard: str = "*") -> Masks:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-from stowplan.apis.machinery import timestamps
+from stowplan.apis.kind import conditions
 from stowplan.apis.machinery.errors import ApiError
 from stowplan.apis.machinery.resource import Resource, ServerContext, StoreChange
 from stowplan.apis.machinery.stored_form import decode
@@ -237,30 +237,20 @@ def _conflicts(wanted: Any, accepted: Any, used: set[str]) -> Iterator[str]:
 
 
 def condition_status(definition: Tree, kind: str) -> str:
-    """The status of a condition; "" if it is not there."""
-    for one in definition["status"]["conditions"] or ():
-        if one["type"] == kind:
-            return str(one["status"])
-    return ""
+    """The status of a condition; "" if there is none of that type."""
+    found = conditions.find_condition(definition["status"]["conditions"] or (), kind)
+    return str(found["status"]) if found is not None else ""
 
 
-def set_condition(definition: Tree, told: tuple[str, str, str, str], now: float) -> bool:
-    """Set a condition: type, status, reason, message. False if it was so already."""
-    kind, status, reason, text = told
-    conditions = definition["status"]["conditions"] or []
-    definition["status"]["conditions"] = conditions
-    fresh = {
+def set_condition(definition: Tree, wanted: tuple[str, str, str, str], now: float) -> bool:
+    """Set a condition (type, status, reason, message); False if it is the same already."""
+    kind, status, reason, text = wanted
+    listed = definition["status"]["conditions"] = definition["status"]["conditions"] or []
+    entry: Tree = {
         "type": kind,
         "status": status,
-        "lastTransitionTime": timestamps.format_time(now),
+        "lastTransitionTime": None,
         "reason": reason,
         "message": text,
     }
-    for at, one in enumerate(conditions):
-        if one["type"] == kind:
-            if one["status"] == status:
-                fresh["lastTransitionTime"] = one["lastTransitionTime"]
-            conditions[at] = {**one, **fresh}
-            return bool(conditions[at] != one)
-    conditions.append(fresh)
-    return True
+    return conditions.set_condition(listed, entry, now)
