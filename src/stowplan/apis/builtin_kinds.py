@@ -102,4 +102,4 @@ KINDS = register(
     volume_attachment.KIND,
     volume_attributes_class.KIND,
 )
-"""In no order that matters: discovery sorts them."""
+"""Discovery sorts them."""

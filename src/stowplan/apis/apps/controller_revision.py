@@ -28,14 +28,14 @@ ControllerRevision -- a past state of a workload.
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
-    """A past state."""
+    """A revision has data and a number."""
     if obj["data"] is None:
         yield required("data", "data is mandatory")
     yield from field_checks.not_negative(obj["revision"], "revision")
 
 
 def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """A past state does not change."""
+    """The data is immutable."""
     yield from _validate(new)
     yield from field_checks.immutable(new["data"], old["data"], "data")
 

@@ -84,7 +84,7 @@ _GENERATION_ANNOTATION = "deprecated.daemonset.template.generation"
 
 
 def _set_strategy_defaults(one: Tree) -> None:
-    """One node at a time."""
+    """A rolling update replaces the pod of one node at a time."""
     if one["type"] == "RollingUpdate":
         rolling = one.setdefault("rollingUpdate", {})
         rolling.setdefault("maxUnavailable", 1)
@@ -92,7 +92,7 @@ def _set_strategy_defaults(one: Tree) -> None:
 
 
 class DaemonSetStrategy(PodTemplateStrategy):
-    """Daemon sets count the changes of their template in an annotation."""
+    """DaemonSet: an annotation has the generation of the template."""
 
     def prepare_create(self, obj: Tree, call: ApiCall) -> None:
         super().prepare_create(obj, call)

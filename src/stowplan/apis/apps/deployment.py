@@ -85,7 +85,7 @@ DeploymentCondition
 
 
 def _set_strategy_defaults(one: Tree) -> None:
-    """A quarter of the pods may be missing or too many while they are replaced."""
+    """A rolling update has maxUnavailable and maxSurge of 25%."""
     if one["type"] == "RollingUpdate":
         rolling = one.setdefault("rollingUpdate", {})
         rolling.setdefault("maxUnavailable", "25%")

@@ -104,7 +104,7 @@ _MUTABLE_FIELDS = (
 
 
 def _set_defaults(one: Tree) -> None:
-    """Pods are replaced from the last to the first; claims stay."""
+    """Rolling updates replace all pods, and claims are retained."""
     spec = one["spec"]
     strategy = spec["updateStrategy"]
     if "type" not in strategy:

@@ -113,7 +113,7 @@ def _validate_job_template(spec: Tree) -> Iterator[Cause]:
 
 
 def _cron_problem(schedule: str) -> str:
-    """What is wrong with a schedule; "" for nothing."""
+    """What is wrong with a schedule; "" if it is valid."""
     if schedule.startswith("@"):
         return ""
     parts = schedule.split()

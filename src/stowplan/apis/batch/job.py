@@ -134,7 +134,7 @@ _RESTART_POLICIES = ("OnFailure", "Never")
 
 
 def _set_defaults(one: Tree) -> None:
-    """One pod unless told; the labels of the template stand on the job."""
+    """One completion; the job gets the labels of the template."""
     spec = one["spec"]
     if "completions" not in spec and "parallelism" not in spec:
         spec["completions"] = 1
@@ -151,13 +151,13 @@ def _set_defaults(one: Tree) -> None:
 
 
 def _set_condition_pattern_defaults(one: Tree) -> None:
-    """The condition is meant to be True."""
+    """A pattern without a status matches conditions that are True."""
     if not one["status"]:
         one["status"] = "True"
 
 
 class JobStrategy(PodTemplateStrategy):
-    """Jobs: their pods are found by the job's uid unless `manualSelector` is set."""
+    """Job: selects its pods by its uid unless `manualSelector` is set."""
 
     orphans_by_default = True
     deletion_warning = (
@@ -173,7 +173,7 @@ class JobStrategy(PodTemplateStrategy):
         super().prepare_create(obj, call)
         if not obj["spec"].get("manualSelector"):
             _generate_selector(obj)
-        # The original does this with every read; the labels of the template stand on the job.
+        # The original defaults the labels of the job with every read.
         labels = obj["spec"]["template"]["metadata"].get("labels")
         if labels and not obj["metadata"].get("labels"):
             obj["metadata"]["labels"] = dict(labels)
@@ -281,7 +281,7 @@ def validate_job_spec(spec: Tree, path: str) -> Iterator[Cause]:
 
 
 def _validate_managed_by(spec: Tree, mode: str, path: str) -> Iterator[Cause]:
-    """Who looks after the job, and what counts as success."""
+    """The fields `managedBy`, `successPolicy` and `podFailurePolicy`."""
     manager = spec.get("managedBy")
     if manager is not None:
         host, _, rest = manager.partition("/")
@@ -362,7 +362,7 @@ def _validate_update(job: Tree, was_job: Tree) -> Iterator[Cause]:
 
 
 def _validate_template_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """While a job is suspended, where its pods go and what they need may change."""
+    """The template is immutable, except scheduling fields and resources of a suspended job."""
     template, before = new["spec"]["template"], copy.deepcopy(old["spec"]["template"])
     status = old["status"]
     idle = "startTime" not in status or is_condition_true(status, "Suspended")

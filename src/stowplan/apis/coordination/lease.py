@@ -38,7 +38,7 @@ LeaseSpec
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
-    """Times that make sense."""
+    """Duration, transitions, and the strategy of coordinated election."""
     spec = obj["spec"]
     seconds = spec.get("leaseDurationSeconds")
     if seconds is not None and seconds <= 0:

@@ -72,7 +72,7 @@ def _pods(call: ApiCall) -> Resource:
 
 
 def _check_target(target: Tree) -> None:
-    """What is wrong with the target is an unclassified error in the original: a bare 500."""
+    """Raises ApiError 500, as the original does for an invalid target."""
     causes = []
     if target.get("kind") and target["kind"] != "Node":
         causes.append(not_supported("target.kind", target["kind"], ["Node", "<empty>"]))
@@ -84,7 +84,7 @@ def _check_target(target: Tree) -> None:
 
 
 def _check_preconditions(call: ApiCall, pod: Tree, meta: Tree) -> None:
-    """The binding's uid and version, if it has any, must be the pod's."""
+    """Raises ApiError 409 unless uid and version of the binding, if given, are those of the pod."""
     have = pod["metadata"]
     for what, name in (("UID", "uid"), ("ResourceVersion", "resourceVersion")):
         wanted = meta.get(name)

@@ -30,7 +30,7 @@ DATA_BYTES_MAX = 1 << 20
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
-    """Keys, and the size of all values together."""
+    """Keys, and the total size of the values."""
     data, binary = obj.get("data", {}), obj.get("binaryData", {})
     size = 0
     for key, value in sorted(data.items()):
@@ -48,7 +48,7 @@ def _validate(obj: Tree) -> Iterator[Cause]:
 
 
 def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """One that is immutable stays as it is."""
+    """An immutable config map keeps its data."""
     if old.get("immutable"):
         yield from validate_still_immutable(new)
         for name in ("data", "binaryData"):

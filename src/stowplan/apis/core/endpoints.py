@@ -44,7 +44,7 @@ EndpointPort
 
 
 class EndpointsStrategy(ResourceStrategy):
-    """Endpoints, which are on their way out."""
+    """Endpoints: a PUT creates them."""
 
     create_on_update = True
     storage_path = "services/endpoints"

@@ -81,7 +81,7 @@ _TO_CORE = {
     "reportingController": "reportingComponent",
 }
 _TO_VIEW = {core: view for view, core in _TO_CORE.items()}
-# Fields that one of the two forms writes even when they are empty.
+# Fields that one of the two versions writes even when they are empty.
 _CORE_ALWAYS = {"reportingComponent": "", "reportingInstance": "", "eventTime": None}
 _OFTEN_EMPTY = ("reportingController", "reportingInstance")
 _ABOUT = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
@@ -105,12 +105,12 @@ EVENT_TTL_S = 3600.0
 
 
 class EventsV1Twin:
-    """events.k8s.io/v1 beside the stored form of core/v1 (`resource.ResourceAlias`)."""
+    """Conversion between events.k8s.io/v1 and the stored core/v1 (`resource.ResourceAlias`)."""
 
     path = "events"
 
     def shown(self, tree: Tree) -> Tree:
-        """The view of a stored event."""
+        """A stored event as events.k8s.io/v1."""
         made: Tree = {}
         for name, value in tree.items():
             made[_TO_VIEW.get(name, name)] = value
@@ -123,7 +123,7 @@ class EventsV1Twin:
         return made
 
     def kept(self, tree: Tree) -> Tree:
-        """The stored form of an event of this view."""
+        """An event of events.k8s.io/v1 as stored."""
         made: Tree = {}
         for name, value in tree.items():
             made[_TO_CORE.get(name, name)] = value
@@ -133,7 +133,7 @@ class EventsV1Twin:
 
 
 class EventStrategy(ResourceStrategy):
-    """Both views; the stricter rules of the newer one hold for what comes through it."""
+    """Events of both versions; requests of events.k8s.io/v1 get stricter validation."""
 
     create_on_update = True
     collects_garbage = False
@@ -157,7 +157,7 @@ class EventStrategy(ResourceStrategy):
 
 
 def _validate(obj: Tree, newer: bool) -> Iterator[Cause]:
-    """The rules of both views; they hang on whether the event has the newer view's time."""
+    """The rules of both versions; they depend on whether `eventTime` is set."""
     about = obj["involvedObject"].get("namespace", "")
     own = obj["metadata"].get("namespace", "")
     timed = bool(obj.get("eventTime"))
@@ -245,12 +245,12 @@ TABLE = PrintedTable(
 
 
 class EventsV1Table:
-    """The table of the newer view, which is that of the stored form."""
+    """The table of events.k8s.io/v1, with the columns of core/v1."""
 
     columns = TABLE.columns
 
     def cells(self, obj: Tree, now: float) -> list[Any]:
-        """The cells of an event of the newer view."""
+        """The cells of an event of events.k8s.io/v1."""
         return TABLE.cells(EventsV1Twin().kept(obj), now)
 
     def conditions(self, obj: Tree) -> list[Tree]:
@@ -259,7 +259,7 @@ class EventsV1Table:
 
 
 def core_v1_fields() -> dict[str, Callable[[Tree], str]]:
-    """Selectable fields of the core view."""
+    """Selectable fields of core/v1."""
     made = {f"involvedObject.{name}": selectable_field(f"involvedObject.{name}") for name in _ABOUT}
     made |= {name: selectable_field(name) for name in ("reason", "reportingComponent", "type")}
     made["source"] = _source
@@ -267,7 +267,7 @@ def core_v1_fields() -> dict[str, Callable[[Tree], str]]:
 
 
 def events_v1_fields() -> dict[str, Callable[[Tree], str]]:
-    """Selectable fields of the newer view, read from the stored form."""
+    """Selectable fields of events.k8s.io/v1, read from stored events."""
     made = {f"regarding.{name}": selectable_field(f"involvedObject.{name}") for name in _ABOUT}
     made |= {name: selectable_field(name) for name in ("reason", "type")}
     made["reportingController"] = selectable_field("reportingComponent")

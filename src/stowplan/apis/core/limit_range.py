@@ -41,7 +41,7 @@ _LIMIT_TYPES = ("Container", "PersistentVolumeClaim", "Pod")
 
 
 def set_limit_range_item_defaults(one: Tree) -> None:
-    """For containers, maxima are defaults and defaults are requests."""
+    """For containers, `default` is filled from `max`, `defaultRequest` from `default` and `min`."""
     if one["type"] != "Container":
         return
     default = one.setdefault("default", {})
@@ -59,7 +59,7 @@ def set_limit_range_item_defaults(one: Tree) -> None:
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
-    """Limits by type, each minimum below its default below its maximum."""
+    """Limits by type: min <= defaultRequest <= default <= max."""
     seen: set[str] = set()
     for at, one in enumerate(obj["spec"]["limits"] or ()):
         here = f"spec.limits[{at}]"

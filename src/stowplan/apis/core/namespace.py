@@ -49,14 +49,14 @@ STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 
 
 def _set_defaults(one: Tree) -> None:
-    """A label repeats the name."""
+    """The label kubernetes.io/metadata.name has the name."""
     name = one["metadata"].get("name")
     if name:
         one["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = name
 
 
 class NamespaceStrategy(ResourceStrategy):
-    """Namespaces: they keep a finalizer of their own until they are empty."""
+    """Namespace: `spec.finalizers` holds it until it is empty."""
 
     returns_deleted = True
     lingers = True
@@ -119,17 +119,17 @@ def _validate_finalizer(name: str, path: str = "spec.finalizers") -> Iterator[Ca
 
 
 class NamespaceFinalizeStrategy(ResourceStrategy):
-    """Takes `spec.finalizers` from the request and everything of the status from what is stored."""
+    """`namespaces/finalize`: sets `spec.finalizers`, keeps the stored status."""
 
     def prepare_update(self, new: Tree, old: Tree, call: ApiCall) -> None:
-        """Keep the status; an empty list of finalizers is none."""
+        """Keep the status; drop an empty list of finalizers."""
         new["status"] = copy.deepcopy(old.get("status") or {})
         spec = new.setdefault("spec", {})
         if not spec.get("finalizers"):
             spec.pop("finalizers", None)
 
     def validate_update(self, new: Tree, old: Tree, call: ApiCall) -> Iterable[Cause]:
-        """Finalizers are qualified names; those without a domain are the few standard ones."""
+        """Finalizers are qualified names, or standard ones without a domain."""
         for at, name in enumerate(new["spec"].get("finalizers") or ()):
             path = f"spec.finalizers[{at}]"
             for problem in label_key_errors(name):

@@ -137,7 +137,7 @@ _ROLE = "node-role.kubernetes.io/"
 
 
 def _set_spec_defaults(one: Tree) -> None:
-    """The one range of addresses is the first of all."""
+    """podCIDR and the first of podCIDRs are the same."""
     first, several = one.get("podCIDR"), one.get("podCIDRs")
     if first and (not several or several[0] != first):
         one["podCIDRs"] = [first]
@@ -146,13 +146,13 @@ def _set_spec_defaults(one: Tree) -> None:
 
 
 def _set_status_defaults(one: Tree) -> None:
-    """What pods can have is all that there is, unless told."""
+    """allocatable is capacity unless it is set."""
     if "allocatable" not in one and "capacity" in one:
         one["allocatable"] = dict(one["capacity"])
 
 
 class NodeStrategy(ResourceStrategy):
-    """Nodes themselves."""
+    """Node."""
 
     storage_path = "minions"
 
@@ -203,7 +203,7 @@ class NodeStatusStrategy(ResourceStrategy):
 
 
 def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """What may not change in a node."""
+    """Amounts, features, addresses and taints are valid; CIDRs and IDs are immutable once set."""
     spec, before = new["spec"], old["spec"]
     yield from _validate_amounts(new)
     yield from _validate_features(new["status"].get("declaredFeatures", []))

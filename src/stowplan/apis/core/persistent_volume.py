@@ -198,7 +198,7 @@ _OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
 
 
 class PersistentVolumeStrategy(ResourceStrategy):
-    """Persistent volumes."""
+    """PersistentVolume."""
 
     returns_deleted = True
 
@@ -218,7 +218,7 @@ class PersistentVolumeStrategy(ResourceStrategy):
 
 
 class PersistentVolumeStatusStrategy(ResourceStrategy):
-    """`persistentvolumes/status`: a change of phase is dated."""
+    """`persistentvolumes/status`: a change of phase sets lastPhaseTransitionTime."""
 
     def prepare_update(self, new: Tree, old: Tree, call: ApiCall) -> None:
         restore_field(new, old, "spec")
@@ -232,7 +232,7 @@ class PersistentVolumeStatusStrategy(ResourceStrategy):
 
 
 def _validate_spec(spec: Tree, path: str) -> Iterator[Cause]:
-    """A volume: how large, how mounted, what it is."""
+    """Capacity, access modes, reclaim policy, node affinity and source."""
     modes = spec.get("accessModes", [])
     if not modes:
         yield required(f"{path}.accessModes")

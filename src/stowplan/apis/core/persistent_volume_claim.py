@@ -63,12 +63,12 @@ _OLD_SOURCES = (
 
 
 def _set_defaults(one: Tree) -> None:
-    """A claim waits until it has a volume."""
+    """The phase of a new claim is Pending."""
     one["status"].setdefault("phase", "Pending")
 
 
 class PersistentVolumeClaimStrategy(ResourceStrategy):
-    """Claims of volumes."""
+    """PersistentVolumeClaim."""
 
     returns_deleted = True
 
@@ -105,7 +105,7 @@ class PersistentVolumeClaimStatusStrategy(ResourceStrategy):
 
 
 def _drop_unsupported_data_source(spec: Tree, old: Tree) -> None:
-    """The old field names claims and snapshots; anything else in it is dropped without a word."""
+    """Drop a dataSource that is neither a claim nor a snapshot."""
     if "dataSource" in old or "dataSourceRef" in old or "dataSourceRef" in spec:
         return
     one = spec.get("dataSource")
@@ -114,7 +114,7 @@ def _drop_unsupported_data_source(spec: Tree, old: Tree) -> None:
 
 
 def _normalize_data_source(spec: Tree) -> None:
-    """dataSource and dataSourceRef name the same, where only one was given."""
+    """Fill dataSourceRef from dataSource and the reverse."""
     one, other = spec.get("dataSource"), spec.get("dataSourceRef")
     if one is not None and other is None:
         spec["dataSourceRef"] = dict(one)

@@ -1,4 +1,4 @@
-"""Pods: what a write may change, how they are deleted, what tables show.
+"""Pod. Its spec is validated in `pod_spec`, its types are in `pod_types` and `volume_types`.
 
 Source: kubernetes v1.36, pkg/registry/core/pod/strategy.go, pkg/apis/core/validation.
 """
@@ -50,7 +50,7 @@ _SUPPORTED_BY_QOS = ("cpu", "memory")
 
 
 class PodStrategy(ResourceStrategy):
-    """Pods themselves."""
+    """Pod."""
 
     returns_deleted = True
 
@@ -79,7 +79,7 @@ class PodStrategy(ResourceStrategy):
             yield forbidden_field("spec.nodeName", text)
 
     def validate_update(self, new: Tree, old: Tree, call: ApiCall) -> Iterable[Cause]:
-        # What was stored before it was checked may stay.
+        # An invalid value that is stored already is accepted.
         if deletion_cost(old["metadata"].get("annotations", {})) is not None:
             yield from pod_annotations(new["metadata"], "metadata.annotations")
         yield from _spec(new)
@@ -112,7 +112,7 @@ class PodStrategy(ResourceStrategy):
 
 
 class PodStatusStrategy(ResourceStrategy):
-    """`pods/status`: what kubelets and schedulers report."""
+    """`pods/status`: written by kubelets and schedulers."""
 
     def prepare_update(self, new: Tree, old: Tree, call: ApiCall) -> None:
         new["spec"] = old["spec"]
@@ -130,7 +130,7 @@ class PodStatusStrategy(ResourceStrategy):
 
 
 def _keep_generations(status: Tree, before: Tree) -> None:
-    """A condition without a generation keeps the one that its predecessor had."""
+    """A condition without observedGeneration keeps the stored one."""
     known: dict[str, list[int]] = {}
     for one in before.get("conditions", ()):
         known.setdefault(one["type"], []).append(one.get("observedGeneration", 0))
@@ -142,13 +142,13 @@ def _keep_generations(status: Tree, before: Tree) -> None:
 
 
 class _ValidSpecCache:
-    """Specs that were looked at and found good: pods of a template come by the thousand."""
+    """Cache of valid specs: pods of one template have the same spec."""
 
     def __init__(self) -> None:
         self._good: set[bytes] = set()
 
     def seen(self, spec: Tree, faults: Iterator[T]) -> Iterator[T]:
-        """The faults, which nothing but `spec` decides; not looked for again where none were."""
+        """The causes of a spec, which depend on it alone; valid specs are not validated again."""
         key = encode(spec)
         if len(key) > _CACHED_BYTES_MAX:
             yield from faults
@@ -169,7 +169,7 @@ _VALID_SPECS, _SPECS_WITHOUT_WARNINGS = _ValidSpecCache(), _ValidSpecCache()
 
 
 def _spec(obj: Tree) -> Iterator[Cause]:
-    # With volumes and claims the pod's name and annotations have a say too.
+    # With volumes and claims the result depends on the pod's name and annotations too.
     spec = obj["spec"]
     if "volumes" in spec or "resourceClaims" in spec:
         return _spec_causes(obj)
@@ -254,7 +254,7 @@ def _with_allowed_changes_undone(new: Tree, old: Tree) -> Tree:
 
 
 def _gated(munged: Tree, old: Tree) -> Iterator[Cause]:
-    """A gated pod may still be narrowed; what may change is undone in `munged`."""
+    """Scheduling fields of a gated pod may be narrowed; allowed changes are undone in `munged`."""
     if munged.get("nodeSelector") != old.get("nodeSelector"):
         yield from pod_scheduling.narrowed_node_selector(
             munged.get("nodeSelector", {}), old.get("nodeSelector", {}), "spec.nodeSelector"
@@ -276,13 +276,13 @@ def _gated(munged: Tree, old: Tree) -> Iterator[Cause]:
 
 
 def _clamp_grace_period(spec: Tree) -> None:
-    """A negative grace period is read as a second, in pods though not in templates."""
+    """A negative grace period of a pod is set to 1 second; templates keep it."""
     if (spec.get("terminationGracePeriodSeconds") or 0) < 0:
         spec["terminationGracePeriodSeconds"] = 1
 
 
 def _apply_match_label_keys(spec: Tree, labels: dict[str, str]) -> None:
-    """matchLabelKeys become terms of the selectors they stand beside."""
+    """Add matchLabelKeys and mismatchLabelKeys to the label selector beside them."""
     terms: list[Tree] = []
     affinity = spec.get("affinity", {})
     for kind in ("podAffinity", "podAntiAffinity"):
@@ -307,7 +307,7 @@ _QOS_CACHE: dict[bytes, str] = {}
 
 
 def _cached_qos_class(spec: Tree) -> str:
-    """`qos_class`, which nothing but the spec decides, of a spec that may have come before."""
+    """`qos_class` of a spec, cached by its encoded resources."""
     key = encode(spec)
     if len(key) > _CACHED_BYTES_MAX:
         return qos_class(spec)
@@ -320,7 +320,7 @@ def _cached_qos_class(spec: Tree) -> str:
 
 
 def qos_class(spec: Tree) -> str:
-    """Guaranteed, Burstable or BestEffort, by the requests and limits of the containers.
+    """QoS class: Guaranteed, Burstable or BestEffort, from requests and limits of the containers.
 
     Source: kubernetes v1.36, pkg/apis/core/helper/qos.
     """
@@ -346,7 +346,7 @@ def qos_class(spec: Tree) -> str:
 
 
 def _add(total: dict[str, Any], amounts: dict[str, str]) -> set[str]:
-    """Add what counts; the names of what was added."""
+    """Add the amounts that count for the QoS class to `total`; returns their names."""
     found: set[str] = set()
     for name, text in amounts.items():
         if name in _SUPPORTED_BY_QOS:
@@ -392,7 +392,7 @@ KIND = KindRegistration(
     categories=("all",),
     table=PodTable(),
     fields={name: selectable_field(name) for name in _FIELDS}
-    # The original takes the last name and finds it empty in every pod.
+    # The original offers status.podIPs and reads it as empty for every pod.
     | {
         "spec.hostNetwork": _host_network,
         "status.podIP": _pod_ip,

@@ -19,14 +19,14 @@ _HUGE_PAGES = "hugepages-"
 
 
 def _set_container_defaults(one: Tree) -> None:
-    """Images without a tag, or with `latest`, are always pulled."""
+    """imagePullPolicy is Always for images without a tag or with `latest`."""
     if "imagePullPolicy" not in one:
         latest = image_tag(one.get("image", "")) == "latest"
         one["imagePullPolicy"] = "Always" if latest else "IfNotPresent"
 
 
 def _set_volume_defaults(one: Tree) -> None:
-    """A volume that does not say what it is, is an empty directory."""
+    """A volume without a source is an emptyDir."""
     if len(one) == 1:
         one["emptyDir"] = {}
     image = one.get("image")
@@ -36,14 +36,14 @@ def _set_volume_defaults(one: Tree) -> None:
 
 
 def _set_pod_spec_defaults(one: Tree) -> None:
-    """Both names of the service account say the same."""
+    """serviceAccount and serviceAccountName are the same."""
     name = one.get("serviceAccountName") or one.get("serviceAccount")
     if name:
         one["serviceAccountName"] = one["serviceAccount"] = name
 
 
 def _set_pod_defaults(one: Tree) -> None:
-    """Requests from limits, ports of the host's network, links to services."""
+    """Requests from limits, host ports with hostNetwork, enableServiceLinks."""
     spec = one["spec"]
     both = (*(spec["containers"] or ()), *spec.get("initContainers", ()))
     for each in both:
@@ -57,13 +57,13 @@ def _set_pod_defaults(one: Tree) -> None:
 
 
 def _set_pod_template_spec_defaults(one: Tree) -> None:
-    """An empty overhead is remembered in pods only, which are refused for it."""
+    """Templates drop an empty overhead; pods keep it and fail validation."""
     if not one["spec"].get("overhead", True):
         del one["spec"]["overhead"]
 
 
 def _set_pod_status_defaults(one: Tree) -> None:
-    """The one address is the first of all."""
+    """podIP and the first of podIPs are the same."""
     first, several = one.get("podIP"), one.get("podIPs")
     if first and (not several or several[0]["ip"] != first):
         one["podIPs"] = [{"ip": first}]
@@ -80,7 +80,7 @@ def _set_requests_from_limits(resources: Tree) -> None:
 
 
 def _set_pod_level_resources(spec: Tree) -> None:
-    """What is asked for the pod as a whole, from its containers and its limits."""
+    """Pod-level requests, from the containers' requests and the pod-level limits."""
     resources = spec["resources"]
     if resources.get("limits") or resources.get("requests"):
         limits = resources.get("limits", {})
@@ -105,8 +105,8 @@ def _set_pod_level_resources(spec: Tree) -> None:
 
 
 def sum_container_resources(spec: Tree, which: str) -> dict[str, str]:
-    """What the containers ask for together: all that run side by side, or the largest of those
-    that start before them with the sidecars started so far, whichever is more."""
+    """Requests or limits of the pod: the sum of its containers, or the largest init container
+    with the sidecars started before it, whichever is more."""
     total: dict[str, Any] = {}
     for each in spec["containers"] or ():
         _add(total, each["resources"].get(which, {}))

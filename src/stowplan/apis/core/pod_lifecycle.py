@@ -1,15 +1,15 @@
-"""How a hollow pod behaves, from its annotations.
+"""Simulated lifecycle of a pod on a hollow node, from its annotations.
 
 | annotation | meaning | without it |
 |---|---|---|
-| `stowplan.dev/start-seconds` | from binding to the first container | the fleet's habit |
+| `stowplan.dev/start-seconds` | from binding to the first container | the default |
 | `stowplan.dev/init-seconds` | how long each init container runs | 0 |
 | `stowplan.dev/ready-seconds` | from running to ready | 0 |
-| `stowplan.dev/run-seconds` | how long the containers run; `forever` | for ever if they are always restarted, else the fleet's habit |
-| `stowplan.dev/exit-code` | how they end; a list `1,1,0` is for one run after the other, the last for all further | 0 |
-| `stowplan.dev/stop-seconds` | how long they take to end when told to; never longer than the grace | 0 |
+| `stowplan.dev/run-seconds` | how long the containers run; `forever` | for ever with restartPolicy Always, else the default |
+| `stowplan.dev/exit-code` | exit code; a list `1,1,0` has one code per run, the last for all further runs | 0 |
+| `stowplan.dev/stop-seconds` | how long they take to stop; at most the grace period | 0 |
 
-On a node, `stowplan.dev/kubelet: off` silences its kubelet: no heartbeats, nothing starts or ends.
+On a node, `stowplan.dev/kubelet: off` stops its kubelet: no heartbeats, no pod starts or ends.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PRINTED_MAX = 40
 
 @dataclass(frozen=True, slots=True)
 class PodLifecycleDefaults:
-    """What pods do that say nothing. start_s: until they run. run_s: pods that are to end."""
+    """Defaults for pods without annotations. start_s: time to running. run_s: of pods that end."""
 
     start_s: float = 1.0
     run_s: float = 1.0
@@ -46,7 +46,7 @@ class PodLifecycleDefaults:
 
 @dataclass(frozen=True, slots=True)
 class PodLifecycle:
-    """What one pod will do; all in seconds, exit_codes by run."""
+    """Durations of one pod in seconds; exit_codes by run."""
 
     start_s: float
     init_s: float
@@ -56,12 +56,12 @@ class PodLifecycle:
     exit_codes: tuple[int, ...]
 
     def exit_code(self, run: int) -> int:
-        """How the run of this number (from 0) ends."""
+        """Exit code of a run, numbered from 0."""
         return self.exit_codes[min(run, len(self.exit_codes) - 1)]
 
 
 def pod_lifecycle(pod: Tree, habits: PodLifecycleDefaults) -> PodLifecycle:
-    """The plan of a pod; an annotation that cannot be read counts as absent."""
+    """The lifecycle of a pod; an invalid annotation is ignored."""
     notes: Mapping[str, str] = pod["metadata"].get("annotations") or {}
     always = pod["spec"].get("restartPolicy", "Always") == "Always"
     return PodLifecycle(
@@ -75,7 +75,7 @@ def pod_lifecycle(pod: Tree, habits: PodLifecycleDefaults) -> PodLifecycle:
 
 
 def annotation_problems(notes: Mapping[str, str]) -> Iterator[str]:
-    """What the annotations of a pod say that cannot be read, and therefore counts as absent."""
+    """Texts about invalid annotations of a pod, which are ignored."""
     for name, text in notes.items():
         shown = text if len(text) <= _PRINTED_MAX else f"{text[:_PRINTED_MAX]}..."
         if name in _DURATIONS and _parse_duration(text) is None:
@@ -87,7 +87,7 @@ def annotation_problems(notes: Mapping[str, str]) -> Iterator[str]:
 
 
 def node_annotation_problems(notes: Mapping[str, str]) -> Iterator[str]:
-    """As `problems`, of a node."""
+    """Texts about invalid annotations of a node, which are ignored."""
     text = notes.get(KUBELET, "on")
     if text not in ("on", "off"):
         yield f'{KUBELET}: got "{text[:_PRINTED_MAX]}", wanted "off" (or "on"); it counts as "on"'
@@ -104,7 +104,7 @@ def _duration_or(text: str | None, otherwise: float) -> float:
 
 
 def _parse_duration(text: str) -> float | None:
-    """A length in seconds; None if the text is none."""
+    """A duration in seconds; None if the text is invalid."""
     if text == "forever":
         return FOREVER
     try:
@@ -119,9 +119,9 @@ def _exit_codes_or_zero(text: str | None) -> tuple[int, ...]:
 
 
 def _parse_exit_codes(text: str) -> tuple[int, ...] | None:
-    """Exit codes; None if the text is no list of such."""
+    """Exit codes; None if the text is invalid."""
     parts = [part.strip() for part in text.split(",")]
-    # Longer ones are not even looked at: a number of thousands of digits is refused by Python.
+    # Python refuses to parse integers of thousands of digits.
     if not all(part.isdecimal() and len(part) <= _DIGITS_MAX for part in parts):
         return None
     if any(int(part) > _EXIT_CODE_MAX for part in parts):

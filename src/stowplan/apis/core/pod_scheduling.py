@@ -1,4 +1,4 @@
-"""Checks of where a pod may run: selectors, affinity, tolerations, taints, spreading, gates.
+"""Validation of scheduling fields: selectors, affinity, tolerations, taints, spreading, gates.
 
 Source: kubernetes v1.36, pkg/apis/core/validation/validation.go.
 """
@@ -30,7 +30,7 @@ _NEEDS_EXISTS = (
 
 
 def affinity(given: Tree, path: str) -> Iterator[Cause]:
-    """All three kinds of affinity."""
+    """Node affinity, pod affinity and pod anti-affinity."""
     nodes = given.get("nodeAffinity")
     if nodes is not None:
         yield from _node_affinity(nodes, f"{path}.nodeAffinity")
@@ -54,7 +54,7 @@ def _weight(value: int, path: str) -> Iterator[Cause]:
 
 
 def node_selector(given: Tree, path: str) -> Iterator[Cause]:
-    """A node selector that must hold; its values must look like label values."""
+    """A required node selector; its values are label values."""
     terms = given["nodeSelectorTerms"]
     if not terms:
         yield required(f"{path}.nodeSelectorTerms", "must have at least one node selector term")
@@ -140,7 +140,7 @@ def _pod_term(term: Tree, path: str) -> Iterator[Cause]:
 
 
 def _label_keys(term: Tree, selector: Tree | None, path: str) -> Iterator[Cause]:
-    """matchLabelKeys and mismatchLabelKeys, against each other and the selector."""
+    """matchLabelKeys and mismatchLabelKeys are disjoint and not in the selector."""
     matching, other = term.get("matchLabelKeys", ()), term.get("mismatchLabelKeys", ())
     for name, keys in (("matchLabelKeys", matching), ("mismatchLabelKeys", other)):
         if keys and selector is None:
@@ -177,7 +177,7 @@ def _keys_twice(matching: list[str], selector: Tree, path: str) -> Iterator[Caus
 
 
 def tolerations(given: list[Tree], path: str) -> Iterator[Cause]:
-    """Every toleration."""
+    """The tolerations of a pod."""
     for at, one in enumerate(given):
         yield from _toleration(one, f"{path}[{at}]")
 
@@ -201,7 +201,7 @@ def _toleration(one: Tree, path: str) -> Iterator[Cause]:
             text = "value must be empty when `operator` is 'Exists'"
             yield invalid(f"{path}.operator", value, text)
     elif operator in ("Lt", "Gt"):
-        # The gate of the comparing operators is off in the original.
+        # The feature gate of the operators Lt and Gt is off in the original.
         yield not_supported(f"{path}.operator", operator, ["Equal", "Exists", "Lt", "Gt"])
     else:
         yield not_supported(f"{path}.operator", operator, ["Equal", "Exists"])
@@ -277,7 +277,7 @@ def scheduling_gates(given: list[Tree], path: str) -> Iterator[Cause]:
 
 
 def only_added_tolerations(new: list[Tree], old: list[Tree], path: str) -> Iterator[Cause]:
-    """Tolerations of a pod may be added, or change in their seconds."""
+    """Tolerations may be added, and their tolerationSeconds may change."""
     bare = {_without_seconds(one) for one in new}
     if any(_without_seconds(one) not in bare for one in old):
         yield forbidden_field(
@@ -292,7 +292,7 @@ def _without_seconds(one: Tree) -> frozenset[tuple[str, str]]:
 
 
 def only_removed_scheduling_gates(new: list[Tree], old: list[Tree], path: str) -> Iterator[Cause]:
-    """Gates may only go."""
+    """Scheduling gates may only be removed."""
     known = {gate["name"] for gate in old}
     for at, gate in enumerate(new):
         if gate["name"] not in known:

@@ -1,4 +1,4 @@
-"""What is valid in the spec of a pod, for pods and for the templates of workloads.
+"""Validation of the spec of pods and pod templates.
 
 Source: kubernetes v1.36, pkg/apis/core/validation/validation.go: ValidatePodSpec.
 """
@@ -39,7 +39,7 @@ DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 
 
 def pod_spec(spec: Tree, meta: Tree | None, path: str, is_pod: bool) -> Iterator[Cause]:
-    """The whole spec. meta: of the pod, None in templates. is_pod: not a template."""
+    """The spec. meta: of the pod, None in templates. is_pod: False for templates."""
     name = (meta or {}).get("name", "")
     known, wrong = volumes(spec.get("volumes", []), name, f"{path}.volumes")
     yield from wrong
@@ -269,7 +269,7 @@ def _os(name: str, spec: Tree, path: str) -> Iterator[Cause]:
 
 
 def pod_annotations(meta: Tree, path: str) -> Iterator[Cause]:
-    """Annotations of a pod or a template that have a meaning here.
+    """Annotations of pods and templates that are validated.
 
     Source: ValidatePodSpecificAnnotations.
     """
@@ -280,7 +280,7 @@ def pod_annotations(meta: Tree, path: str) -> Iterator[Cause]:
 
 
 def trimmed_images(spec: Tree, path: str) -> Iterator[Cause]:
-    """Of pods only: images without blanks around them."""
+    """Images without leading or trailing blanks; checked for pods only."""
     for kind in ("containers", "initContainers"):
         for at, one in enumerate(spec.get(kind) or ()):
             yield from trimmed_image(one, f"{path}.{kind}[{at}]")

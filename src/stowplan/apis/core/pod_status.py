@@ -1,4 +1,4 @@
-"""What may be written to the status of a pod.
+"""Validation of the status of pods.
 
 Source: kubernetes v1.36, pkg/apis/core/validation/validation.go: ValidatePodStatusUpdate.
 """
@@ -17,7 +17,7 @@ _SYSTEM = frozenset({"PodScheduled", "Ready", "Initialized"})
 
 
 def status_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """What is wrong with a new status."""
+    """Causes of an updated status."""
     status, before = new["status"], old["status"]
     yield from _conditions(status.get("conditions", []))
     yield from _nominated(status, before, old["spec"])
@@ -51,7 +51,7 @@ def _nominated(status: Tree, before: Tree, spec: Tree) -> Iterator[Cause]:
 
 
 def _transitions(name: str, status: Tree, before: Tree, spec: Tree) -> Iterator[Cause]:
-    """A container that ended for good does not run again."""
+    """A container that terminated and is not restarted stays terminated."""
     policy = spec["restartPolicy"]
     initial = name == "initContainerStatuses"
     if policy == "Always" and not initial:

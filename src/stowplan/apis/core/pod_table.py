@@ -16,13 +16,13 @@ _COLUMNS = "Name, Ready, Status, Restarts, Age, IP+, Node+, Nominated Node+, Rea
 
 
 class PodTable(PrintedTable):
-    """Pods; rows of pods that have ended say so."""
+    """Pods; rows of finished pods have the condition Completed."""
 
     def __init__(self) -> None:
         super().__init__(_COLUMNS, _cells)
 
     def conditions(self, obj: Tree) -> list[Tree]:
-        """`Completed` for a pod that has ended."""
+        """`Completed` for a finished pod."""
         phase = obj["status"].get("phase")
         if phase not in ("Succeeded", "Failed"):
             return []
@@ -71,7 +71,7 @@ def _readiness_gates(spec: Tree, status: Tree) -> str:
 
 
 class _ContainerSummary:
-    """What the states of its containers make of a pod's row."""
+    """Status, ready count and restarts of a pod's row, from the states of its containers."""
 
     def __init__(self, spec: Tree, status: Tree) -> None:
         self.reason: str = status.get("reason") or status.get("phase", "")
@@ -97,7 +97,7 @@ class _ContainerSummary:
         self.restarted = max(self.restarted, finished)
 
     def _initial(self, statuses: list[Tree]) -> bool:
-        """True where one of the first containers still holds up the others."""
+        """True if an init container is not done; sets the status."""
         of_sidecars, when = 0, ""
         starting = False
         for at, one in enumerate(statuses):

@@ -31,7 +31,7 @@ PodTemplateSpec -- what the pods of a workload look like.
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
-    """A template by itself."""
+    """The template."""
     return validate_pod_template(obj["template"], "template")
 
 

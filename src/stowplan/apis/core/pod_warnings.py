@@ -1,4 +1,4 @@
-"""Warnings about pods and pod templates that are valid and probably not meant.
+"""Warnings about valid fields of pods and pod templates that are probably a mistake.
 
 Source: kubernetes v1.36, pkg/api/pod/warnings.go, pkg/api/node/util.go.
 """
@@ -61,7 +61,7 @@ _BYTES = ("memory", "ephemeral-storage")
 
 
 def pod_warnings(spec: Tree, meta: Tree, prefix: str = "") -> Iterator[str]:
-    """Every warning in the original's order. prefix: "" or the template's path and a dot."""
+    """All warnings in the original's order. prefix: "" or the template's path and a dot."""
     yield from _placement(spec, prefix)
     annotations = meta.get("annotations", {})
     for key, text in _OLD_ANNOTATIONS.items():
@@ -195,21 +195,21 @@ def _ports(spec: Tree, prefix: str) -> Iterator[str]:
 
 
 class _PortIndex:
-    """Ports of one number and protocol, by host port and address: few of many clash."""
+    """Ports of one number and protocol, indexed by host port and address."""
 
     def __init__(self) -> None:
         self._all: list[tuple[str, Tree]] = []
         self._places: dict[tuple[int, str | None], list[int]] = {}
 
     def add(self, path: str, port: Tree) -> None:
-        """Keep a port. path: where it stands."""
+        """Add a port. path: of the field."""
         host, address = port.get("hostPort", 0), port.get("hostIP", "")
         for key in ((host, None), (host, address)):
             self._places.setdefault(key, []).append(len(self._all))
         self._all.append((path, port))
 
     def may_clash(self, port: Tree) -> Iterator[tuple[str, Tree]]:
-        """Those kept, in order, that `_clash` has a word for."""
+        """The ports, in order, that may conflict with a port (`_clash` decides)."""
         host, address = port.get("hostPort", 0), port.get("hostIP", "")
         if not host:
             yield from self._all

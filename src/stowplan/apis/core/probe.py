@@ -1,4 +1,4 @@
-"""Checks of probes and of what is run when containers start and end.
+"""Validation of probes and lifecycle handlers.
 
 Source: kubernetes v1.36, pkg/apis/core/validation/validation.go: validateProbe, validateHandler,
 validateLifecycle.
@@ -50,7 +50,7 @@ def probe(kind: str, one: Tree, path: str) -> Iterator[Cause]:
 
 
 def lifecycle(one: Tree, grace: int | None, os: str, path: str) -> Iterator[Cause]:
-    """What is run after the start and before the end."""
+    """The handlers postStart and preStop."""
     for name in ("postStart", "preStop"):
         if name in one:
             yield from _handler(one[name], grace, f"{path}.{name}")

@@ -57,7 +57,7 @@ ReplicationControllerCondition
 
 
 def _set_defaults(one: Tree) -> None:
-    """The labels of the template select, and stand on the controller."""
+    """Selector and labels default to the labels of the template."""
     labels = one["spec"].get("template", {}).get("metadata", {}).get("labels")
     if labels:
         if not one["spec"].get("selector"):
@@ -67,13 +67,13 @@ def _set_defaults(one: Tree) -> None:
 
 
 class OrphaningStrategy(BuiltinStrategy):
-    """A kind whose pods stay when it is deleted without a word about them."""
+    """A kind whose dependents are orphaned unless the deletion has a policy."""
 
     orphans_by_default = True
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
-    """The older kind: a map of labels selects, and the template may be missing."""
+    """The selector is a map of labels; it matches the labels of the template."""
     spec = obj["spec"]
     yield from field_checks.not_negative(spec.get("minReadySeconds", 0), "spec.minReadySeconds")
     selector = spec.get("selector", {})

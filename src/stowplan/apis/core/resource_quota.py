@@ -71,7 +71,7 @@ _SCOPED = {
     "BestEffort": _PODS,
     "VolumeAttributesClass": frozenset({"persistentvolumeclaims", "requests.storage"}),
 }
-"""The standard resources that each scope of a quota can be about."""
+"""The standard resources that each scope applies to."""
 _EXISTING = frozenset(_SCOPES) - {"PriorityClass", "VolumeAttributesClass"}
 _MUST_EXIST = (
     "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating,"
@@ -81,7 +81,7 @@ _MUST_EXIST = (
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
-    """Names and amounts of what is limited, and the scopes."""
+    """Names and amounts of limited resources, and scopes."""
     spec = obj["spec"]
     yield from _validate_amounts(spec.get("hard", {}), "spec.hard")
     yield from _validate_scopes(spec)
@@ -100,7 +100,7 @@ def _validate_amounts(given: dict[str, str], path: str) -> Iterator[Cause]:
 
 
 def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """What is used of what."""
+    """The amounts of `hard` and `used`."""
     for name in ("hard", "used"):
         yield from _validate_amounts(new["status"].get(name, {}), f"status.{name}")
 
@@ -117,12 +117,12 @@ def _validate_scopes(spec: Tree) -> Iterator[Cause]:
 
 
 def _limited_resources(spec: Tree) -> list[str]:
-    """The standard resources of a quota, which are few however much else it names."""
+    """The standard resources that a quota limits."""
     return sorted(_QUOTA_RESOURCES.intersection(spec.get("hard", {})))
 
 
 def _resources_outside_scope(scope: str, limited: list[str]) -> Iterator[str]:
-    """Standard resources that the scope has nothing to say of."""
+    """Standard resources that the scope does not apply to."""
     for name in limited:
         if name not in _SCOPED.get(scope, _QUOTA_RESOURCES):
             yield name
@@ -164,7 +164,7 @@ def _validate_scope_selector(spec: Tree) -> Iterator[Cause]:
 
 
 def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """Scopes stay."""
+    """Scopes are immutable."""
     yield from _validate(new)
     if set(new["spec"].get("scopes", ())) != set(old["spec"].get("scopes", ())):
         yield invalid("spec.scopes", new["spec"].get("scopes"), field_checks.IMMUTABLE)

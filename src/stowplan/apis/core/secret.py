@@ -41,7 +41,7 @@ _REQUIRED_KEYS = {
 
 
 def _set_defaults(one: Tree) -> None:
-    """Texts given in the clear are kept in base64."""
+    """stringData is merged into data, in base64."""
     texts = one.pop("stringData", None)
     if texts:
         data = one.setdefault("data", {})
@@ -50,7 +50,7 @@ def _set_defaults(one: Tree) -> None:
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
-    """Keys, size, and the keys that a type needs."""
+    """Keys, size, and the keys that a type requires."""
     data = obj.get("data", {})
     size = 0
     for key, value in sorted(data.items()):
@@ -82,7 +82,7 @@ def _is_json(value: str) -> bool:
 
 
 def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """The type stays; one that is immutable stays as it is."""
+    """The type is immutable; an immutable secret keeps its data."""
     yield from field_checks.immutable(new.get("type", ""), old.get("type", ""), "type")
     if old.get("immutable"):
         yield from validate_still_immutable(new)

@@ -1,4 +1,4 @@
-"""Checks of security contexts.
+"""Validation of security contexts.
 
 Source: kubernetes v1.36, pkg/apis/core/validation/validation.go: ValidateSecurityContext,
 validatePodSpecSecurityContext.
@@ -29,7 +29,7 @@ _PROFILES = ("Localhost", "RuntimeDefault", "Unconfined")
 
 
 def pod_security_context(one: Tree, spec: Tree, path: str) -> Iterator[Cause]:
-    """Rights of the pod as a whole."""
+    """The security context of a pod."""
     for name in ("fsGroup", "runAsUser", "runAsGroup"):
         yield from field_checks.user_id(one.get(name), f"{path}.{name}")
     for at, group in enumerate(one.get("supplementalGroups", ())):
@@ -51,7 +51,7 @@ def pod_security_context(one: Tree, spec: Tree, path: str) -> Iterator[Cause]:
 
 
 def container_security_context(one: Tree, host_users: bool, path: str) -> Iterator[Cause]:
-    """Rights of one container. Privileged ones are allowed, as the recorded server had it."""
+    """The security context of a container. Privileged is allowed, as on the recorded server."""
     for name in ("runAsUser", "runAsGroup"):
         yield from field_checks.user_id(one.get(name), f"{path}.{name}")
     mount = one.get("procMount")
@@ -62,7 +62,7 @@ def container_security_context(one: Tree, host_users: bool, path: str) -> Iterat
             text = "`hostUsers` must be false to use `Unmasked`"
             yield invalid(f"{path}.procMount", mount, text)
     if one.get("allowPrivilegeEscalation") is False:
-        # The original prints the whole context in its internal form here; path and reason stand.
+        # The original prints the whole context in its internal form; path and reason are the same.
         if one.get("privileged"):
             text = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
             yield invalid(path, one, text)
@@ -138,7 +138,7 @@ def _sysctls(given: list[Tree], spec: Tree, path: str) -> Iterator[Cause]:
 
 
 def host_users(spec: Tree, path: str) -> Iterator[Cause]:
-    """A pod with users of its own shares little with its node."""
+    """A pod with hostUsers=false cannot share host namespaces."""
     if spec.get("hostUsers", True):
         return
     for name, shown in (

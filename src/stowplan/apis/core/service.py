@@ -135,7 +135,7 @@ def _set_affinity_defaults(spec: Tree) -> None:
 
 
 class ServiceStrategy(ResourceStrategy):
-    """Services themselves."""
+    """Service."""
 
     create_on_update = True
     returns_deleted = True
@@ -168,7 +168,7 @@ class ServiceStrategy(ResourceStrategy):
 
 
 def _keep_allocated(spec: Tree, before: Tree) -> None:
-    """What was given out and is not named again stays."""
+    """Keep allocated addresses and ports that an update leaves out."""
     outside = "ExternalName"
     if outside not in (spec["type"], before["type"]):
         for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
@@ -191,7 +191,7 @@ def _has_node_ports(spec: Tree) -> bool:
 
 
 def _sync_cluster_ip(spec: Tree, before: Tree) -> None:
-    """Clients that know only clusterIP change clusterIPs by it."""
+    """Apply a change of clusterIP to clusterIPs, for clients that set only clusterIP."""
     one, was = spec.get("clusterIP", ""), before.get("clusterIP", "")
     several, were = spec.get("clusterIPs", []), before.get("clusterIPs", [])
     if were and not several and one == was:
@@ -204,7 +204,7 @@ def _sync_cluster_ip(spec: Tree, before: Tree) -> None:
 
 
 def _drop_unused_fields(new: Tree, old: Tree) -> None:
-    """What the new type has no use for goes, unless the client changed it."""
+    """Drop fields that the new type does not use, unless the client changed them."""
     spec, before = new["spec"], old["spec"]
     kind, was = spec["type"], before["type"]
     if kind == "ExternalName" and was != kind:
@@ -232,7 +232,7 @@ def _drop_unused_fields(new: Tree, old: Tree) -> None:
 
 
 def _allocate(obj: Tree, old: Tree | None, call: ApiCall) -> None:
-    """Addresses and ports that were not asked for, and a refusal of those that are taken."""
+    """Allocate addresses and ports. Raises ApiError 422 for requested ones that are taken."""
     spec = obj["spec"]
     if spec["type"] == "ExternalName":
         return
@@ -268,7 +268,7 @@ def _allocated(obj: Tree, call: ApiCall) -> tuple[set[str], set[int]]:
 
 
 def _choose_families(obj: Tree, headless: bool) -> None:
-    """The cluster has IPv4 only; services without addresses and selectors may have both."""
+    """Set IP families: the cluster has IPv4; headless services without selector may have both."""
     spec = obj["spec"]
     loose = headless and not spec.get("selector")
     policy = spec.setdefault("ipFamilyPolicy", "RequireDualStack" if loose else "SingleStack")
@@ -298,7 +298,7 @@ def _refuse_allocated_address(obj: Tree, taken: set[str]) -> None:
     try:
         address = ipaddress.ip_address(wanted)
     except ValueError:
-        # What is no address at all is told with everything else that is wrong.
+        # Validation reports values that are not addresses.
         return
     if address not in CLUSTER_IP_RANGE:
         text = f"the provided IP ({wanted}) is not in the valid range. The range of valid IPs is"
@@ -328,7 +328,7 @@ def _refuse_allocated_ports(obj: Tree, taken: set[int], own: set[int]) -> None:
 
 def _free_address(taken: set[str], call: ApiCall) -> str:
     if call.dry_run:
-        # Nothing is given out; the original shows where its range begins.
+        # Nothing is allocated; the original prints the start of its range.
         return str(CLUSTER_IP_RANGE.network_address)
     free = [str(one) for one in CLUSTER_IP_RANGE.hosts() if str(one) not in taken]
     if not free:
@@ -487,7 +487,7 @@ def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
 
 
 def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """Only load balancers have addresses outside."""
+    """Only load balancers have ingress addresses."""
     ingress = new["status"]["loadBalancer"].get("ingress", [])
     if ingress and new["spec"]["type"] != "LoadBalancer":
         text = "may only be used when `spec.type` is 'LoadBalancer'"

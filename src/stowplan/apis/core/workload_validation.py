@@ -37,7 +37,7 @@ _REPLICA_COUNTS = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availab
 
 
 class PodTemplateStrategy(BuiltinStrategy):
-    """A workload with a pod template at `spec.template`, which may deserve warnings."""
+    """A workload with a pod template at `spec.template`; gives the warnings of pods."""
 
     def warnings(self, obj: Tree, old: Tree | None, call: ApiCall) -> Iterable[str]:
         template = obj["spec"].get("template")
@@ -47,7 +47,7 @@ class PodTemplateStrategy(BuiltinStrategy):
 
 
 def validate_pod_template(template: Tree, path: str) -> Iterator[Cause]:
-    """A pod template."""
+    """Metadata and spec of a pod template."""
     meta = template["metadata"]
     yield from field_checks.labels(meta.get("labels", {}), f"{path}.labels")
     for key in meta.get("annotations", {}):
@@ -61,10 +61,10 @@ def validate_pod_template(template: Tree, path: str) -> Iterator[Cause]:
 
 
 def _matching_template(spec: Tree, path: str = TEMPLATE_PATH) -> Iterator[Cause]:
-    """The template, whose labels the selector must select, and which runs for ever."""
+    """The template: its labels match the selector, its restart policy is Always."""
     template = spec["template"]
     found = template["metadata"].get("labels", {})
-    # One that is not there selects nothing, an empty one everything.
+    # A missing selector selects nothing, an empty one everything.
     said = spec["selector"] is None or not field_checks.is_empty_selector(spec["selector"])
     if said and not field_checks.matches(spec["selector"], found):
         text = "`selector` does not match template `labels`"
@@ -80,7 +80,7 @@ def _matching_template(spec: Tree, path: str = TEMPLATE_PATH) -> Iterator[Cause]
 
 
 def validate_selected_template(spec: Tree, text: str) -> Iterator[Cause]:
-    """The template, if the selector can be read at all. text: what is said of one that cannot."""
+    """The template, if the selector is valid. text: of the cause for an invalid selector."""
     if any(field_checks.selector(spec["selector"], "spec.selector")):
         told = f"Invalid value: {value_text(spec['selector'])}"
         yield Cause("spec.selector", INVALID, f"{told}: {text}" if text else told)
@@ -100,7 +100,7 @@ def validate_workload_selector(selector: Tree | None, kind: str) -> Iterator[Cau
 
 
 def validate_int_or_percent(value: int | str, path: str) -> Iterator[Cause]:
-    """A number that is not negative, or a percentage."""
+    """A non-negative number or a percentage."""
     if isinstance(value, str):
         if not _PERCENT.fullmatch(value):
             yield invalid(path, value, _PERCENT_TEXT)
@@ -109,7 +109,7 @@ def validate_int_or_percent(value: int | str, path: str) -> Iterator[Cause]:
 
 
 def validate_percent_at_most_100(value: int | str, path: str) -> Iterator[Cause]:
-    """A percentage of at most a hundred."""
+    """A percentage is at most 100%."""
     if isinstance(value, str) and _PERCENT.fullmatch(value) and saturated_int(value[:-1]) > 100:
         yield invalid(path, value, "must not be greater than 100%")
 
@@ -122,12 +122,12 @@ def is_zero_int_or_percent(value: int | str | None) -> bool:
 
 
 def internal_update_strategy(strategy: Tree) -> Tree:
-    """A strategy of no known type, as the original prints it: by the names of its Go fields."""
+    """A strategy of unknown type as the original prints it, with the names of Go fields."""
     return {"Type": strategy["type"], "RollingUpdate": strategy.get("rollingUpdate")}
 
 
 def validate_replica_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """The numbers of a status agree."""
+    """The replica counts are not negative and consistent."""
     status = new["status"]
     for name in (*_REPLICA_COUNTS, "observedGeneration"):
         yield from field_checks.not_negative(status.get(name, 0), f"status.{name}")

@@ -31,7 +31,7 @@ _ABOUT = {
 
 
 class PrintedTable:
-    """A table whose cells a function writes (`resource.Table`)."""
+    """A table whose cells are the result of a function (`resource.Table`)."""
 
     def __init__(self, columns: str, cells: Cells) -> None:
         """columns: separated by commas, in the order of the cells."""
@@ -39,7 +39,7 @@ class PrintedTable:
         self._cells = cells
 
     def cells(self, obj: Tree, now: float) -> list[Any]:
-        """The cells of an object, also those of the wide form."""
+        """The cells of an object, those of wide output included."""
         return self._cells(obj, now)
 
     def conditions(self, obj: Tree) -> list[Tree]:
@@ -63,7 +63,7 @@ def name_of(obj: Tree) -> str:
 
 
 def age_of(obj: Tree, now: float) -> str:
-    """How long ago an object was created."""
+    """The age of an object."""
     return timestamps.human_age(obj["metadata"].get("creationTimestamp"), now)
 
 
