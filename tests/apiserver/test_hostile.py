@@ -265,14 +265,14 @@ def test_many_small_causes_are_cut_too(world: World) -> None:
 def test_warnings_are_cut_as_the_original_cuts_them() -> None:
     few = WarningList()
     few.extend(["a" * 4000, "a" * 4000, "", "b" * 96])
-    assert list(few.shown()) == ["a" * 4000, "b" * 96]
+    assert list(few.header_texts()) == ["a" * 4000, "b" * 96]
     many = WarningList()
     many.extend(f"{n:04}" + "x" * 1000 for n in range(10_000))
-    shown = list(many.shown())
+    shown = list(many.header_texts())
     assert {len(text) for text in shown} == {ITEM_MAX}
     assert len(shown) == TOTAL_MAX // ITEM_MAX
     many.append("one more")
-    assert len(list(many.shown())) == len(shown)
+    assert len(list(many.header_texts())) == len(shown)
 
 
 def test_ports_that_all_clash_make_a_bounded_answer(world: World) -> None:

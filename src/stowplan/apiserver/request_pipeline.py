@@ -152,7 +152,9 @@ class RequestPipeline:
         return HttpResponse(error.code, headers, body, after=error.after)
 
     def _headers(self, form: ResponseForm) -> tuple[tuple[str, str], ...]:
-        warned = (("Warning", f"299 - {_quoted_name(text)}") for text in self.warnings.shown())
+        warned = (
+            ("Warning", f"299 - {_quoted_name(text)}") for text in self.warnings.header_texts()
+        )
         return (("Content-Type", form.media), NO_CACHE_HEADER, *warned)
 
     def _answer(self) -> RequestSteps:
@@ -570,12 +572,12 @@ def _is_pod_connect(route: RequestInfo, resource: Resource) -> bool:
 
 def _as_stored(resource: Resource, obj: Tree) -> Tree:
     """A decoded tree as it is stored (`resource.ResourceAlias`)."""
-    return obj if resource.alias is None else resource.alias.kept(obj)
+    return obj if resource.alias is None else resource.alias.to_stored(obj)
 
 
 def _as_served_tree(resource: Resource, obj: Tree) -> Tree:
     """A stored tree as it is served (`resource.ResourceAlias`)."""
-    return obj if resource.alias is None else resource.alias.shown(obj)
+    return obj if resource.alias is None else resource.alias.from_stored(obj)
 
 
 def _set_namespace_and_check(obj: Tree, call: ApiCall) -> None:

@@ -232,17 +232,19 @@ class ServerState:
             start = self.watch_cache.saved
             if wanted > self.store.version:
                 watcher.deadline = min(watcher.deadline, now + options.future_s)
-                watcher.dying = resource_version_too_large(wanted, self.store.version, 0.0).status()
+                watcher.final_error = resource_version_too_large(
+                    wanted, self.store.version, 0.0
+                ).status()
                 watcher.bookmarks = False
             else:
                 watcher.initial = self._selected(resource, prefix, start, selection)
-                watcher.marked = requested.bookmarks and bool(requested.initial)
+                watcher.marks_initial_end = requested.bookmarks and bool(requested.initial)
         elif not wanted:
             start = self.watch_cache.saved
         elif wanted < self.store.compacted:
             text = f"too old resource version: {wanted} ({self.store.compacted})"
             watcher.deadline = now
-            watcher.dying = expired(text).status()
+            watcher.final_error = expired(text).status()
             # What is still known of the time since then would hide that something is missing.
             start = self.watch_cache.saved
         self.watch_cache.add(watcher, start, now)

@@ -104,12 +104,12 @@ _FIXED = (
 EVENT_TTL_S = 3600.0
 
 
-class EventsV1Twin:
+class EventsV1Alias:
     """Conversion between events.k8s.io/v1 and the stored core/v1 (`resource.ResourceAlias`)."""
 
     path = "events"
 
-    def shown(self, tree: Tree) -> Tree:
+    def from_stored(self, tree: Tree) -> Tree:
         """A stored event as events.k8s.io/v1."""
         made: Tree = {}
         for name, value in tree.items():
@@ -122,7 +122,7 @@ class EventsV1Twin:
         made["kind"], made["apiVersion"] = "Event", "events.k8s.io/v1"
         return made
 
-    def kept(self, tree: Tree) -> Tree:
+    def to_stored(self, tree: Tree) -> Tree:
         """An event of events.k8s.io/v1 as stored."""
         made: Tree = {}
         for name, value in tree.items():
@@ -251,7 +251,7 @@ class EventsV1Table:
 
     def cells(self, obj: Tree, now: float) -> list[Any]:
         """The cells of an event of events.k8s.io/v1."""
-        return TABLE.cells(EventsV1Twin().kept(obj), now)
+        return TABLE.cells(EventsV1Alias().to_stored(obj), now)
 
     def conditions(self, obj: Tree) -> list[Tree]:
         """None."""
@@ -301,5 +301,5 @@ EVENTS_V1_KIND = KindRegistration(
     table=EventsV1Table(),
     fields=events_v1_fields(),
     ttl_s=EVENT_TTL_S,
-    alias=EventsV1Twin(),
+    alias=EventsV1Alias(),
 )

@@ -1,9 +1,8 @@
-"""What the API server knows of a kind of object: where it is served and the rules it follows.
+"""Resources: the path, schema, strategy and table of a kind, and the protocols of its hooks.
 
-The general pipeline (`rest`) works on plain trees as JSON decodes them and asks three things of a
-kind: its `ResourceSchema` (shape: decode, defaults, merge keys), its `ResourceStrategy` (rules:
-what a create or an update may set, what is valid, how it is deleted) and its `Table` (what `kubectl
-get` prints).
+The request pipeline works on trees as JSON decodes them. A kind gives it a `ResourceSchema`
+(decoding, defaults, merge keys), a `ResourceStrategy` (what a create or an update may set, what is
+valid, how it is deleted) and a `Table` (what `kubectl get` prints).
 """
 
 from __future__ import annotations
@@ -147,10 +146,10 @@ class ApiCall:
 class MergeStrategy:
     """How strategic merge patch treats one field of a type.
 
-    strategies: as `patchStrategy` says, "merge", "replace", "retainKeys"; empty means the default
+    strategies: of `patchStrategy`, "merge", "replace", "retainKeys"; empty means the default
     (maps merge, lists are replaced). key: `patchMergeKey` of a list of objects; "" for a list of
     plain values, which merge as sets. shape: of the field's value, or of the items of a list, or of
-    the values of a map; None where nothing is known (then default merging below).
+    the values of a map; None if it is unknown (then default merging below).
     """
 
     strategies: tuple[str, ...] = ()
@@ -159,7 +158,7 @@ class MergeStrategy:
 
 
 class MergeShape(Protocol):
-    """A type, as strategic merge patch walks it."""
+    """A type as strategic merge patch sees it."""
 
     def merging(self, name: str) -> MergeStrategy | None:
         """How the field of this JSON name merges; None for a field that the type does not have."""
@@ -167,7 +166,7 @@ class MergeShape(Protocol):
 
 
 class ResourceSchema(Protocol):
-    """The shape of a kind. Built-in kinds have tables, custom kinds a structural schema."""
+    """The schema of a kind: type tables for built-in, a structural schema for custom kinds."""
 
     @property
     def shape(self) -> MergeShape | None:
@@ -178,35 +177,37 @@ class ResourceSchema(Protocol):
         """A fresh canonical tree (known fields only, quantities and times in canonical form, empty
         values left out as Go leaves them out) and the strict texts, in order, each as recorded
         (`unknown field "spec.nope"`): those of unknown fields and the `duplicates`, which are the
-        texts of keys that the body had twice (`schema.parse` finds them).
+        texts of duplicate keys of the body (`schema.parse_json` finds them).
 
-        tree: what the body said, kind and apiVersion already checked by the pipeline. mode:
-        "Strict", "Warn", "Ignore"; the pipeline turns the texts into a refusal or warnings, with
-        "Ignore" they need not be collected. Raises `errors.DecodeError`, in any mode, with the bare
-        text for a wrong type or value; the pipeline puts `Pod in version "v1" cannot be handled as
-        a Pod: ` or its like before it.
+        tree: the decoded body, kind and apiVersion already checked by the pipeline. mode:
+        "Strict", "Warn", "Ignore"; the pipeline turns the texts into an error or warnings, with
+        "Ignore" they need not be collected. Raises `errors.BodyDecodeError`, in any mode, for a
+        wrong type or value; the pipeline prefixes its text with `Pod in version "v1" cannot be
+        handled as a Pod: `.
         """
         ...
 
     def blank(self) -> Tree:
-        """The object with nothing set and no defaults, as Go writes it; bookmarks show it."""
+        """The zero object as Go encodes it, without defaults; used by bookmarks."""
         ...
 
     def default(self, tree: Tree) -> None:
-        """Set the defaults of the version in place; done after every decode of a write. A schema
-        may as well set them in `decode`."""
+        """Set the defaults of the version in place, after the decode of every write. A schema may
+        set them in `decode` instead."""
 
 
 class AdmissionPlugin(Protocol):
-    """A plugin that may change or refuse a write, run in order between decode and validation."""
+    """A plugin that may change or reject a write; plugins run in order."""
 
     def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
-        """Change `obj` in place or raise ApiError. Called for create, update, patch, delete,
-        deletecollection (once for each object) and for acting subresources. old: what is stored,
-        None for a create. obj: None for a delete."""
+        """Called before validation: change `obj` in place or raise ApiError.
+
+        For create, update, patch, delete, deletecollection (once for each object) and acting
+        subresources. old: the stored object, None for a create. obj: None for a delete.
+        """
 
     def validate(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
-        """Refuse by ApiError, after strategies have prepared and validated `obj`."""
+        """Called after validation: raise ApiError to reject the write."""
 
 
 class ChangeObserver(Protocol):
@@ -237,7 +238,7 @@ class StoreChange:
 
 @dataclass(slots=True)
 class DeleteOptions:
-    """DeleteOptions as the pipeline carries them. grace_s: None when the client said nothing.
+    """DeleteOptions of a deletion. grace_s: None if not set.
 
     propagation: "", "Orphan", "Background", "Foreground". uid, version: preconditions, "" if none.
     """
@@ -249,7 +250,7 @@ class DeleteOptions:
 
 
 class ResourceStrategy:
-    """The rules of a kind; the defaults here are those of a plain kind without status.
+    """The rules of a kind; the defaults are those of a kind without status.
 
     Every hook gets plain trees and the `ApiCall`. `new` and `obj` are fresh and may be changed;
     `old` must not be.
@@ -258,11 +259,11 @@ class ResourceStrategy:
     create_on_update: bool = False
     """A PUT to a name that does not exist creates it (leases, events, endpoints)."""
     unconditional_update: bool = True
-    """A PUT without resourceVersion is taken; otherwise 422 metadata.resourceVersion."""
+    """A PUT without resourceVersion is accepted; otherwise 422 metadata.resourceVersion."""
     orphans_by_default: bool = False
     """DeleteOptions without a policy add the `orphan` finalizer (jobs, replication controllers)."""
     deletion_warning: str = ""
-    """What is said to whoever deletes without a policy."""
+    """Warning of a deletion without a propagation policy."""
     returns_deleted: bool = False
     """A deletion answers with the object (pods, volumes, classes); otherwise with a Status."""
     collects_garbage: bool = True
@@ -272,26 +273,26 @@ class ResourceStrategy:
     """The first deletion only marks the object, by `begin_delete`, and later ones do nothing while
     it is `held` (namespaces, definitions of custom kinds)."""
     storage_path: str = ""
-    """Where the original keeps the kind in its store, if not under the plural (nodes: minions); a
-    refused uid shows it."""
+    """The original's path in etcd, if it is not the plural (nodes: minions); errors of uid
+    preconditions print it."""
 
     def name_problems(self, name: str, prefix: bool) -> list[str]:
-        """What is wrong with a name; prefix: it is a generateName, a trailing dash may stand.
+        """Problems of a name. prefix: it is a generateName, which may end in a dash.
         The default: a DNS subdomain; override with `names.label_problems` and the like."""
         return subdomain_problems(name, prefix)
 
     def prepare_create(self, obj: Tree, call: ApiCall) -> None:
-        """Drop or set what the client may not choose (status), set generation: 1 where kept."""
+        """Reset fields that a client cannot set (status), set generation 1 where there is one."""
 
     def prepare_update(self, new: Tree, old: Tree, call: ApiCall) -> None:
-        """Put back what this verb or subresource may not change; raise generation when spec did."""
+        """Restore fields that this verb or subresource cannot change; increment generation."""
 
     def validate(self, obj: Tree, call: ApiCall) -> Iterable[Cause]:
-        """What is wrong with an object to be created; metadata is validated by the pipeline."""
+        """Causes of a new object; the pipeline validates metadata."""
         return ()
 
     def validate_update(self, new: Tree, old: Tree, call: ApiCall) -> Iterable[Cause]:
-        """What is wrong with an update; metadata is validated by the pipeline."""
+        """Causes of an update; the pipeline validates metadata."""
         return ()
 
     def warnings(self, obj: Tree, old: Tree | None, call: ApiCall) -> Iterable[str]:
@@ -299,10 +300,10 @@ class ResourceStrategy:
         return ()
 
     def canonicalize(self, obj: Tree) -> None:
-        """The last change before an object is stored."""
+        """The last change before an object is stored, after validation."""
 
     def grace(self, obj: Tree, delete_options: DeleteOptions, call: ApiCall) -> int | None:
-        """Seconds of grace for a deletion; None: the kind is deleted at once. (Pods.)"""
+        """Grace period of a deletion in seconds; None: no graceful deletion."""
         return None
 
     def begin_delete(self, obj: Tree, call: ApiCall) -> None:
@@ -315,35 +316,35 @@ class ResourceStrategy:
 
 
 class SubresourceView(Protocol):
-    """A subresource that shows part of its object as another kind (scale)."""
+    """A subresource that presents part of its object as another kind (scale)."""
 
     def read(self, obj: Tree, call: ApiCall) -> Tree:
         """The view, with kind, apiVersion and the metadata of `obj`."""
         ...
 
     def write(self, obj: Tree, body: Tree, call: ApiCall) -> Tree:
-        """`obj` changed (a fresh tree) as `body`, a view, says. Raises ApiError."""
+        """A fresh copy of `obj` with the values of the view `body`. Raises ApiError."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SubresourceResult:
-    """What an acting subresource answers: HTTP code and the object in the body."""
+    """The response of an action: HTTP code and object."""
 
     code: int
     body: Tree
 
 
 PostAction = Callable[[ApiCall, Tree], SubresourceResult]
-"""Creates that store nothing of their own: binding, eviction, access reviews. (call, body)."""
+"""Actions on POST that store no object: binding, eviction, access reviews. (call, body)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subresource:
-    """What stands below an object's path. Exactly one of strategy, view, act is set.
+    """A subresource. Exactly one of strategy, view, act is set.
 
-    strategy: the object itself is read and written, by these rules (status, finalize). view: shown
-    as another kind. act: POST does something. group, version, kind, schema: of the body where it is
+    strategy: reads and writes the object itself (status, finalize). view: presents it as another
+    kind. act: performs an action on POST. group, version, kind, schema: of the body where it is
     not the object itself. verbs: get, update, patch, create, delete in the order discovery prints.
     """
 
@@ -369,7 +370,7 @@ class Subresource:
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """A column of a table. priority: 0 shown always, 1 only in the wide form."""
+    """A column of a table. priority: 0 always printed, 1 only in wide output."""
 
     name: str
     type: str
@@ -379,7 +380,7 @@ class TableColumn:
 
 
 class Table(Protocol):
-    """The table form of a kind."""
+    """The table of a kind."""
 
     columns: tuple[TableColumn, ...]
 
@@ -388,38 +389,39 @@ class Table(Protocol):
         ...
 
     def conditions(self, obj: Tree) -> list[Tree]:
-        """`conditions` of the row; usually empty (pods that ended have Completed)."""
+        """`conditions` of the row; usually empty (finished pods have Completed)."""
         ...
 
 
 class ResourceAlias(Protocol):
-    """Another view of objects that are stored as another resource keeps them (events.k8s.io beside
-    core events). Reads show stored trees through it, writes keep what the client sent through it;
-    everything between (strategy, selectors, storage) sees the stored form."""
+    """Conversion of a resource that is stored as another one (events.k8s.io as core events).
+
+    Strategy, selectors and storage work on the stored form.
+    """
 
     path: str
     """`Resource.path` of the resource that stores them."""
 
-    def shown(self, tree: Tree) -> Tree:
-        """A stored tree as this view has it; kind and apiVersion are the view's."""
+    def from_stored(self, tree: Tree) -> Tree:
+        """A stored tree as this resource serves it, kind and apiVersion included."""
         ...
 
-    def kept(self, tree: Tree) -> Tree:
-        """A tree of this view, decoded, as it is stored."""
+    def to_stored(self, tree: Tree) -> Tree:
+        """A decoded tree of this resource as it is stored."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Resource:
-    """One kind of object as it is served. Compared by identity; one instance for one path.
+    """A kind as it is served. Compared by identity; one instance per path.
 
-    group: "" is the core group. verbs: as discovery prints them. stored_as: the version in whose
-    form objects are kept, if this one is served beside it. act: set for kinds that are only POSTed
-    and never stored (access reviews). fields: selectable fields besides metadata.name and
-    metadata.namespace. ttl_s: objects vanish so long after their last write (events), None: never.
-    custom: from a CustomResourceDefinition; list items then keep kind and apiVersion. twin: set for
-    a view of what another resource stores. deprecation: a warning that every request for it gets.
-    reread: set for custom kinds; stored bytes as they read under the present schema.
+    group: "" is the core group. verbs: as discovery prints them. stored_as: the storage version, if
+    it is not this one. act: set for kinds that are only POSTed and never stored (access reviews).
+    fields: selectable fields besides metadata.name and metadata.namespace. ttl_s: lifetime after
+    the last write (events), None: unlimited.
+    custom: of a CustomResourceDefinition; its list items have kind and apiVersion. alias: set for a
+    resource that is stored as another one. deprecation: a warning of every request. reread: set for
+    custom kinds; stored bytes as they read under the current schema.
     """
 
     group: str
@@ -461,24 +463,23 @@ class Resource:
 
     @cached_property
     def path(self) -> str:
-        """`pods`, `apps/deployments`: what keys of stored objects begin with."""
+        """`pods`, `apps/deployments`: the prefix of the keys of stored objects."""
         if self.alias is not None:
             return self.alias.path
         return f"{self.group}/{self.plural}" if self.group else self.plural
 
     @property
     def kind_group(self) -> str:
-        """The group that refusals of invalid objects name with the kind: the stored form's."""
+        """The group that errors of invalid objects print with the kind: that of the stored form."""
         return "" if self.alias is not None and not self.custom else self.group
 
     def key(self, namespace: str, name: str) -> str:
-        """The key of a stored object; namespace "" for what is not namespaced."""
+        """The key of a stored object; namespace "" for cluster-scoped kinds."""
         return f"{self.path}/{namespace}/{name}"
 
 
 class ResourceRegistry(Protocol):
-    """All resources that are served now. Built by `registry` (the built-in kinds); custom kinds
-    come and go at run time."""
+    """The resources that are served; custom kinds are added and removed at run time."""
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
         """The resource of a path, or None."""
@@ -497,11 +498,11 @@ class ResourceRegistry(Protocol):
         ...
 
     def has_group(self, group: str, version: str) -> bool:
-        """True if anything of this group and version is served."""
+        """True if a resource of this group and version is served."""
         ...
 
     def add(self, resource: Resource) -> None:
-        """Serve one more (a custom kind), in place of one of the same path."""
+        """Serve a resource, replacing one of the same path."""
 
     def remove(self, resource: Resource) -> None:
-        """Serve it no more."""
+        """Stop serving a resource."""

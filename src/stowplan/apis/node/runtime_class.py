@@ -37,7 +37,7 @@ Scheduling
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
-    """A handler's name, what it costs, and where it is."""
+    """Handler, overhead, node selector and tolerations."""
     if not obj["handler"]:
         yield required("handler")
     else:
@@ -55,7 +55,7 @@ def _validate(obj: Tree) -> Iterator[Cause]:
 
 
 def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """The handler stays."""
+    """The handler is immutable."""
     yield from field_checks.immutable(new["handler"], old["handler"], "handler")
 
 

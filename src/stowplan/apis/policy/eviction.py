@@ -1,7 +1,7 @@
-"""Eviction: a deletion that asks the pod's disruption budget first.
+"""Eviction subresource of pods: a deletion that the pod's disruption budget must allow.
 
-The budget's controller counts how many disruptions are allowed; each eviction takes one of them
-and notes the pod, so that the count holds until the controller has seen the pod go.
+The disruption controller sets how many disruptions are allowed; each eviction takes one and records
+the pod in the status, so that the number is right until the controller observes the deletion.
 
 Source: kube-apiserver v1.36, pkg/registry/core/pod/storage/eviction.go.
 """
@@ -54,7 +54,7 @@ _IGNORE_READ_ERROR_FIELD = "ignoreStoreReadErrorWithClusterBreakingPotential"
 
 
 def evict(call: ApiCall, body: Tree) -> SubresourceResult:
-    """Evict the pod named in the path, or say why not (yet)."""
+    """Evict the pod of the path. Raises ApiError 429 if no disruption is allowed."""
     meta = body.setdefault("metadata", {})
     set_namespace(meta, call.namespace)
     if meta.get("name", "") != call.name:
@@ -76,7 +76,7 @@ def evict(call: ApiCall, body: Tree) -> SubresourceResult:
 
 
 def _dry_run(call: ApiCall, options: Tree) -> bool:
-    """Whether query and body, which must not contradict each other, ask for a dry run."""
+    """True for a dry run; query and body must agree."""
     told = options.get("dryRun") or []
     if call.dry_run and told and told != ["All"]:
         text = f"Non-matching dry-run options in request and content: [All] and [{' '.join(told)}]"
@@ -86,7 +86,7 @@ def _dry_run(call: ApiCall, options: Tree) -> bool:
 
 
 def _delete_options(options: Tree) -> DeleteOptions:
-    """DeleteOptions as the pipeline carries them."""
+    """The body's deleteOptions."""
     policy = options.get("propagationPolicy") or (
         "Orphan" if options.get("orphanDependents") else ""
     )
@@ -100,7 +100,7 @@ def _delete_options(options: Tree) -> DeleteOptions:
 
 
 def _is_exempt_from_budgets(pod: Tree) -> bool:
-    """True for a pod that serves nobody: not yet started, ended, or on its way out."""
+    """True for a pod that is pending, finished or being deleted."""
     phase = (pod.get("status") or {}).get("phase")
     return phase in ("Succeeded", "Failed", "Pending") or bool(
         pod["metadata"].get("deletionTimestamp")
@@ -108,7 +108,7 @@ def _is_exempt_from_budgets(pod: Tree) -> bool:
 
 
 def _take_disruption_of_pod(call: ApiCall, pod: Tree) -> None:
-    """Take one disruption from the pod's budget; raises ApiError if there is none to take."""
+    """Take one disruption from the pod's budget; raises ApiError if none is allowed."""
     budgets = _resource(call, PATH)
     labels = pod["metadata"].get("labels") or {}
     found = [
@@ -133,7 +133,7 @@ def _is_ready(pod: Tree) -> bool:
 
 
 def _allows_unready_eviction(budget: Tree) -> bool:
-    """Whether a pod that is not ready may go without counting."""
+    """True if evicting an unready pod takes no disruption."""
     if budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True
     status = budget.get("status") or {}
@@ -192,7 +192,7 @@ def _too_many(cause: str, seconds: int) -> ApiError:
 
 
 def _check_options(options: Tree) -> None:
-    """Raises ApiError 422 for options that no deletion may have."""
+    """Raises ApiError 422 for invalid delete options."""
     causes = field_checks.dry_run_causes(options.get("dryRun") or [])
     policy = options.get("propagationPolicy")
     if policy is not None and policy not in _POLICIES:

@@ -60,7 +60,7 @@ _EMPTY_STATUS = {
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
-    """One bound, and a selector."""
+    """minAvailable or maxUnavailable, selector and eviction policy."""
     spec = obj["spec"]
     if "minAvailable" in spec and "maxUnavailable" in spec:
         shown = internal_form("policy/v1.PodDisruptionBudgetSpec", spec)
@@ -76,7 +76,7 @@ def _validate(obj: Tree) -> Iterator[Cause]:
 
 
 def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """Numbers that are not negative."""
+    """The counts are not negative."""
     for name in _EMPTY_STATUS:
         yield from field_checks.not_negative(new["status"].get(name, 0), f"status.{name}")
 
@@ -95,7 +95,7 @@ def _cells(obj: Tree, now: float) -> list[Any]:
 def set_disruption_allowed(
     conditions: list[Tree], allowed: int, generation: int, now: float
 ) -> None:
-    """Have the condition DisruptionAllowed say what the number says."""
+    """Set the condition DisruptionAllowed from the number of allowed disruptions."""
     enough = allowed > 0
     entry = {
         "type": "DisruptionAllowed",

@@ -42,13 +42,13 @@ RoleRef
 
 
 def set_role_ref_defaults(one: Tree) -> None:
-    """Roles are of this group."""
+    """roleRef.apiGroup is rbac.authorization.k8s.io."""
     if not one["roleRef"]["apiGroup"]:
         one["roleRef"]["apiGroup"] = "rbac.authorization.k8s.io"
 
 
 def _set_subject_defaults(one: Tree) -> None:
-    """Users and groups are of this group."""
+    """apiGroup of users and groups is rbac.authorization.k8s.io."""
     if one["kind"] in ("User", "Group"):
         one.setdefault("apiGroup", "rbac.authorization.k8s.io")
 

@@ -48,7 +48,7 @@ DeviceClassConfiguration
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
-    """A class: selectors and configuration."""
+    """Selectors and configuration."""
     spec = obj["spec"]
     yield from validate_device_selectors(spec.get("selectors", []), "spec.selectors")
     for at, one in enumerate(spec.get("config", ())):

@@ -150,13 +150,13 @@ _EFFECTS = ("NoExecute", "NoSchedule", "None")
 
 
 def _set_request_defaults(one: Tree) -> None:
-    """One device, where a number is asked for."""
+    """count is 1 for allocationMode ExactCount."""
     if one["allocationMode"] == "ExactCount":
         one.setdefault("count", 1)
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
-    """A claim: what is asked for."""
+    """The spec."""
     return validate_claim_spec(obj["spec"], "spec")
 
 
@@ -251,14 +251,14 @@ def _validate_request_names(given: list[str], names: set[str], path: str) -> Ite
 
 
 def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """What is asked for stays."""
+    """The spec is immutable."""
     if new["spec"] != old["spec"]:
         shown = internal_form("resource/v1.ResourceClaimSpec", new["spec"])
         yield invalid("spec", shown, field_checks.IMMUTABLE)
 
 
 def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """A claim is allocated once, and reserved only while it is."""
+    """The allocation is immutable; a claim is reserved only while it is allocated."""
     status, before = new["status"], old["status"]
     reserved, allocation = status.get("reservedFor", []), status.get("allocation")
     was = before.get("allocation")
@@ -307,7 +307,7 @@ def _validate_request_name(name: str, names: set[str], path: str) -> Iterator[Ca
 
 
 class ResourceClaimStrategy(BuiltinStrategy):
-    """Claims and templates: requests that were given empty are kept as if they were not given."""
+    """Claims and templates: an empty list of requests is stored as null."""
 
     def canonicalize(self, obj: Tree) -> None:
         spec = obj["spec"]

@@ -32,12 +32,12 @@ ResourceClaimTemplateSpec
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
-    """A claim to make copies of."""
+    """The spec of the claims."""
     return validate_claim_spec(obj["spec"]["spec"], "spec.spec")
 
 
 def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """A template stays."""
+    """The spec is immutable."""
     yield from _validate(new)
     if new["spec"] != old["spec"]:
         shown = internal_form("resource/v1.ResourceClaimTemplateSpec", new["spec"])

@@ -109,7 +109,7 @@ _DEVICES_MAX = 128
 
 
 class ResourceSliceStrategy(BuiltinStrategy):
-    """Slices: taints of devices get their time."""
+    """ResourceSlice: sets timeAdded of device taints."""
 
     def prepare_create(self, obj: Tree, call: ApiCall) -> None:
         super().prepare_create(obj, call)

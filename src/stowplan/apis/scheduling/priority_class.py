@@ -45,7 +45,7 @@ PREEMPT_LOWER_PRIORITY = "PreemptLowerPriority"
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
-    """Below the priorities of the system, unless it is one of the system's."""
+    """The value is at most USER_PRIORITY_MAX, except for system classes."""
     name, value = obj["metadata"].get("name", ""), obj["value"]
     if name.startswith(SYSTEM_PREFIX):
         if SYSTEM_CLASSES.get(name) != value or obj.get("globalDefault"):
@@ -73,7 +73,7 @@ def _reserved_name_problem(name: str, value: int) -> str:
 
 
 def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """The value stays."""
+    """value and preemptionPolicy are immutable."""
     if new["value"] != old["value"]:
         yield forbidden_field("value", "may not be changed in an update.")
     yield from field_checks.immutable(

@@ -33,7 +33,7 @@ type_tables.read("meta/v1", META_TYPES)
 
 
 class KindSchema:
-    """The shape of one built-in kind (`resource.ResourceSchema`)."""
+    """The schema of one built-in kind (`resource.ResourceSchema`)."""
 
     def __init__(self, full_name: str, group: str) -> None:
         self.full_name = full_name
@@ -51,7 +51,7 @@ class KindSchema:
 
     @property
     def shape(self) -> MergeShape | None:
-        """The type, as strategic merge walks it."""
+        """The type as strategic merge patch sees it."""
         return self.struct
 
     def decode(self, tree: Tree, duplicates: Sequence[str], mode: str) -> tuple[Tree, list[str]]:
@@ -68,7 +68,7 @@ class KindSchema:
         return _blank(self.struct)
 
     def default(self, tree: Tree) -> None:
-        """Nothing is left to do: decoding has set the defaults."""
+        """Does nothing: decoding has set the defaults."""
 
 
 def _blank(struct: StructType) -> Tree:
@@ -79,7 +79,7 @@ def _blank(struct: StructType) -> Tree:
         if inner and not value.plain and value.shape is not None and one.always:
             made[one.name] = _blank(value.shape)
         elif one.name == "replicas":
-            # A plain number inside the original, though its clients may leave it out.
+            # Not a pointer in the internal types of the original.
             made[one.name] = 0
         elif one.always:
             made[one.name] = None if one.pointer else value.zero()
@@ -88,5 +88,5 @@ def _blank(struct: StructType) -> Tree:
 
 @cache
 def kind_schema(full_name: str, group: str = "") -> KindSchema:
-    """The one schema of `apps/v1.Deployment`; group: as in apiVersion (`storage.k8s.io`)."""
+    """The schema of `apps/v1.Deployment` or its like. group: of apiVersion (`storage.k8s.io`)."""
     return KindSchema(full_name, group)

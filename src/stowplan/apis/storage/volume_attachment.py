@@ -75,7 +75,7 @@ def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
 
 
 def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
-    """The code of an error is not negative."""
+    """Error codes are not negative."""
     for name in ("attachError", "detachError"):
         code = new["status"].get(name, {}).get("errorCode")
         if code is not None and code < 0:

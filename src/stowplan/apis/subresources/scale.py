@@ -1,4 +1,4 @@
-"""Scale: the number of replicas of whatever has one, as one kind for all.
+"""The scale subresource: the number of replicas of workloads and custom kinds.
 
 Source: kube-apiserver v1.36, pkg/registry/apps (ScaleREST), apiextensions-apiserver
 pkg/registry/customresource.
@@ -33,7 +33,7 @@ ScaleStatus
   selector string
 """
 _UNSET = -(2**31)
-"""Replicas that nobody has set, on the way through a patch."""
+"""Stands for missing replicas while a patch is applied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class ScaleView:
         return _scale(obj, obj["spec"].get("replicas", 0), status)
 
     def write(self, obj: Tree, body: Tree, call: ApiCall) -> Tree:
-        """The object with the replicas of `body`, whose version is a precondition."""
+        """A copy of the object with the replicas of `body`, whose version is a precondition."""
         _check_uid(obj, body, call)
         replicas = (body.get("spec") or {}).get("replicas", 0)
         if replicas < 0:
@@ -72,14 +72,14 @@ class ScaleView:
 
 @dataclass(frozen=True, slots=True)
 class CustomScaleView:
-    """The view of a custom kind; paths as its definition gives them (`.spec.replicas`)."""
+    """The view of a custom kind; paths as in its definition (`.spec.replicas`)."""
 
     spec_path: str
     status_path: str
     selector_path: str = ""
 
     def read(self, obj: Tree, call: ApiCall) -> Tree:
-        """The scale of an object; one without the replicas field can be set, not shown."""
+        """The scale of an object. Raises ApiError 400 for a GET of one without replicas."""
         wanted = _value_at(obj, self.spec_path)
         if wanted is None:
             if call.verb == "get":
@@ -93,7 +93,7 @@ class CustomScaleView:
         return _scale(obj, wanted, status)
 
     def write(self, obj: Tree, body: Tree, call: ApiCall) -> Tree:
-        """The object with the replicas of `body` at the place the definition names."""
+        """A copy of the object with the replicas of `body` at the path of the definition."""
         replicas = (body.get("spec") or {}).get("replicas", 0)
         if replicas == _UNSET:
             raise bad_request(f'the spec replicas field "{self.spec_path}" cannot be empty')
@@ -127,7 +127,7 @@ def scale_subresource(plain_selector: bool = False) -> Subresource:
 
 
 def selector_text(selector: Mapping[str, Any]) -> str:
-    """A label selector in the one-line form of query strings, keys in order."""
+    """A label selector as a query string, keys in order."""
     parts = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
     for each in selector.get("matchExpressions") or ():
         values = ",".join(sorted(each.get("values") or ()))

@@ -1,7 +1,7 @@
-"""What is accepted and stored as the API server does, and has no effect here yet.
+"""Features that are accepted and stored, and have no effect yet.
 
-Who creates such an object is told so at once, by a warning; and whoever looks at it later, by an
-event (`controllers.unimplemented`).
+The response to a create has a warning, and the object gets an event
+(`controllers.unimplemented_events`).
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _DEVICES = (
     "resource.k8s.io/resourceclaimtemplates",
 )
 PATHS = frozenset({*_KINDS, *_DEVICES, _DEFINITIONS})
-"""Of the kinds of which objects may be, or hold, something that has no effect."""
+"""The kinds whose objects may have such features."""
 
 
 def unimplemented_warnings(path: str, obj: Tree) -> list[str]:
-    """What of an object of a resource path has no effect, and what follows; [] if nothing."""
+    """Texts about the features of an object that have no effect."""
     if path in _KINDS:
         return [_KINDS[path]]
     if path == _DEFINITIONS and _has_field(obj.get("spec"), _RULES):
@@ -47,7 +47,7 @@ def unimplemented_warnings(path: str, obj: Tree) -> list[str]:
 
 
 def _has_field(tree: object, name: str) -> bool:
-    """True if a field of this name has a value anywhere in a tree."""
+    """True if a field of this name is set anywhere in a tree."""
     waiting = [tree]
     while waiting:
         each = waiting.pop()
@@ -61,12 +61,12 @@ def _has_field(tree: object, name: str) -> bool:
 
 
 class UnimplementedKinds:
-    """`resource.AdmissionPlugin`: warns who creates something that has no effect."""
+    """`resource.AdmissionPlugin`: warns about features that have no effect."""
 
     def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
-        """Nothing is changed."""
+        """Changes nothing."""
 
     def validate(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
-        """Nothing is refused; the warning is the server's, `Warning: 299 - "..."`."""
+        """Rejects nothing; adds the header `Warning: 299 - "..."`."""
         if obj is not None and old is None and not call.subresource:
             call.warnings.extend(unimplemented_warnings(call.resource.path, obj))

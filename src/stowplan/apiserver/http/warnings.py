@@ -35,7 +35,7 @@ class WarningList(list[str]):
                 return
             self.append(text)
 
-    def shown(self) -> Iterator[str]:
+    def header_texts(self) -> Iterator[str]:
         """The texts as they are sent."""
         whole = sum(map(len, self)) <= TOTAL_MAX
         for text in self:

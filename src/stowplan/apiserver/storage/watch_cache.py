@@ -92,12 +92,12 @@ class CacheWatcher:
         "bookmarks",
         "channel",
         "deadline",
-        "dying",
+        "final_error",
         "form",
         "headers",
         "include",
         "initial",
-        "marked",
+        "marks_initial_end",
         "number",
         "place",
         "prefix",
@@ -124,12 +124,12 @@ class CacheWatcher:
         self.place = 0
         self.after = 0
         self.initial: Iterator[bytes] | None = None
-        self.marked = False
+        self.marks_initial_end = False
         self.bookmarks = False
         self.bookmark_at: float | None = None
         self.bookmark_due = False
         self.deadline = 0.0
-        self.dying: Tree | None = None
+        self.final_error: Tree | None = None
         """A Status that is shown as the last event, when the time is over."""
 
     def shows(self, event: CachedEvent) -> tuple[str, bytes] | None:
@@ -256,8 +256,8 @@ class WatchCache:
             lines.append(self._bookmark(watcher, False, now))
         end = watcher.deadline <= now
         if end:
-            if watcher.dying is not None:
-                lines.append(encode_watch_event("ERROR", encode(watcher.dying)))
+            if watcher.final_error is not None:
+                lines.append(encode_watch_event("ERROR", encode(watcher.final_error)))
             self.close(number)
         return StreamChunk(b"".join(lines), end)
 
@@ -273,7 +273,7 @@ class WatchCache:
             if room <= 0:
                 return True
         watcher.initial = None
-        if watcher.marked:
+        if watcher.marks_initial_end:
             lines.append(self._bookmark(watcher, True, now))
         return False
 
