@@ -1,4 +1,4 @@
-"""What every cluster has from the first moment on, and gets back if it is missing at a start.
+"""Bootstrap objects: namespaces, priority classes, roles and the Service of the API server.
 
 Source: kube-apiserver v1.36, pkg/controlplane/controller (systemnamespaces, kubernetesservice),
 pkg/registry/rbac/rest, pkg/registry/scheduling/rest.
@@ -19,7 +19,7 @@ SYSTEM_NAMESPACES = ("kube-system", "kube-public", "default", "kube-node-lease")
 
 
 def create_bootstrap_objects(server: ApiServer, now: float, port: int = 6443) -> None:
-    """Create what is missing. port: where the API is served, for its own Service."""
+    """Create the bootstrap objects that are missing. port: of the API server, for its Service."""
     for obj in _bootstrap_objects(port):
         group, _, version = obj["apiVersion"].rpartition("/")
         resource = server.registry.by_kind(group, version, obj["kind"])
@@ -41,7 +41,7 @@ def _bootstrap_objects(port: int) -> Iterator[Tree]:
 
 
 def _kubernetes_service(port: int) -> Tree:
-    """How pods would find the API."""
+    """The Service of the API server."""
     return {
         "apiVersion": "v1",
         "kind": "Service",

@@ -1,4 +1,4 @@
-"""DefaultTolerationSeconds: a pod may stay five minutes on a node that stopped answering.
+"""DefaultTolerationSeconds: pods tolerate not-ready and unreachable nodes for five minutes.
 
 Source: kube-apiserver v1.36, plugin/pkg/admission/defaulttolerationseconds.
 """
@@ -17,7 +17,7 @@ _SECONDS = 300
 
 
 class DefaultTolerationSeconds(AdmissionPluginBase):
-    """Adds the tolerations that a pod does not have in some form already."""
+    """Adds the two tolerations to pods that have no toleration of the taint."""
 
     def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
         """Add up to two tolerations to a pod that is created or updated."""

@@ -1,4 +1,4 @@
-"""Priority: a pod's priority and preemption policy come from its class, never from the pod.
+"""Priority: sets priority and preemption policy of a pod from its priority class.
 
 Source: kube-apiserver v1.36, plugin/pkg/admission/priority.
 """
@@ -22,7 +22,7 @@ Tree = dict[str, Any]
 
 
 class PriorityAdmission(AdmissionPluginBase):
-    """Resolves `priorityClassName` of new pods and keeps the default class single."""
+    """Resolves `priorityClassName` of new pods and rejects a second default class."""
 
     def __init__(self) -> None:
         self._default: Tree | None = None
@@ -30,7 +30,7 @@ class PriorityAdmission(AdmissionPluginBase):
         self._n_writes = 0
 
     def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
-        """Fill in what a pod's class says; on update keep what was filled in."""
+        """Set priority and policy of a new pod; on update restore them if missing."""
         if (
             call.verb == "delete"
             and targets(call, priority_class.PATH)
@@ -49,7 +49,7 @@ class PriorityAdmission(AdmissionPluginBase):
                 spec[name] = old["spec"][name]
 
     def validate(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:
-        """Refuse a second default class."""
+        """Reject a second default class."""
         if obj is None or not targets(call, priority_class.PATH) or not obj.get("globalDefault"):
             return
         default = self._default_class(call)
@@ -84,7 +84,7 @@ class PriorityAdmission(AdmissionPluginBase):
         spec["preemptionPolicy"] = policy
 
     def _established(self, call: ApiCall, obj: Tree, name: str) -> tuple[str, int, str]:
-        """Class, priority and policy; without a class those of the default, or 0."""
+        """Class name, priority and policy; without a class those of the default class, or 0."""
         if not name:
             found = self._default_class(call)
             if found is None:
@@ -96,9 +96,9 @@ class PriorityAdmission(AdmissionPluginBase):
         return found["metadata"]["name"], found.get("value", 0), found.get("preemptionPolicy", "")
 
     def _default_class(self, call: ApiCall) -> Tree | None:
-        """The default class; of several (there should be one) that of the lowest value.
+        """The default class; of several that of the lowest value.
 
-        Looked for again only after a class was written.
+        Cached until a class is written.
         """
         n_writes = call.objects.n_writes(priority_class.PATH)
         if self._objects is not call.objects or self._n_writes != n_writes:

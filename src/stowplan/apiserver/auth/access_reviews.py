@@ -30,7 +30,7 @@ NO_SUBJECT = "at least one of user or group must be specified"
 
 
 class ReviewAuthorizer:
-    """Rights as reviews ask for them, from whatever access the server has."""
+    """Authorization as reviews need it, from the server's access control."""
 
     def __init__(self, call: ApiCall) -> None:
         access = call.access
@@ -38,11 +38,11 @@ class ReviewAuthorizer:
         self._rbac = access.rbac if isinstance(access, TokenRbacAccess) else None
 
     def verdict(self, user: User, wanted: Attributes) -> RbacDecision:
-        """May `user` do it? Everybody may everything where no rights are kept."""
+        """Decision about a user; everything is allowed without RBAC."""
         return self._rbac.verdict(user, wanted) if self._rbac else RbacDecision(allowed=True)
 
     def rbac(self) -> RbacAuthorizer:
-        """The stored rules; the administrator's alone where no rights are kept."""
+        """The stored rules; without RBAC those of cluster-admin."""
         if self._rbac is not None:
             return self._rbac
         rbac = RbacAuthorizer()
@@ -56,14 +56,14 @@ class ReviewAuthorizer:
 
 
 def self_subject_access_review(call: ApiCall, body: Tree) -> SubresourceResult:
-    """May I do this?"""
+    """SelfSubjectAccessReview."""
     spec = body.get("spec") or {}
     _raise_invalid(_spec_causes(spec))
     return _reviewed(call, body, spec, call.user)
 
 
 def subject_access_review(call: ApiCall, body: Tree) -> SubresourceResult:
-    """May this user do that?"""
+    """SubjectAccessReview."""
     spec = body.get("spec") or {}
     causes = _spec_causes(spec) + _subject_causes(spec)
     _raise_invalid(causes + _metadata_causes(body, {}))
@@ -71,7 +71,7 @@ def subject_access_review(call: ApiCall, body: Tree) -> SubresourceResult:
 
 
 def local_subject_access_review(call: ApiCall, body: Tree) -> SubresourceResult:
-    """May this user do that in this namespace?"""
+    """LocalSubjectAccessReview."""
     spec = body.get("spec") or {}
     namespace = (body.get("metadata") or {}).get("namespace", call.namespace)
     resource = spec.get("resourceAttributes")
@@ -92,7 +92,7 @@ def local_subject_access_review(call: ApiCall, body: Tree) -> SubresourceResult:
 
 
 def self_subject_rules_review(call: ApiCall, body: Tree) -> SubresourceResult:
-    """What may I do in this namespace?"""
+    """SelfSubjectRulesReview."""
     namespace = (body.get("spec") or {}).get("namespace", "")
     if not namespace:
         raise bad_request("no namespace on request")
@@ -115,13 +115,13 @@ def self_subject_rules_review(call: ApiCall, body: Tree) -> SubresourceResult:
 
 
 def self_subject_review(call: ApiCall, body: Tree) -> SubresourceResult:
-    """Who am I?"""
+    """SelfSubjectReview."""
     head = _review_head(body) | {"metadata": {"creationTimestamp": format_time(call.now)}}
     return SubresourceResult(201, {**head, "status": {"userInfo": _user_tree(call.user)}})
 
 
 def token_review(call: ApiCall, body: Tree) -> SubresourceResult:
-    """Whose token is this?"""
+    """TokenReview."""
     spec = dict(body.get("spec") or {})
     token = spec.get("token") or ""
     if not token:
@@ -198,7 +198,7 @@ def _reviewed_attributes(spec: Tree) -> Attributes:
 
 
 def _reviewed_user(spec: Tree) -> User:
-    """The user that a review names; groups are taken as they are written."""
+    """The user of a review, with the groups as given."""
     extra = {key: tuple(values or ()) for key, values in (spec.get("extra") or {}).items()}
     groups = tuple(spec.get("groups") or ())
     return User(spec.get("user", ""), spec.get("uid", ""), groups, extra)
@@ -239,12 +239,12 @@ def _metadata_causes(body: Tree, allowed: Tree) -> list[Cause]:
 
 
 def _go_attributes(attributes: Tree) -> Any:
-    """Attributes as causes print them: a struct with all of its fields, under their Go names."""
+    """Attributes as causes print them: a struct with the names of Go fields."""
     return {"Path": attributes.get("path", ""), "Verb": attributes.get("verb", "")}
 
 
 def _raise_invalid(causes: list[Cause]) -> None:
-    """Raise ApiError 422 if anything is wrong; the original leaves the kind empty."""
+    """Raises ApiError 422 if there are causes; the original leaves the kind empty."""
     if not causes:
         return
     group = "authorization.k8s.io"

@@ -1,13 +1,13 @@
-"""The roles and bindings that a cluster comes with, as objects to be stored.
+"""The default roles and bindings of a cluster, as objects.
 
 A role is a line `[name] to role ... from role ...` (`to`: its rules are aggregated into these
 roles; `from`: it aggregates those labelled so) and its rules: verbs | groups | resources | names,
 or verbs | paths. `core` is the group "", `read`, `write` and `both` stand for the usual verbs. A
-line that begins with a blank goes on with the line before.
+line that begins with a blank continues the line before.
 
 Source: kube-apiserver v1.36, plugin/auth/authorizer/rbac/bootstrappolicy (its default features).
-Differs: the roles of controllers (`system:controller:...`) are left out: the ones here run in the
-same process and are asked for no rights.
+Differs: the roles of controllers (`system:controller:...`) are left out: controllers run in the
+same process without authorization.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ kube-system/system::leader-locking-kube-scheduler:
 
 
 def default_roles() -> Iterator[Tree]:
-    """ClusterRoles and Roles; a Role's namespace is to be there first."""
+    """ClusterRoles and Roles; the namespace of a Role must exist first."""
     role: Tree = {}
     for line in _joined_lines(_ROLES):
         if line.startswith("["):

@@ -1,4 +1,4 @@
-"""The API server's access by static tokens, impersonation, flow limits and stored roles."""
+"""Access control by static tokens, impersonation, rate limits and RBAC."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stowplan.apiserver.auth.static_tokens import StaticTokens
 
 
 class TokenRbacAccess:
-    """`access.AccessControl` and `resource.Observer`: to be given to `ApiServerOptions` as both."""
+    """`access.AccessControl` and `resource.ChangeObserver`; `ApiServerOptions` needs both."""
 
     def __init__(self, tokens: StaticTokens, flow: RequestRateLimiter | None = None) -> None:
         self.tokens = tokens
@@ -23,7 +23,7 @@ class TokenRbacAccess:
         self._flow = flow or RequestRateLimiter()
 
     def changed(self, server: ServerContext, change: StoreChange, now: float) -> None:
-        """Follow what is stored of roles and bindings."""
+        """Follow the stored roles and bindings."""
         if change.resource.group != GROUP:
             return
         _, namespace, name = change.key.rsplit("/", 2)
@@ -32,7 +32,7 @@ class TokenRbacAccess:
         self.rbac.put(change.resource.kind, namespace, name, obj)
 
     def authenticate(self, request: HttpRequest, now: float) -> User:
-        """Who asks, impersonation done. Raises ApiError 400, 401 or 403."""
+        """The user, impersonation applied. Raises ApiError 400, 401 or 403."""
         user = self.tokens.authenticate(request.headers)
         wanted = impersonated_user(request.headers)
         if wanted is None:
@@ -40,11 +40,11 @@ class TokenRbacAccess:
         return impersonate(user, wanted, attributes_of(request), self.rbac)
 
     def flow(self, user: User, request: HttpRequest, now: float) -> None:
-        """Raises ApiError 429 for a client that has used up its allowance."""
+        """Raises ApiError 429 for a client over its rate limit."""
         self._flow.admit(user, request.peer, now)
 
     def authorize(self, user: User, wanted: Attributes) -> None:
-        """Raises ApiError 403 in the original's words."""
+        """Raises ApiError 403 with the original's text."""
         verdict = self.rbac.verdict(user, wanted)
         if not verdict.allowed:
             raise forbidden_by_rbac(user, wanted, verdict.reason)

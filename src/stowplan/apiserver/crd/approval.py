@@ -1,4 +1,4 @@
-"""Groups of the community: definitions in them need an approval.
+"""API approval of definitions in the groups k8s.io and kubernetes.io.
 
 Source: apiextensions-apiserver v0.36, pkg/apihelpers/helpers.go.
 """
@@ -19,7 +19,7 @@ _PATH = f"metadata.annotations[{ANNOTATION}]"
 
 
 class ApprovalCondition(NamedTuple):
-    """What the annotation says, as a condition."""
+    """The annotation as a condition."""
 
     status: str
     reason: str
@@ -49,7 +49,7 @@ def approval(annotations: Mapping[str, str]) -> ApprovalCondition:
 
 
 def approval_causes(definition: Tree, old: Tree | None) -> Iterator[Cause]:
-    """A missing or unreadable approval; what was so before is let be."""
+    """Causes of a missing or invalid approval; unchanged ones are accepted."""
     if not is_protected_group(definition["spec"]["group"]):
         return
     annotations = definition["metadata"].get("annotations", {})

@@ -1,8 +1,7 @@
-"""Definitions of custom kinds at work: their names are accepted, they are served, they end.
+"""Controller of definitions: accepts names, serves custom kinds, deletes their objects.
 
-What several controllers of the original do, each with a write of its own: names and conditions,
-then Established, then the approval of protected groups. A definition that is deleted stays until
-its objects are gone.
+It does what several controllers of the original do, each with its own write: names and conditions,
+Established, approval of protected groups. A deleted definition stays until its objects are deleted.
 
 Source: apiextensions-apiserver v0.36, pkg/controller: status, establish, apiapproval, finalizer.
 """
@@ -25,11 +24,11 @@ Tree = dict[str, Any]
 DEFINITIONS_PATH = "apiextensions.k8s.io/customresourcedefinitions"
 CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 CLEANUP_POLL_S = 0.2
-"""How often the objects of a definition that ends are looked for."""
+"""Poll interval for the objects of a definition that is being deleted."""
 
 
 class DefinitionController:
-    """Serves what definitions define (`resource.Observer`, `resource.Restoring`)."""
+    """Serves the kinds of definitions (`resource.ChangeObserver`)."""
 
     def __init__(self) -> None:
         self._ending: set[str] = set()
@@ -37,14 +36,14 @@ class DefinitionController:
         self._shapes: dict[str, tuple[object, int]] = {}
 
     def restore(self, server: ServerContext) -> None:
-        """Serve what was served before a restart (`resource.Restoring`)."""
+        """Serve the established definitions after a restart."""
         resource = server.registry.by_path(DEFINITIONS_PATH)
         for one in server.list(resource) if resource is not None else ():
             if condition_status(one, "Established") == "True":
                 self._serve(server, one, True, 0.0)
 
     def changed(self, server: ServerContext, change: StoreChange, now: float) -> None:
-        """See `resource.Observer`."""
+        """See `resource.ChangeObserver`."""
         if change.resource.path != DEFINITIONS_PATH:
             return
         definition = decode(change.value)
@@ -86,8 +85,7 @@ class DefinitionController:
             server.end_watches(path, now)
 
     def _since(self, server: ServerContext, definition: Tree, path: str) -> int:
-        """Which objects have the present form of their kind for certain: those of versions later
-        than this one."""
+        """Objects of versions later than this one have the current schema."""
         versions = definition["spec"]["versions"]
         known = self._shapes.get(path)
         if known is None or known[0] != versions:
@@ -146,7 +144,7 @@ def custom_resource_path(definition: Tree) -> str:
 
 
 def _recheck_names(server: ServerContext, gone: Tree, now: float) -> None:
-    """Names have become free: others of the group may have them."""
+    """Names were released: other definitions of the group may get them."""
     resource = server.registry.by_path(DEFINITIONS_PATH)
     if resource is None:
         return
@@ -161,7 +159,7 @@ def _recheck_names(server: ServerContext, gone: Tree, now: float) -> None:
 
 
 def _establish_step(server: ServerContext, current: Tree, now: float) -> bool:
-    """Take the next step towards an established definition; False if there is none to take."""
+    """Take the next step towards Established; False if there is none."""
     status = current["status"]
     if status["acceptedNames"] != current["spec"]["names"]:
         before = (dict(status["acceptedNames"]), condition_status(current, "NamesAccepted"))
@@ -181,7 +179,7 @@ def _establish_step(server: ServerContext, current: Tree, now: float) -> bool:
 
 
 def _names_in_use(server: ServerContext, current: Tree) -> tuple[set[str], set[str]]:
-    """Names of resources and of kinds that the group has already."""
+    """Names of resources and of kinds that are used in the group."""
     resources: set[str] = set()
     kinds: set[str] = set()
     found = server.registry.by_path(DEFINITIONS_PATH)

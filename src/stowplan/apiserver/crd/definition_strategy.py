@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions: what is valid and what stays.
+"""CustomResourceDefinition. Its types are in `definition_types`.
 
 Source: apiextensions-apiserver v0.36, pkg/registry/customresourcedefinition,
 pkg/apis/apiextensions/validation.
@@ -51,7 +51,7 @@ _WARNING_MAX = 256
 
 
 class DefinitionStrategy(ResourceStrategy):
-    """Definitions: their status is the server's; deleted ones end with their objects."""
+    """CustomResourceDefinition: a deleted one stays until its objects are deleted."""
 
     unconditional_update = False
     returns_deleted = True
@@ -160,7 +160,7 @@ _SHARED_FIELDS = ("schema", "subresources", "additionalPrinterColumns", "selecta
 
 
 def _is_shared(versions: list[Tree], key: str) -> bool:
-    """True if all versions say the same: the original then keeps it once, beside them."""
+    """True if all versions are equal in this: the original then stores it once."""
     return bool(versions) and all(
         one.get(key) and one[key] == versions[0].get(key) for one in versions
     )

@@ -164,7 +164,7 @@ ExternalDocumentation
 
 
 def set_definition_defaults(one: Tree) -> None:
-    """Names that follow from others, and where conversion is done."""
+    """Names derived from others, conversion and deprecation warnings."""
     spec = one["spec"]
     names = spec["names"]
     kind = names["kind"]

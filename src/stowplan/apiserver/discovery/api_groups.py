@@ -1,4 +1,4 @@
-"""Discovery: which groups, versions and resources are served, one by one and in one document.
+"""Discovery of groups, versions and resources, aggregated and not.
 
 Source: apiserver v0.36, endpoints/discovery and endpoints/discovery/aggregated, as recorded.
 """
@@ -47,14 +47,16 @@ KUBELET_SUBRESOURCES: Mapping[str, tuple[tuple[str, str, tuple[str, ...]], ...]]
     "serviceaccounts": (("token", "TokenRequest", ("create",)),),
     "services": (("proxy", "ServiceProxyOptions", _PROXY),),
 }
-"""Subresources of core kinds that discovery names, as clients expect them. There is no kubelet to
-talk to, and no tokens are issued: they answer 404, but for those of `subresources/kubelet.py`."""
+"""Subresources of core kinds that discovery lists for clients.
+
+They return 404, except those of `http/pod_connect.py`: there is no kubelet, no tokens are issued.
+"""
 
 
 class DiscoveryPages:
-    """`/api`, `/apis` and what lies directly below (`options.NonResourcePages`).
+    """`/api`, `/apis` and their groups and versions (`options.NonResourcePages`).
 
-    address: host and port under which the server says it can be reached.
+    address: advertised host and port of the server.
     """
 
     def __init__(self, address: str) -> None:
@@ -81,7 +83,7 @@ class DiscoveryPages:
         return self._below(request, parts, registry)
 
     def _missing(self, parts: list[str], registry: ResourceRegistry) -> HttpResponse | None:
-        """None where the original's router knows the group and refuses in its own words."""
+        """404 of a missing version; None if the request pipeline returns it."""
         if parts[0] == "apis" and len(parts) > 1:
             known = (one for one in registry.all() if one.group == parts[1])
             if any(not one.custom for one in known):
@@ -134,7 +136,7 @@ class DiscoveryPages:
 
 
 def document_etag(content: bytes) -> str:
-    """The tag of a document: the SHA-512 of its JSON."""
+    """The ETag of a document: the SHA-512 of its JSON."""
     return f'"{hashlib.sha512(content).hexdigest().upper()}"'
 
 
@@ -145,7 +147,7 @@ def _document(registry: ResourceRegistry, core: bool) -> tuple[bytes, str]:
 
 
 def _wants_aggregated(request: HttpRequest) -> bool:
-    """True for the one document, False for the plain form. Raises ApiError 406."""
+    """True for aggregated discovery. Raises ApiError 406."""
     header = request.headers.get("accept", "")
     if not header:
         return False
@@ -186,7 +188,7 @@ def _version(text: str) -> tuple[int, str, int]:
 
 
 def groups_of(registry: ResourceRegistry) -> list[str]:
-    """The named groups: the built-in ones as the original ranks them, then the custom ones."""
+    """The named groups: the built-in ones in the original's order, then the custom ones."""
     found: dict[str, bool] = {}
     for one in registry.all():
         if one.group:
@@ -220,7 +222,7 @@ def _resource_list(group: str, version: str, resources: list[Resource]) -> Tree:
 
 
 def storage_hash(one: Resource) -> str:
-    """Says in which version objects are stored."""
+    """The hash of the storage version."""
     group = one.kind_group
     version = one.stored_as or one.version
     digest = hashlib.sha256(f"{group}/{version}/{one.kind}".encode()).digest()

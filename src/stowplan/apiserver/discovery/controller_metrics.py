@@ -1,4 +1,4 @@
-"""`/metrics`: what controllers failed at, for Prometheus."""
+"""`/metrics`: failures of controllers."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ _FORM = ("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 
 
 class ControllerMetricsPage:
-    """`options.NonResourcePages`, to be asked before `HealthPages`, which answers 404 for all
-    others."""
+    """`options.NonResourcePages`; goes before `HealthPages`, which returns 404."""
 
     def answer(
         self, request: HttpRequest, user: User, server: ServerContext, now: float
@@ -41,7 +40,7 @@ class ControllerMetricsPage:
 
 
 def _metric_family(name: str, kind: str, about: str, values: Mapping[str, int]) -> list[str]:
-    """A family with one series a component."""
+    """A metric family with one series per component."""
     samples = [
         f'{name}{{component="{component}"}} {count}' for component, count in sorted(values.items())
     ]

@@ -1,7 +1,7 @@
 """Version, health and the index of paths.
 
-The names of the health checks are the original's, since clients exclude them by name; here a
-server that answers at all is healthy.
+The names of the health checks are the original's, since clients exclude them by name; a server
+that responds is healthy.
 
 Source: apiserver v0.36, server/healthz/healthz.go; as recorded.
 """
@@ -36,7 +36,7 @@ VERSION: dict[str, object] = {
     "compiler": "",
     "platform": "linux/amd64",
 }
-"""`/version`: what this server is like, for clients that ask which API to expect."""
+"""`/version`: the version of Kubernetes whose API is served."""
 
 _POST_START_HOOKS = (
     "start-apiserver-admission-initializer",
@@ -98,10 +98,10 @@ _OWN_PATHS = (
 
 
 class HealthPages:
-    """`/`, `/version`, `/healthz`, `/livez`, `/readyz`; the last to be asked, so that what is not
-    below `/api` or `/apis` is missing (`options.NonResourcePages`).
+    """`/`, `/version`, `/healthz`, `/livez`, `/readyz`, and 404 for other paths outside `/api` and
+    `/apis`; the last of the pages (`options.NonResourcePages`).
 
-    address: host and port under which the server says it can be reached.
+    address: advertised host and port of the server.
     """
 
     def __init__(self, address: str) -> None:

@@ -1,8 +1,7 @@
 """OpenAPI v3: one document for each group and version, and their index.
 
-As much as kubectl needs: the schemas of all kinds, with the keys of strategic merge, and for each
-path its verbs with the parameters that clients look for before they use them. Descriptions are our
-own and short.
+It has what kubectl needs: the schemas of all kinds, with the keys of strategic merge, and the verbs
+of each path with the parameters that clients check for. Descriptions are our own.
 
 Source: kube-openapi handler3, as recorded.
 """
@@ -129,7 +128,7 @@ class OpenApiV3Pages:
         return HttpResponse(200, (("Content-Type", JSON), tag, _VARY, cached), body)
 
     def _document(self, registry: ResourceRegistry, name: str) -> tuple[bytes, str]:
-        """A document and its hash; made again when what is served has changed."""
+        """A document and its hash; built again when the served kinds change."""
         changes: int = getattr(registry, "changes", 0)
         if changes != self._changes:
             self._changes = changes
@@ -143,7 +142,7 @@ class OpenApiV3Pages:
 
 
 def _document_names(registry: ResourceRegistry) -> dict[str, list[Resource]]:
-    """What stands in each document: `api/v1`, `apis/apps/v1`."""
+    """The names of the documents: `api/v1`, `apis/apps/v1`."""
     found: dict[str, list[Resource]] = {}
     for one in registry.all():
         name = f"apis/{one.api_version}" if one.group else f"api/{one.version}"
@@ -183,7 +182,7 @@ def _name_of(one: Resource) -> str:
 
 
 def _describe(one: Resource, schemas: dict[str, Tree]) -> None:
-    """Put in the schema of a kind, its list and everything that they are made of."""
+    """Add the schemas of a kind, its list and their types."""
     name = _name_of(one)
     ids = {"group": one.group, "kind": one.kind, "version": one.version}
     if isinstance(one.schema, KindSchema):
@@ -325,7 +324,7 @@ def _operation(one: Resource, verb: str, suffix: str) -> Tree:
 
 
 def openapi_kind(one: Resource, suffix: str) -> str:
-    """The schema of what a path takes and gives; suffix: that of a subresource, in its title."""
+    """The schema of the objects of a path. suffix: of a subresource, for its title."""
     for sub in one.subresources.values():
         if sub.name.lower() == suffix.lower() and isinstance(sub.schema, KindSchema):
             return openapi_name(sub.schema.full_name)
