@@ -1,4 +1,4 @@
-"""Puts the objects of manifests into a cluster, in an order in which they can stand."""
+"""Loads the objects of manifests into a cluster, dependencies first."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stowplan.apis.machinery.resource import Resource, Tree
 from stowplan.apiserver.server import ApiServer
 
 _KINDS_FIRST = ("CustomResourceDefinition", "Namespace", "PriorityClass", "StorageClass", "Node")
-"""What others need to be there, in this order; the rest follows as it was written."""
+"""Kinds that others depend on, in order of creation; the others follow in file order."""
 _SERVER_FIELDS = (
     "uid",
     "resourceVersion",
@@ -22,7 +22,7 @@ _SERVER_FIELDS = (
 
 
 class LoadResult(NamedTuple):
-    """What came of it. problems: place and text of what was refused."""
+    """The outcome. problems: location and text of each error."""
 
     created: int
     kept: int
@@ -32,8 +32,11 @@ class LoadResult(NamedTuple):
 def load_manifests(
     server: ApiServer, documents: Iterable[tuple[str, Any]], now: float
 ) -> LoadResult:
-    """Create what the documents hold, status included. documents: place and tree; lists count as
-    what they list. What is there already stays as it is; a missing namespace is made."""
+    """Create the objects of documents, status included.
+
+    documents: location and tree; lists count as their items. Existing objects are kept; missing
+    namespaces are created.
+    """
     created = kept = 0
     problems: list[tuple[str, str]] = []
     for place, tree in sorted(_items(documents), key=lambda item: _load_order(item[1])):
@@ -69,7 +72,7 @@ def _load_order(tree: Tree) -> int:
 
 
 def _create(server: ApiServer, tree: Tree, now: float) -> bool:
-    """True if it was created, False if it was there. Raises ApiError."""
+    """True if it was created, False if it exists. Raises ApiError."""
     resource = _resource(server, tree)
     metadata = tree.get("metadata")
     if not isinstance(metadata, dict):

@@ -1,4 +1,4 @@
-"""Requests to answers: routing, rights, negotiation, and the verbs.
+"""Request pipeline: routing, access control, negotiation, and the verbs.
 
 Source: apiserver v0.36, endpoints/installer.go and endpoints/handlers.
 """
@@ -75,13 +75,13 @@ from stowplan.apiserver.storage.registry_store import check_name
 T = TypeVar("T")
 
 YAML_BYTES_MAX = 512 << 10
-"""Writing YAML takes more than a second of processor time per MB. Differs: no limit there."""
+"""Encoding YAML takes more than a second of processor time per MB. Differs: no limit there."""
 NO_CACHE_HEADER = ("Cache-Control", "no-cache, private")
 OPTIONS_KINDS = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}
 
 
 class RequestPipeline:
-    """One request being answered."""
+    """One request in progress."""
 
     def __init__(self, server: ServerState, request: HttpRequest, now: float) -> None:
         self.server = server
@@ -94,7 +94,7 @@ class RequestPipeline:
         self.user: User
 
     def answer(self) -> RequestSteps:
-        """The answer; refusals included."""
+        """The response, errors included."""
         try:
             made = yield from self._answer()
         except ApiError as error:
@@ -108,7 +108,7 @@ class RequestPipeline:
         return made
 
     def _in_form(self, value: bytes, form: ResponseForm) -> bytes:
-        """JSON bytes in the form of the answer; if that takes long, they become so at the end."""
+        """JSON bytes in the form of the response; long ones are converted at the end."""
         if len(value) <= LONG_BYTES or (form.media == JSON and not form.pretty):
             return in_form(value, form)
         long = len(value) > YAML_BYTES_MAX and self.request.method == "GET"
@@ -122,7 +122,7 @@ class RequestPipeline:
     def _deferred(
         self, work: Callable[[], T], raw: bytes, media: str
     ) -> Generator[DeferredWork[Any], None, DeferredWork[T]]:
-        """Work on a body: handed out if the body is long, else done here when it is asked for."""
+        """Work on a body: yielded if the body is long, else done when the result is read."""
         later = DeferredWork(work)
         # Other forms than JSON take ten times as long.
         if len(raw) > (LONG_BYTES if media == JSON else LONG_BYTES // 8):
@@ -134,7 +134,7 @@ class RequestPipeline:
         return later
 
     def refusal(self, error: ApiError) -> HttpResponse:
-        """A Status object, in the form that the client takes."""
+        """A Status object, in the form that the client accepts."""
         form = self.form
         if form is PLAIN_JSON:
             try:
@@ -145,7 +145,7 @@ class RequestPipeline:
         form = ResponseForm(form.media, form.pretty)
         value = encode(error.status())
         if len(value) > LONG_BYTES:
-            # A refusal of many causes is not worth the time that another form takes.
+            # Other forms than JSON are too slow for an error of many causes.
             form = PLAIN_JSON
         body = in_form(value, form)
         headers = (*self._headers(form), *error.headers)
@@ -212,13 +212,13 @@ class RequestPipeline:
         return (yield from self._write(verb, route, resource, None))
 
     def _missing(self, resource: Resource) -> HttpResponse:
-        """A path that a kind does not have. Raises ApiError 404."""
+        """404 of a path that a kind does not have. Raises ApiError for built-in kinds."""
         if resource.custom:
             return PAGE_NOT_FOUND
         raise no_such_path()
 
     def _verb(self, route: RequestInfo, resource: Resource) -> str:
-        """What the method means here; "" for one that means nothing."""
+        """The verb of the method on this path; "" if there is none."""
         method = self.request.method
         if method == "GET":
             if route.watch:
@@ -260,12 +260,12 @@ class RequestPipeline:
             raise body_too_large(limit)
         return self.request.body
 
-    # Answers
+    # Responses
 
     def _object(
         self, resource: Resource, obj: Tree, code: int = 200, raw: bytes = b""
     ) -> HttpResponse:
-        """One object. raw: its stored bytes, where they are at hand and show just that."""
+        """One object. raw: its stored bytes, if they are known and the same."""
         form = self.form
         if form.kind and obj.get("kind") != "Status":
             include = (
@@ -302,7 +302,7 @@ class RequestPipeline:
             return self._watch(resource, route.namespace, requested, selection)
         selection = object_selector(resource, requested)
         if selection.namespace is not None and resource.namespaced and not route.namespace:
-            # Nothing else can match, and the keys of one namespace stand together.
+            # Only this namespace can match, and its keys are consecutive.
             page = self.server.lists.page(resource, selection.namespace, requested, selection)
         else:
             page = self.server.lists.page(resource, route.namespace, requested, selection)
@@ -408,7 +408,7 @@ class RequestPipeline:
         return lambda tree: kind_mismatch(tree, resource, self.server.registry)
 
     def _stored_bytes(self, resource: Resource) -> bytes:
-        """What the write has stored, as it is served; empty if it stored nothing."""
+        """The bytes that the write has stored, as served; empty if it stored nothing."""
         packed = self.server.writes.packed
         return as_served(resource, packed) if packed else b""
 
@@ -461,7 +461,7 @@ class RequestPipeline:
                 route.group, route.version, route.plural, meta.get("namespace", ""), meta["name"]
             )
             call = self._deletion_call(one, resource, "deletecollection", dry_run)
-            # The pipeline sets in it what applies to the one object.
+            # The deletion changes the options for one object.
             self.server.writes.delete(call, copy(requested))
         return self._list(resource, page)
 
@@ -565,7 +565,7 @@ class RequestPipeline:
 
 
 def _is_pod_connect(route: RequestInfo, resource: Resource) -> bool:
-    """True for what a kubelet would answer."""
+    """True for log, exec, attach and portforward of a pod."""
     of_pods = not resource.group and resource.plural == "pods" and not route.watch
     return of_pods and route.subresource in pod_connect.POD_CONNECT_SUBRESOURCES
 

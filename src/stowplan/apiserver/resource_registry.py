@@ -1,4 +1,4 @@
-"""The table of built-in resources, and what is served now.
+"""Registry of the served resources.
 
 Source: kubernetes v1.36, discovery of a server with its default APIs, as recorded.
 """
@@ -29,7 +29,7 @@ GROUPS = (
     "node.k8s.io",
     "resource.k8s.io",
 )
-"""The named groups, in the order in which discovery lists them."""
+"""The named groups, in the order of discovery."""
 
 
 BUILTIN_KINDS = (*KINDS, *register(definition_strategy.KIND, *access_reviews.KINDS))
@@ -37,8 +37,7 @@ BUILTIN_KINDS = (*KINDS, *register(definition_strategy.KIND, *access_reviews.KIN
 
 
 class BuiltInRegistry:
-    """What is served: the built-in kinds, and custom ones while they are defined
-    (`resource.Registry`)."""
+    """The served resources, built-in and custom (`resource.ResourceRegistry`)."""
 
     def __init__(self, resources: Iterable[Resource] = ()) -> None:
         self._by_name: dict[tuple[str, str, str], Resource] = {}
@@ -61,15 +60,15 @@ class BuiltInRegistry:
         return self._by_path.get(path)
 
     def all(self) -> Iterable[Resource]:
-        """Every resource, core first, then group by group as discovery lists them."""
+        """Every resource, core first, then by group in the order of discovery."""
         return list(self._by_name.values())
 
     def has_group(self, group: str, version: str) -> bool:
-        """True if anything of this group and version is served."""
+        """True if a resource of this group and version is served."""
         return any(key[:2] == (group, version) for key in self._by_name)
 
     def add(self, resource: Resource) -> None:
-        """Serve one more, in place of one of the same name."""
+        """Serve a resource, replacing one of the same name."""
         self._by_name[(resource.group, resource.version, resource.plural)] = resource
         if resource.act is None:
             self._by_kind[(resource.group, resource.version, resource.kind)] = resource
@@ -78,7 +77,7 @@ class BuiltInRegistry:
         self.changes += 1
 
     def remove(self, resource: Resource) -> None:
-        """Serve it no more."""
+        """Stop serving a resource."""
         self._by_name.pop((resource.group, resource.version, resource.plural), None)
         self._by_kind.pop((resource.group, resource.version, resource.kind), None)
         if self._by_path.get(resource.path) is resource:
@@ -87,7 +86,7 @@ class BuiltInRegistry:
 
 
 def built_in_registry() -> BuiltInRegistry:
-    """A fresh registry of the built-in kinds."""
+    """A new registry of the built-in kinds."""
     made = sorted(BUILTIN_KINDS, key=_discovery_order)
     return BuiltInRegistry(_resource(kind) for kind in made)
 

@@ -23,7 +23,7 @@ class ApiServer(ServerState):
     """The API of a cluster, as HTTP clients use it."""
 
     def handle(self, request: HttpRequest, now: float) -> HttpResponse | WatchResponse:
-        """Answer a request. Never raises for anything that a client can send."""
+        """Answer a request. Never raises, whatever the client sends."""
         answer = self.begin(request, now)
         while isinstance(answer, PendingRequest):
             answer.work.run()
@@ -33,7 +33,7 @@ class ApiServer(ServerState):
     def begin(
         self, request: HttpRequest, now: float
     ) -> HttpResponse | WatchResponse | PendingRequest:
-        """As `handle`, but that long work which touches no state is left to the caller."""
+        """As `handle`, but long work that needs no state is left to the caller."""
         exchange = RequestPipeline(self, request, now)
         return self._resume_request(exchange, exchange.answer(), now)
 
@@ -51,13 +51,13 @@ class ApiServer(ServerState):
         return PendingRequest(work, partial(self._resume_request, exchange, steps))
 
     def read(self, stream: int, now: float) -> StreamChunk:
-        """The next bytes of a watch, at most some hundred KiB; empty if there are none now."""
+        """The next bytes of a watch, at most about chunk_bytes_max; may be empty."""
         return self.watch_cache.read(stream, now)
 
     def woken(self) -> list[int]:
-        """Streams that may have something to read since this was last asked."""
+        """Streams that may have new data since the last call."""
         return self.watch_cache.woken()
 
     def close(self, stream: int) -> None:
-        """The client of a stream has gone."""
+        """The client of a stream has disconnected."""
         self.watch_cache.close(stream)

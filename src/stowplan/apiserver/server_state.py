@@ -45,7 +45,7 @@ from stowplan.apiserver.storage.store import Record, Store
 from stowplan.apiserver.storage.watch_cache import CacheWatcher, WatchCache
 
 SYSTEM_USER = AlwaysAllow.ADMIN
-"""Who writes through the in-process methods, unless told otherwise; rights are not asked."""
+"""The default user of in-process writes, which are not authorized."""
 CACHED_TREES_MAX = 1024
 
 
@@ -75,7 +75,7 @@ class ServerState:
         self._saving: deque[tuple[int, list[StoreChange]]] = deque()
         self._unobserved_changes: deque[StoreChange] = deque()
         self.faults = ComponentErrors()
-        """What observers and controllers failed at, to be logged by who drives this server."""
+        """Exceptions of observers and controllers; the driver logs them."""
         self._notifying = False
         self._expiries: list[tuple[float, str, int]] = []
         self._cached_trees: dict[str, tuple[bytes, Tree]] = {}
@@ -86,7 +86,7 @@ class ServerState:
         self._restore_observers()
 
     def _restore_observers(self) -> None:
-        """Tell observers of what was in the records; of custom kinds once they are served again."""
+        """Queue restored objects for observers; those of custom kinds once they are served."""
         still = []
         for path in self._unrestored_paths:
             resource = self.registry.by_path(path)
@@ -108,7 +108,7 @@ class ServerState:
 
     @property
     def unsaved_number(self) -> int:
-        """The batch that must be saved before the present state may be shown; 0: none."""
+        """The batch that must be saved before the current state may be returned; 0: none."""
         if self._pending:
             return self._batch
         return self._saving[-1][0] if self._saving else 0
@@ -118,11 +118,11 @@ class ServerState:
         return self.store.writes(path)
 
     def end_watches(self, path: str, now: float) -> None:
-        """End all watches of a resource path, which is served no more or in another form."""
+        """End all watches of a resource path."""
         self.watch_cache.end(path, now)
 
     def tick(self, now: float) -> float | None:
-        """Let time pass (ends of watches, bookmarks, lifetimes); when to be called again."""
+        """Advance time (timeouts, bookmarks, expiry, timers); returns when to call it again."""
         self._notify_observers(now)
         while self._unscheduled_expiries:
             key, version, life_s = self._unscheduled_expiries.popleft()
@@ -143,12 +143,12 @@ class ServerState:
         return following
 
     def later(self, at: float, action: Callable[[float], None]) -> None:
-        """Do something in the first `tick` at or after a time; it is told the time then."""
+        """Call `action(now)` in the first `tick` at or after a time."""
         self._n_timers += 1
         heappush(self._timers, (at, self._n_timers, action))
 
     def unsaved(self) -> PersistBatch | None:
-        """The writes since this was last asked, to be saved in order; None if there are none."""
+        """The writes since the last call, to be saved in order; None if there are none."""
         if not self._pending:
             return None
         changes, self._pending = self._pending, []
@@ -168,12 +168,12 @@ class ServerState:
             self._publish(changes)
 
     def _publish(self, changes: Sequence[StoreChange]) -> None:
-        """Show saved changes to watchers."""
+        """Publish saved changes to watchers."""
         self.store.published_version = changes[-1].version
         self.watch_cache.publish(changes, self.store.compacted)
 
     def _on_change(self, change: StoreChange) -> None:
-        """A write has happened."""
+        """Record a write: publish or queue it for saving, observers and expiry."""
         if self.options.durable:
             self._pending.append(change)
         else:
@@ -188,7 +188,7 @@ class ServerState:
             self._unscheduled_expiries.append((key, version, resource.ttl_s))
 
     def _notify_observers(self, now: float) -> None:
-        """Tell observers of the changes they do not know yet, also of those that they make."""
+        """Pass queued changes to observers, those that they make included."""
         if self._notifying:
             return
         self._notifying = True
@@ -198,7 +198,7 @@ class ServerState:
                 for observer in self.options.observers:
                     try:
                         observer.changed(self, change, now)
-                    # The write stands: what fails is what follows from it, for this one object.
+                    # The write is stored: only the observer's work on this object fails.
                     except Exception as error:  # noqa: BLE001
                         self.faults.add(type(observer).__name__, change.key, error)
                 if self._unrestored_paths and not self._unobserved_changes:
@@ -215,11 +215,11 @@ class ServerState:
         form: ResponseForm,
         now: float,
     ) -> CacheWatcher:
-        """Begin a watch. Raises ApiError 500 for a version that is no number."""
+        """Begin a watch. Raises ApiError 500 for an invalid resourceVersion."""
         wanted = parse_resource_version(requested.version)
         prefix = list_key_prefix(resource, namespace or selection.namespace or "")
         if selection.name and (namespace or not resource.namespaced):
-            # Other names that begin like this one are left to the selection.
+            # The selection filters other names with this prefix.
             prefix += selection.name
         watcher = CacheWatcher(self._next_stream, resource, prefix, selection, form)
         self._next_stream += 1
@@ -245,7 +245,7 @@ class ServerState:
             text = f"too old resource version: {wanted} ({self.store.compacted})"
             watcher.deadline = now
             watcher.final_error = expired(text).status()
-            # What is still known of the time since then would hide that something is missing.
+            # The changes that are left would hide that some are missing.
             start = self.watch_cache.saved
         self.watch_cache.add(watcher, start, now)
         return watcher
@@ -253,33 +253,32 @@ class ServerState:
     def _selected(
         self, resource: Resource, prefix: str, version: int, selection: ObjectSelector
     ) -> Iterator[bytes]:
-        """What is there at a version; the walk does not see later writes."""
+        """The selected objects at a version; later writes do not show."""
         found = [value for _, value in self.store.under_at(resource.path, prefix, version)]
         return (value for value in found if selection.matches(value))
 
-    # In-process access, for controllers, hollow nodes and the simulator. Trees that are returned
-    # are fresh: the caller may change them. All raise ApiError as HTTP would answer.
+    # In-process access (`resource.ObjectClient`). Returned trees are fresh unless noted.
 
     def get(self, resource: Resource, namespace: str, name: str) -> Tree | None:
-        """The object as it stands, or None. namespace "" for what is not namespaced."""
+        """The stored object, or None. namespace "" for cluster-scoped kinds."""
         value = self.store.get(resource.key(namespace, name))
         return None if value is None else decode(under_current_schema(resource, value))
 
     def list(self, resource: Resource, namespace: str = "") -> Iterator[Tree]:
         """The objects of a resource, of one namespace or ("") of all, in key order.
 
-        The state when the walk begins; writes during it are allowed and not seen.
+        A snapshot at the first item; writes during the iteration are allowed and not seen.
         """
         prefix = list_key_prefix(resource, namespace)
         for _, value in list(self.store.under(resource.path, prefix)):
             yield decode(under_current_schema(resource, value))
 
     def peek(self, resource: Resource, namespace: str, name: str) -> Tree | None:
-        """As `get`, for those who read the same few objects often: the tree must not be changed."""
+        """As `get`, from a cache of decoded objects: the tree must not be changed."""
         return self._cached_tree(resource.key(namespace, name))
 
     def peek_all(self, resource: Resource) -> Iterator[Tree]:
-        """As `list`, of a kind with few objects: the trees must not be changed."""
+        """As `list`, from a cache of decoded objects: the trees must not be changed."""
         for key in self.store.keys(resource.path):
             tree = self._cached_tree(key)
             if tree is not None:
@@ -299,9 +298,9 @@ class ServerState:
         return tree
 
     def changes(self, since: int) -> Iterable[StoreChange]:
-        """What was written after version `since`, oldest first; saved or not.
+        """The changes after version `since`, oldest first; saved or not.
 
-        Raises ApiError 410 if that is no longer known: list everything and go on from `version`.
+        Raises ApiError 410 if it is compacted: list again and continue from `version`.
         """
         if since < self.store.compacted:
             raise expired(f"too old resource version: {since} ({self.store.compacted})")
@@ -339,7 +338,7 @@ class ServerState:
         namespace: str = "",
         user: User = SYSTEM_USER,
     ) -> Tree:
-        """Store a new object: admission, defaults, validation as for a POST; the stored tree.
+        """Store a new object as a POST does; returns it as stored.
 
         namespace: "" takes the one in `obj`. kind and apiVersion may be left out.
         """
@@ -414,11 +413,10 @@ class ServerState:
         subresource: str = "",
         user: User = SYSTEM_USER,
     ) -> Tree | None:
-        """Read, let `change` work on the tree in place, write. None if the object is not there.
+        """Read an object, let `change` edit it in place, write it. None if it does not exist.
 
-        If `change` leaves the tree as it was, nothing is written and no version spent. With an
-        acting subresource (`binding`) what `change` made is written as it is: no rules, no
-        admission, as such subresources go straight to the store.
+        If nothing changes, nothing is written and the version stays. With an acting subresource
+        (`binding`) the result is stored without strategy and admission.
         """
         if self.store.get(resource.key(namespace, name)) is None:
             return None
@@ -442,7 +440,7 @@ class ServerState:
         requested: DeleteOptions | None = None,
         user: User = SYSTEM_USER,
     ) -> Tree:
-        """Delete as a DELETE does (grace, finalizers); the last state. 404 if it is not there."""
+        """Delete as a DELETE does (grace, finalizers); the last state. 404 if it does not exist."""
         call = self._call("delete", resource, namespace, name, now, user)
         outcome = self.writes.delete(call, requested or DeleteOptions())
         self._notify_observers(now)
@@ -474,7 +472,7 @@ class ServerState:
         return outcome
 
     def act_on(self, call: ApiCall, sub: Subresource | None, body: Tree) -> SubresourceResult:
-        """Admission, then what the subresource (or the resource itself) does."""
+        """Admission, then the action of the subresource or resource."""
         for plugin in self.options.admission:
             plugin.admit(call, body, None)
         for plugin in self.options.admission:

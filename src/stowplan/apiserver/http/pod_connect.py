@@ -1,10 +1,10 @@
-"""What a kubelet would answer about a pod: its log, and refusals of all that needs a process.
+"""The subresources log, exec, attach and portforward of pods.
 
-Source: kube-apiserver v1.36, pkg/registry/core/pod (LogLocation, streamLocation): the refusals of a
+Source: kube-apiserver v1.36, pkg/registry/core/pod (LogLocation, streamLocation): the errors of a
 container name and of a pod without a node.
 
 Differs: containers of hollow nodes are simulated. `log` is one line that says so, `exec`, `attach`
-and `portforward` are refused with 501, where the original connects to the kubelet.
+and `portforward` return 501, where the original connects to the kubelet.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Tree = dict[str, Any]
 
 LOG_SUBRESOURCE = "log"
 CONNECT_ACTIONS = {"attach": "attach", "exec": "exec", "portforward": "port-forward"}
-"""Subresources of pods that connect to a container -> what kubectl calls that."""
+"""Subresources of pods that connect to a container, and the kubectl commands."""
 POD_CONNECT_SUBRESOURCES = frozenset({LOG_SUBRESOURCE, *CONNECT_ACTIONS})
 GET_ONLY, GET_OR_POST = ("GET", "HEAD"), ("GET", "POST")
 _MEDIA = ("Content-Type", "text/plain")
 
 
 def pod_connect_response(pod: Tree, name: str, method: str, query: QueryParameters) -> HttpResponse:
-    """The answer to a request for the subresource `name` of NAMES of a pod. Raises ApiError."""
+    """The response to a request for one of POD_CONNECT_SUBRESOURCES. Raises ApiError."""
     if method not in (GET_ONLY if name == LOG_SUBRESOURCE else GET_OR_POST):
         raise method_not_allowed()
     if name == LOG_SUBRESOURCE:
@@ -45,7 +45,7 @@ def pod_connect_response(pod: Tree, name: str, method: str, query: QueryParamete
 
 
 def _log(pod: Tree, query: QueryParameters) -> HttpResponse:
-    """One line, as far as the request asks for any."""
+    """One line, or as many bytes and lines of it as requested."""
     name = pod["metadata"]["name"]
     limit, tail = query.number("limitBytes"), query.number("tailLines")
     for field, value, least in (("limitBytes", limit, 1), ("tailLines", tail, 0)):
@@ -67,7 +67,7 @@ def _log(pod: Tree, query: QueryParameters) -> HttpResponse:
 
 
 def _container_name(pod: Tree, query: QueryParameters) -> str:
-    """The container that is meant: the one named, or the only one."""
+    """The requested container, or the only one. Raises ApiError 400."""
     spec, name = pod["spec"], pod["metadata"]["name"]
     names = [one["name"] for one in spec.get("containers") or ()]
     asked = query.text("container")
@@ -85,7 +85,7 @@ def _container_name(pod: Tree, query: QueryParameters) -> str:
 
 
 def _waiting_reason(pod: Tree, container: str) -> str:
-    """Why a container has not started, "" for one that has."""
+    """Why a container waits to start, "" if it has started."""
     status = pod.get("status") or {}
     for part in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"):
         for one in status.get(part) or ():

@@ -1,7 +1,7 @@
-"""Saved records looked at before a cluster begins with them.
+"""Validation of saved records before a server starts from them.
 
-A checksum says that a record is what was written; whether what was written is an object at all is
-asked here, so that one that makes no sense is set aside by name and not met later.
+A checksum shows that a record is what was written; this checks that it is an object, so that an
+invalid one is reported by key and skipped.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _BEGINNING = b'{"kind":"%b","apiVersion":"'
 def valid_records(
     records: Iterable[Record], set_aside: Callable[[str, str], None]
 ) -> Iterator[Record]:
-    """The records that are objects. set_aside: told the key of each other one, and what is wrong.
+    """The valid records. set_aside: called with the key of each invalid one, and the problem.
 
-    Those stay where they are saved, until an object of their key is written.
+    Invalid ones stay on disk until an object of their key is written.
     """
     for key, version, value in records:
         wrong = "" if value is None else _record_problem(key, version, value)
@@ -39,7 +39,7 @@ def valid_records(
 
 
 def _record_problem(key: str, version: int, value: bytes) -> str:
-    """What is wrong with a record; "" if nothing is."""
+    """The problem of a record; "" if it is valid."""
     try:
         tree = decode(value)
     except msgspec.DecodeError as error:
@@ -70,7 +70,7 @@ def _record_problem(key: str, version: int, value: bytes) -> str:
 
 
 def _is_as_stored(tree: dict[str, Any], value: bytes, version: int) -> bool:
-    """True if the bytes have the order that `canonical` relies on."""
+    """True if the keys are in the order that `stored_form` relies on."""
     try:
         found = version_of_stored(value)
     except ValueError:
