@@ -59,11 +59,11 @@ CASES: dict[str, tuple[Tree, str]] = {
     ),
     "resourcequotas": (
         HARD,
-        "ResourceQuota: stored, but not enforced: nothing is counted or refused",
+        "ResourceQuota: stored, but not enforced: nothing is counted or rejected",
     ),
     "limitranges": (
         {"metadata": {"name": "x"}, "spec": {"limits": [{"type": "Pod", "max": {"cpu": "1"}}]}},
-        "LimitRange: stored, but not enforced: no defaults are set, nothing is refused",
+        "LimitRange: stored, but not enforced: no defaults are set, nothing is rejected",
     ),
     "apiextensions.k8s.io/customresourcedefinitions": (
         definition(RULES),

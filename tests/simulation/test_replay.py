@@ -318,7 +318,7 @@ def test_the_real_trace_in_its_own_time(tmp_path: Path) -> None:
 def test_a_run_time_that_is_none(runs: str) -> None:
     pod = builders.pod("p", created_at=0)
     pod = replace(pod, metadata=replace(pod.metadata, annotations={RUN_ANNOTATION: runs}))
-    with pytest.raises(InputError, match=r"pod default/p: .*run-seconds.*wanted seconds from 0"):
+    with pytest.raises(InputError, match=r"pod default/p: .*run-seconds.*must be seconds >= 0"):
         run(small(pod))
 
 

@@ -76,7 +76,7 @@ def _create(server: ApiServer, tree: Tree, now: float) -> bool:
     resource = _resource(server, tree)
     metadata = tree.get("metadata")
     if not isinstance(metadata, dict):
-        raise ApiError(400, "BadRequest", "metadata: got none, wanted an object with a name")
+        raise ApiError(400, "BadRequest", "metadata: Required value")
     fresh = {key: value for key, value in metadata.items() if key not in _SERVER_FIELDS}
     namespace = str(metadata.get("namespace") or "default") if resource.namespaced else ""
     if namespace:
@@ -94,12 +94,12 @@ def _create(server: ApiServer, tree: Tree, now: float) -> bool:
 def _resource(server: ApiServer, tree: Tree) -> Resource:
     version, kind = tree.get("apiVersion"), tree.get("kind")
     if not isinstance(version, str) or not isinstance(kind, str):
-        raise ApiError(400, "BadRequest", "got no apiVersion and kind, wanted a Kubernetes object")
+        raise ApiError(400, "BadRequest", "apiVersion and kind: Required value")
     group, _, version = version.rpartition("/")
     resource = server.registry.by_kind(group, version, kind)
     if resource is None:
         shown = f"{group}/{version}" if group else version
-        raise ApiError(404, "NotFound", f'no kind "{kind}" in version "{shown}" is served here')
+        raise ApiError(404, "NotFound", f'no matches for kind "{kind}" in version "{shown}"')
     return resource
 
 

@@ -79,18 +79,19 @@ def annotation_problems(notes: Mapping[str, str]) -> Iterator[str]:
     for name, text in notes.items():
         shown = text if len(text) <= _PRINTED_MAX else f"{text[:_PRINTED_MAX]}..."
         if name in _DURATIONS and _parse_duration(text) is None:
-            yield f'{name}: got "{shown}", wanted seconds from 0 on, or "forever"'
+            yield f'{name}: Invalid value: "{shown}": must be seconds >= 0, or "forever"'
         elif name == EXIT_CODE and _parse_exit_codes(text) is None:
-            yield f'{name}: got "{shown}", wanted numbers from 0 to {_EXIT_CODE_MAX}, like "1,1,0"'
+            yield f'{name}: Invalid value: "{shown}": must be 0 to {_EXIT_CODE_MAX}, as in "1,1,0"'
         elif name.startswith(_PREFIX) and name.endswith("-seconds") and name not in _DURATIONS:
-            yield f"{name}: no such annotation; there are {', '.join(_DURATIONS)}"
+            yield f"{name}: unknown annotation: supported values: {', '.join(_DURATIONS)}"
 
 
 def node_annotation_problems(notes: Mapping[str, str]) -> Iterator[str]:
     """Texts about invalid annotations of a node, which are ignored."""
     text = notes.get(KUBELET, "on")
     if text not in ("on", "off"):
-        yield f'{KUBELET}: got "{text[:_PRINTED_MAX]}", wanted "off" (or "on"); it counts as "on"'
+        shown = text[:_PRINTED_MAX]
+        yield f'{KUBELET}: Unsupported value: "{shown}": supported values: "off", "on"'
 
 
 def is_kubelet_off(node: Tree) -> bool:

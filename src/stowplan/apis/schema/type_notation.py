@@ -140,7 +140,7 @@ class TypeTables:
                 continue
             if line.startswith(" "):
                 if body is None:
-                    raise ValueError(f"types of {package}: field {line!r} before any type")
+                    raise ValueError(f"types of {package}: field {line!r} outside a type")
                 body.append(line.strip())
             elif " = " in line:
                 names, _, target = line.partition(" = ")
@@ -162,7 +162,7 @@ class TypeTables:
     def hook(self, full_name: str, hook: Any) -> None:
         """Set the function for those defaults of a type that depend on other fields."""
         if full_name not in self._lines:
-            raise ValueError(f"defaults for {full_name}: no such type")
+            raise ValueError(f"defaults for {full_name}: unknown type")
         self._hooks[full_name] = hook
 
     def names(self) -> Iterable[str]:
@@ -205,7 +205,9 @@ class TypeTables:
             elif mark.startswith("="):
                 one.default = _default(mark[1:])
             else:
-                raise ValueError(f"types of {package}: {line!r}: wanted ~... or =..., got {mark!r}")
+                raise ValueError(
+                    f"types of {package}: {line!r}: invalid mark {mark!r}: expected ~... or =..."
+                )
         return [one]
 
     def _find(self, package: str, name: str) -> str:
@@ -216,7 +218,7 @@ class TypeTables:
             full = f"{home}.{name}"
             if full in self._lines or full in self._aliases:
                 return full
-        raise ValueError(f"types of {package}: no type {name!r}")
+        raise ValueError(f"types of {package}: unknown type {name!r}")
 
     def _value(self, package: str, written: str) -> ValueType:
         if written.startswith("["):

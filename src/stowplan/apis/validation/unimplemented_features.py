@@ -19,8 +19,8 @@ _KINDS: Mapping[str, str] = {
     "apps/daemonsets": f"DaemonSet: stored, but {_NO_CONTROLLER}",
     "replicationcontrollers": f"ReplicationController: stored, but {_NO_CONTROLLER}",
     "batch/cronjobs": "CronJob: stored, but no controller acts on it: it gets no Jobs",
-    "resourcequotas": "ResourceQuota: stored, but not enforced: nothing is counted or refused",
-    "limitranges": "LimitRange: stored, but not enforced: no defaults are set, nothing is refused",
+    "resourcequotas": "ResourceQuota: stored, but not enforced: nothing is counted or rejected",
+    "limitranges": "LimitRange: stored, but not enforced: no defaults are set, nothing is rejected",
 }
 _RULES = "x-kubernetes-validations"
 _RULES_TEXT = f"{_RULES}: CEL rules are stored, but not evaluated"

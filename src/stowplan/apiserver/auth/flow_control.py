@@ -33,9 +33,9 @@ class RequestLimits(msgspec.Struct, frozen=True):
         """Texts about invalid values."""
         texts = []
         if not self.rate_per_s > 0:
-            texts.append(f"rate_per_s: got {self.rate_per_s}, wanted more than 0")
+            texts.append(f"rate_per_s: Invalid value: {self.rate_per_s}: must be greater than 0")
         if self.burst < 1:
-            texts.append(f"burst: got {self.burst}, wanted at least 1")
+            texts.append(f"burst: Invalid value: {self.burst}: must be at least 1")
         return texts
 
 

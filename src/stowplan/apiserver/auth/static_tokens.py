@@ -47,7 +47,7 @@ class StaticTokens:
         given = _bytes(token)
         found = None
         for known, user in self._known:
-            # No early return: the duration must not reveal a partial match.
+            # No early exit: the duration must not reveal a partial match.
             if hmac.compare_digest(known, given):
                 found = user
         return found

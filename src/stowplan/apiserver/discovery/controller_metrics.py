@@ -26,13 +26,13 @@ class ControllerMetricsPage:
             *_metric_family(
                 "stowplan_controller_faults_total",
                 "counter",
-                "Exceptions of controllers and observers; each is one object's failure.",
+                "Unexpected exceptions of controllers and observers, by component.",
                 faults.counts,
             ),
             *_metric_family(
                 "stowplan_controller_failing_objects",
                 "gauge",
-                "Objects whose last look failed, a refusal of the API server included.",
+                "Objects whose last sync failed, by controller.",
                 faults.failing(),
             ),
         ]

@@ -28,7 +28,7 @@ STREAM_MEDIA_TEXT = (
 )
 PROTOBUF_MAGIC = b"k8s\x00"
 PROTOBUF_UNSUPPORTED_TEXT = (
-    "which this server does not speak; set the client's `contentType: application/json`"
+    "which this server does not support; set the client's `contentType: application/json`"
 )
 
 

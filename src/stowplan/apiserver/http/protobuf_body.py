@@ -231,7 +231,7 @@ class _MessageReader:
 
 def _bytes(raw: int | bytes) -> bytes:
     if isinstance(raw, int):
-        raise ProtobufDecodeError("a number where bytes were wanted")
+        raise ProtobufDecodeError("got a number, expected bytes")
     return raw
 
 
@@ -244,7 +244,7 @@ def _text(raw: int | bytes) -> str:
 
 def _number(raw: int | bytes) -> int:
     if not isinstance(raw, int):
-        raise ProtobufDecodeError("bytes where a number was wanted")
+        raise ProtobufDecodeError("got bytes, expected a number")
     return raw - (1 << 64) if raw >> 63 else raw
 
 

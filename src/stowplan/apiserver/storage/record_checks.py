@@ -46,26 +46,27 @@ def _record_problem(key: str, version: int, value: bytes) -> str:
         return str(error)
     meta = tree.get("metadata")
     if not isinstance(meta, dict):
-        return "it has no metadata"
+        return "metadata: Required value"
     for where, name in (
         (tree, "kind"),
         (tree, "apiVersion"),
         *((meta, name) for name in _TEXT_FIELDS),
     ):
         if not isinstance(where.get(name), str) or not where[name]:
-            return f"{name}: got {where.get(name)!r}, wanted a text"
+            return f"{name}: Invalid value: {where.get(name)!r}: must be a non-empty string"
     for name in _TIME_FIELDS:
         if name in meta and not (isinstance(meta[name], str) and _TIME.fullmatch(meta[name])):
-            return f"{name}: got {meta[name]!r}, wanted a time as 2001-01-01T00:00:00Z"
+            return f"{name}: Invalid value: {meta[name]!r}: must be a time as 2001-01-01T00:00:00Z"
     if meta.get("resourceVersion") != str(version):
-        return f"resourceVersion: got {meta.get('resourceVersion')!r}, wanted '{version}'"
+        found = meta.get("resourceVersion")
+        return f"resourceVersion: Invalid value: {found!r}: must be '{version}'"
     if not _is_as_stored(tree, value, version):
-        return "it is not written as objects are stored"
+        return "the keys are not in the order of stored objects"
     wanted = f"{meta.get('namespace', '')}/{meta['name']}"
     if not key.endswith(f"/{wanted}"):
-        return f"it is {wanted.strip('/')!r}"
+        return f"the object is {wanted.strip('/')!r}"
     return next(
-        (f"{name} is no map of texts" for name in _MAP_FIELDS if not _is_map(meta, name)), ""
+        (f"{name}: must be a map of strings" for name in _MAP_FIELDS if not _is_map(meta, name)), ""
     )
 
 

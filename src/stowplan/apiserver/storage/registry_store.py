@@ -270,7 +270,7 @@ class RegistryStore:
         """Edit an existing object without strategy and admission."""
         existing = self.store.get(key)
         if existing is None:
-            raise internal_error(f"{key} is not there to be changed")
+            raise internal_error(f"{key} not found")
         new = decode(existing)
         change(new)
         version = self.store.version + 1
@@ -321,7 +321,7 @@ class RegistryStore:
         if not call.dry_run:
             existing = self.store.get(key)
             if existing is None:
-                raise internal_error(f"{key} vanished while it was deleted")
+                raise internal_error(f"{key} disappeared while it was being deleted")
             obj = self._remove(resource, key, existing)
         return DeletionResult(self._answer(resource, obj), True)
 
