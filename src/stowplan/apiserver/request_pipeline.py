@@ -61,7 +61,7 @@ from stowplan.apiserver.http.request_options import (
     list_options,
     object_selector,
     parse_resource_version,
-    refuse_export,
+    reject_export,
     write_options,
 )
 from stowplan.apiserver.http.tables import include_object_policy, transformed, transformed_list
@@ -280,7 +280,7 @@ class RequestPipeline:
 
     def _get(self, route: RequestInfo, resource: Resource) -> HttpResponse:
         self.form = negotiate(self.request)
-        refuse_export(self.query)
+        reject_export(self.query)
         wanted = parse_resource_version(self.query.text("resourceVersion"))
         store = self.server.store
         if wanted > store.version:

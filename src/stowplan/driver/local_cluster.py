@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from stowplan.apis.validation.unimplemented_features import UnimplementedKinds
+from stowplan.apis.validation.unimplemented_features import UnimplementedFeatureWarnings
 from stowplan.apiserver.admission import default_admission
 from stowplan.apiserver.auth.escalation_check import EscalationCheck
 from stowplan.apiserver.auth.flow_control import RequestLimits, RequestRateLimiter
@@ -241,7 +241,7 @@ def _cluster(
     options = ApiServerOptions(
         registry=built_in_registry(),
         access=guard,
-        admission=(*default_admission(), UnimplementedKinds(), EscalationCheck()),
+        admission=(*default_admission(), UnimplementedFeatureWarnings(), EscalationCheck()),
         pages=(ControllerMetricsPage(), *default_pages(address)),
         observers=(guard, DefinitionController()),
         durable=store is not None,

@@ -18,7 +18,7 @@ from stowplan.apis.validation import field_checks
 Tree = dict[str, Any]
 
 TYPES = """
-ControllerRevision -- a past state of a workload.
+ControllerRevision -- an immutable snapshot of the state of a workload.
   kind string
   apiVersion string
   metadata ObjectMeta

@@ -39,7 +39,7 @@ Tree = dict[str, Any]
 TYPES = """
 DaemonSetUpdateStrategyType DaemonSetConditionType = string
 
-DaemonSet -- keeps one pod on every node that fits.
+DaemonSet -- runs one pod on every eligible node.
   kind string
   apiVersion string
   metadata ObjectMeta

@@ -38,7 +38,7 @@ Tree = dict[str, Any]
 TYPES = """
 DeploymentStrategyType DeploymentConditionType = string
 
-Deployment -- keeps a number of equal pods and replaces them step by step.
+Deployment -- manages ReplicaSets: replicas and rolling updates.
   kind string
   apiVersion string
   metadata ObjectMeta

@@ -34,7 +34,7 @@ Tree = dict[str, Any]
 TYPES = """
 ReplicaSetConditionType = string
 
-ReplicaSet -- keeps a number of equal pods.
+ReplicaSet -- maintains a number of replica pods.
   kind string
   apiVersion string
   metadata ObjectMeta

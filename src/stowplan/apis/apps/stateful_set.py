@@ -38,7 +38,7 @@ TYPES = """
 PodManagementPolicyType StatefulSetUpdateStrategyType StatefulSetConditionType = string
 PersistentVolumeClaimRetentionPolicyType = string
 
-StatefulSet -- keeps numbered pods, each with storage of its own.
+StatefulSet -- runs pods with stable identities and storage.
   kind string
   apiVersion string
   metadata ObjectMeta

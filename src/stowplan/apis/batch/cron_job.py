@@ -38,7 +38,7 @@ JobTemplateSpec
   metadata ObjectMeta
   spec JobSpec
 
-CronJob -- makes jobs by the clock.
+CronJob -- creates Jobs on a schedule.
   kind string
   apiVersion string
   metadata ObjectMeta

@@ -35,7 +35,7 @@ TYPES = """
 CompletionMode PodFailurePolicyAction PodFailurePolicyOnExitCodesOperator = string
 PodReplacementPolicy JobConditionType = string
 
-Job -- runs pods until enough of them have succeeded.
+Job -- runs pods to completion.
   kind string
   apiVersion string
   metadata ObjectMeta
@@ -43,12 +43,12 @@ Job -- runs pods until enough of them have succeeded.
   status JobStatus
 
 JobSpec
-  parallelism int32? -- how many pods run at a time.
-  completions int32? -- how many must succeed.
+  parallelism int32? -- maximum number of pods running at a time.
+  completions int32? -- number of pods that must succeed.
   activeDeadlineSeconds int64?
   podFailurePolicy PodFailurePolicy?
   successPolicy SuccessPolicy?
-  backoffLimit int32? -- how many may fail.
+  backoffLimit int32? -- number of retries before the job fails.
   backoffLimitPerIndex int32?
   maxFailedIndexes int32?
   selector LabelSelector?

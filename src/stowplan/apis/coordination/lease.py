@@ -20,7 +20,7 @@ Tree = dict[str, Any]
 TYPES = """
 CoordinatedLeaseStrategy = string
 
-Lease -- who leads, and until when.
+Lease -- a lease, as for leader election and node heartbeats.
   kind string
   apiVersion string
   metadata ObjectMeta

@@ -25,7 +25,7 @@ from stowplan.apis.schema import kind_schema
 Tree = dict[str, Any]
 
 TYPES = """
-Binding -- puts a pod on a node.
+Binding -- binds a pod to a node.
   kind string
   apiVersion string
   metadata ObjectMeta

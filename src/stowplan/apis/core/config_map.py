@@ -18,7 +18,7 @@ from stowplan.apis.validation import field_checks
 Tree = dict[str, Any]
 
 TYPES = """
-ConfigMap -- settings by name.
+ConfigMap -- configuration data.
   kind string
   apiVersion string
   metadata ObjectMeta

@@ -20,7 +20,7 @@ from stowplan.apis.validation import field_checks
 Tree = dict[str, Any]
 
 TYPES = """
-Event -- something that happened to an object.
+Event -- a report of an event about an object.
   kind string
   apiVersion string
   metadata ObjectMeta!
@@ -48,7 +48,7 @@ EventSeries
   lastObservedTime MicroTime
 """
 EVENTS_V1_TYPES = """
-Event -- something that happened to an object.
+Event -- a report of an event about an object.
   kind string
   apiVersion string
   metadata ObjectMeta!

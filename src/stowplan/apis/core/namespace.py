@@ -24,7 +24,7 @@ Tree = dict[str, Any]
 TYPES = """
 FinalizerName NamespacePhase NamespaceConditionType = string
 
-Namespace -- a space for names.
+Namespace -- a scope for names.
   kind string
   apiVersion string
   metadata ObjectMeta

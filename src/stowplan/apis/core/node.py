@@ -24,7 +24,7 @@ Tree = dict[str, Any]
 TYPES = """
 UniqueVolumeName NodePhase NodeConditionType NodeAddressType = string
 
-Node -- a machine.
+Node -- a worker machine.
   kind string
   apiVersion string
   metadata ObjectMeta
@@ -35,8 +35,8 @@ NodeSpec
   podCIDR string
   podCIDRs [string] ~merge
   providerID string
-  unschedulable bool -- no more pods are placed here.
-  taints [Taint] -- keep pods away that do not tolerate them.
+  unschedulable bool -- no new pods are scheduled here.
+  taints [Taint] -- repel pods without a matching toleration.
   configSource NodeConfigSource?
   externalID string
 
@@ -51,14 +51,14 @@ ConfigMapNodeConfigSource
   kubeletConfigKey string!
 
 NodeStatus
-  capacity ResourceList -- all that the machine has.
-  allocatable ResourceList -- what pods can have of it.
+  capacity ResourceList -- total resources of the node.
+  allocatable ResourceList -- resources available for pods.
   phase NodePhase
   conditions [NodeCondition] ~merge:type
   addresses [NodeAddress] ~merge:type
   daemonEndpoints NodeDaemonEndpoints
   nodeInfo NodeSystemInfo
-  images [ContainerImage] -- images that are already there.
+  images [ContainerImage] -- container images on the node.
   volumesInUse [UniqueVolumeName]
   volumesAttached [AttachedVolume]
   config NodeConfigStatus?
@@ -125,7 +125,7 @@ NodeAddress
   type NodeAddressType!
   address string!
 
-Taint -- keeps pods off a node that do not tolerate it.
+Taint -- repels pods that do not tolerate it.
   key string!
   value string
   effect TaintEffect! -- NoSchedule, PreferNoSchedule or NoExecute.

@@ -122,7 +122,7 @@ CSIPersistentVolumeSource
   controllerExpandSecretRef SecretReference?
   nodeExpandSecretRef SecretReference?
 
-PersistentVolume -- a piece of storage in the cluster.
+PersistentVolume -- a storage resource of the cluster.
   kind string
   apiVersion string
   metadata ObjectMeta
@@ -157,12 +157,12 @@ PersistentVolumeSpec
   capacity ResourceList
   +PersistentVolumeSource
   accessModes [PersistentVolumeAccessMode]
-  claimRef ObjectReference? -- the claim that has it.
+  claimRef ObjectReference? -- the claim that it is bound to.
   persistentVolumeReclaimPolicy PersistentVolumeReclaimPolicy =Retain
   storageClassName string
   mountOptions [string]
   volumeMode PersistentVolumeMode? =Filesystem
-  nodeAffinity VolumeNodeAffinity? -- the nodes from which it can be reached.
+  nodeAffinity VolumeNodeAffinity? -- the nodes that can access it.
   volumeAttributesClassName string?
 
 VolumeNodeAffinity
@@ -319,8 +319,8 @@ def _source_of(spec: Tree) -> Tree:
 
 def _validate_spec_update(new: Tree, old: Tree) -> Iterator[Cause]:
     if _source_of(new) != _source_of(old):
-        told = internal_diff("core/v1.PersistentVolumeSource", _source_of(old), _source_of(new))
-        text = f"spec.persistentvolumesource is immutable after creation\n{told}"
+        diff = internal_diff("core/v1.PersistentVolumeSource", _source_of(old), _source_of(new))
+        text = f"spec.persistentvolumesource is immutable after creation\n{diff}"
         yield forbidden_field("spec.persistentvolumesource", text)
     yield from field_checks.immutable(new.get("volumeMode"), old.get("volumeMode"), "volumeMode")
     if "nodeAffinity" in old and new.get("nodeAffinity") != old["nodeAffinity"]:

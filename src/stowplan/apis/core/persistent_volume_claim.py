@@ -26,7 +26,7 @@ TYPES = """
 PersistentVolumeClaimConditionType ClaimResourceStatus = string
 PersistentVolumeClaimModifyVolumeStatus PersistentVolumeClaimPhase = string
 
-PersistentVolumeClaim -- asks for a piece of storage.
+PersistentVolumeClaim -- a request for storage.
   kind string
   apiVersion string
   metadata ObjectMeta
@@ -138,10 +138,10 @@ def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
         spec["resources"] = resources
         restore_field(spec, before, "volumeAttributesClassName")
     if spec != before:
-        told = internal_diff("core/v1.PersistentVolumeClaimSpec", before, spec)
+        diff = internal_diff("core/v1.PersistentVolumeClaimSpec", before, spec)
         text = (
             "spec is immutable after creation except resources.requests and "
-            f"volumeAttributesClassName for bound claims\n{told}"
+            f"volumeAttributesClassName for bound claims\n{diff}"
         )
         yield forbidden_field("spec", text)
     yield from _validate_size_update(new, old)

@@ -204,8 +204,8 @@ def _update(new: Tree, old: Tree) -> Iterator[Cause]:
     if old.get("schedulingGates"):
         yield from _gated(munged, old)
     if munged != old:
-        told = internal_diff("core/v1.PodSpec", old, munged)
-        text = f"pod updates may not change fields other than {_UPDATABLE}\n{told}"
+        diff = internal_diff("core/v1.PodSpec", old, munged)
+        text = f"pod updates may not change fields other than {_UPDATABLE}\n{diff}"
         yield forbidden_field("spec", text)
 
 

@@ -227,9 +227,9 @@ def taints(given: list[Tree], path: str) -> Iterator[Cause]:
                 "Effect": one["effect"],
                 "TimeAdded": one.get("timeAdded"),
             }
-            told = duplicate(here, shown)
-            text = f"{told.message}: taints must be unique by key and effect pair"
-            yield Cause(told.field, told.reason, text)
+            cause = duplicate(here, shown)
+            text = f"{cause.message}: taints must be unique by key and effect pair"
+            yield Cause(cause.field, cause.reason, text)
         seen.add(pair)
 
 

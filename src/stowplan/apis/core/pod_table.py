@@ -35,20 +35,20 @@ class PodTable(PrintedTable):
 
 def _cells(obj: Tree, now: float) -> list[Any]:
     spec, status = obj["spec"], obj["status"]
-    told = _ContainerSummary(spec, status)
-    reason = told.reason
+    summary = _ContainerSummary(spec, status)
+    reason = summary.reason
     if obj["metadata"].get("deletionTimestamp"):
         if status.get("reason") == "NodeLost":
             reason = "Unknown"
         elif status.get("phase") not in ("Succeeded", "Failed"):
             reason = "Terminating"
-    restarts = str(told.restarts)
-    if told.restarts and told.restarted:
-        restarts = f"{told.restarts} ({timestamps.human_age(told.restarted, now)} ago)"
+    restarts = str(summary.restarts)
+    if summary.restarts and summary.restarted:
+        restarts = f"{summary.restarts} ({timestamps.human_age(summary.restarted, now)} ago)"
     ips = status.get("podIPs") or [{}]
     return [
         name_of(obj),
-        f"{told.ready}/{told.total}",
+        f"{summary.ready}/{summary.total}",
         reason,
         restarts,
         age_of(obj, now),

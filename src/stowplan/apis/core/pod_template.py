@@ -18,13 +18,13 @@ from stowplan.apis.machinery.errors import Cause
 Tree = dict[str, Any]
 
 TYPES = """
-PodTemplate -- a pod to make copies of.
+PodTemplate -- a template of pods.
   kind string
   apiVersion string
   metadata ObjectMeta
   template PodTemplateSpec
 
-PodTemplateSpec -- what the pods of a workload look like.
+PodTemplateSpec -- metadata and spec of the pods of a workload.
   metadata ObjectMeta
   spec PodSpec
 """

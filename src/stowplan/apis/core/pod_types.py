@@ -14,25 +14,25 @@ SupplementalGroupsPolicy PodSELinuxChangePolicy SeccompProfileType AppArmorProfi
 PodQOSClass = string
 ResourceList = {roundedQuantity}
 
-Pod -- containers that run together on one node.
+Pod -- a group of containers that run on one node.
   kind string
   apiVersion string
   metadata ObjectMeta
-  spec PodSpec -- what should run.
-  status PodStatus -- what does run, as last seen.
+  spec PodSpec -- desired state.
+  status PodStatus -- last observed state.
 
-PodSpec -- what a pod should run, and where it may.
-  volumes [Volume] ~merge,retainKeys:name -- storage that the containers can mount.
-  initContainers [Container] ~merge:name -- run one after the other before the others start.
-  containers [Container]! ~merge:name -- at least one; they run side by side.
-  ephemeralContainers [EphemeralContainer] ~merge:name -- added to a running pod to look into it.
+PodSpec -- desired state of a pod.
+  volumes [Volume] ~merge,retainKeys:name -- volumes that the containers can mount.
+  initContainers [Container] ~merge:name -- run in order before the containers start.
+  containers [Container]! ~merge:name -- at least one; they run in parallel.
+  ephemeralContainers [EphemeralContainer] ~merge:name -- added to a running pod for debugging.
   restartPolicy RestartPolicy =Always -- Always, OnFailure or Never.
-  terminationGracePeriodSeconds int64? =30 -- time to end by itself once asked to.
-  activeDeadlineSeconds int64? -- the pod fails after so long.
+  terminationGracePeriodSeconds int64? =30 -- time to stop gracefully.
+  activeDeadlineSeconds int64? -- the pod fails after this time.
   dnsPolicy DNSPolicy =ClusterFirst
   nodeSelector {string} -- labels that the node must have.
   serviceAccountName string
-  serviceAccount string -- the old name of serviceAccountName.
+  serviceAccount string -- deprecated name of serviceAccountName.
   automountServiceAccountToken bool?
   nodeName string -- the node it runs on; set by the scheduler.
   hostNetwork bool
@@ -43,29 +43,29 @@ PodSpec -- what a pod should run, and where it may.
   imagePullSecrets [LocalObjectReference] ~merge:name
   hostname string
   subdomain string
-  affinity Affinity? -- rules about nodes and about other pods.
-  schedulerName string =default-scheduler -- who places the pod.
-  tolerations [Toleration] -- taints of nodes that do not keep this pod away.
+  affinity Affinity? -- scheduling constraints on nodes and other pods.
+  schedulerName string =default-scheduler -- the scheduler of the pod.
+  tolerations [Toleration] -- taints of nodes that the pod tolerates.
   hostAliases [HostAlias] ~merge:ip
-  priorityClassName string -- the PriorityClass that gives the priority.
-  priority int32? -- higher goes first and may displace lower.
+  priorityClassName string -- the PriorityClass of the pod.
+  priority int32? -- pods of higher priority are scheduled first and may preempt.
   dnsConfig PodDNSConfig?
-  readinessGates [PodReadinessGate] -- more conditions that must be True before it counts as ready.
+  readinessGates [PodReadinessGate] -- conditions that must be True for the pod to be ready.
   runtimeClassName string?
   enableServiceLinks bool?
   preemptionPolicy PreemptionPolicy? -- Never, or PreemptLowerPriority.
-  overhead ResourceList? -- what the sandbox itself costs.
-  topologySpreadConstraints [TopologySpreadConstraint] ~merge:topologyKey -- how evenly to spread.
+  overhead ResourceList? -- resources of the pod sandbox.
+  topologySpreadConstraints [TopologySpreadConstraint] ~merge:topologyKey -- even spreading.
   setHostnameAsFQDN bool?
   os PodOS?
   hostUsers bool?
-  schedulingGates [PodSchedulingGate] ~merge:name -- it is not placed before these are gone.
-  resourceClaims [PodResourceClaim] ~merge,retainKeys:name -- devices that the containers can use.
+  schedulingGates [PodSchedulingGate] ~merge:name -- block scheduling until removed.
+  resourceClaims [PodResourceClaim] ~merge,retainKeys:name -- claims of devices.
   resources ResourceRequirements? -- for the pod as a whole.
   hostnameOverride string?
   schedulingGroup PodSchedulingGroup?
 
-Container -- one image to run.
+Container -- a container of a pod.
   name string! -- unique in the pod.
   image string
   command [string]
@@ -74,15 +74,15 @@ Container -- one image to run.
   ports [ContainerPort] ~merge:containerPort
   envFrom [EnvFromSource]
   env [EnvVar] ~merge:name
-  resources ResourceRequirements -- what it needs and what it may use at most.
+  resources ResourceRequirements -- resource requests and limits.
   resizePolicy [ContainerResizePolicy]
   restartPolicy ContainerRestartPolicy?
   restartPolicyRules [ContainerRestartRule]
   volumeMounts [VolumeMount] ~merge:mountPath
   volumeDevices [VolumeDevice] ~merge:devicePath
-  livenessProbe Probe? -- it is restarted when this fails.
-  readinessProbe Probe? -- it gets no traffic while this fails.
-  startupProbe Probe? -- the other probes wait for this.
+  livenessProbe Probe? -- the container is restarted if it fails.
+  readinessProbe Probe? -- the pod gets no traffic while it fails.
+  startupProbe Probe? -- the other probes start after it succeeds.
   lifecycle Lifecycle?
   terminationMessagePath string =/dev/termination-log
   terminationMessagePolicy TerminationMessagePolicy =File
@@ -178,7 +178,7 @@ ExecAction
 SleepAction
   seconds int64!
 
-Probe -- a check that is repeated.
+Probe -- a periodic check of a container.
   exec ExecAction?
   httpGet HTTPGetAction?
   tcpSocket TCPSocketAction?
@@ -217,10 +217,10 @@ Capabilities
   add [Capability]
   drop [Capability]
 
-ResourceRequirements -- how much of each resource.
-  limits ResourceList -- at most.
-  requests ResourceList -- at least; what the scheduler counts.
-  claims [ResourceClaim] -- devices, by names of spec.resourceClaims.
+ResourceRequirements -- requests and limits of resources.
+  limits ResourceList -- maximum amounts.
+  requests ResourceList -- minimum amounts; used for scheduling.
+  claims [ResourceClaim] -- names of spec.resourceClaims.
 
 ResourceClaim
   name string!
@@ -279,10 +279,10 @@ Sysctl
   name string!
   value string!
 
-NodeSelector -- one of the terms must match.
+NodeSelector -- terms are ORed.
   nodeSelectorTerms [NodeSelectorTerm]!
 
-NodeSelectorTerm -- all of its conditions must hold.
+NodeSelectorTerm -- requirements are ANDed.
   matchExpressions [NodeSelectorRequirement] -- on labels.
   matchFields [NodeSelectorRequirement] -- on metadata.name.
 
@@ -316,7 +316,7 @@ WeightedPodAffinityTerm
   weight int32!
   podAffinityTerm PodAffinityTerm!
 
-PodAffinityTerm -- pods, and the node label that says what together means.
+PodAffinityTerm -- selects pods, and the topology that they are compared in.
   labelSelector LabelSelector?
   namespaces [string]
   topologyKey string!
@@ -349,10 +349,10 @@ PodSchedulingGroup
   podGroupName string?
 
 TopologySpreadConstraint
-  maxSkew int32! -- by how many pods two domains may differ.
-  topologyKey string! -- the node label whose values are the domains.
+  maxSkew int32! -- maximum difference of pods between domains.
+  topologyKey string! -- node label whose values are the topology domains.
   whenUnsatisfiable UnsatisfiableConstraintAction! -- DoNotSchedule or ScheduleAnyway.
-  labelSelector LabelSelector? -- the pods that are counted.
+  labelSelector LabelSelector? -- selects the pods that are counted.
   minDomains int32?
   nodeAffinityPolicy NodeInclusionPolicy?
   nodeTaintsPolicy NodeInclusionPolicy?
@@ -371,13 +371,13 @@ PodDNSConfigOption
   name string
   value string?
 
-PodStatus -- what is known of a pod.
+PodStatus -- observed state of a pod.
   observedGeneration int64
   phase PodPhase -- Pending, Running, Succeeded, Failed or Unknown.
   conditions [PodCondition] ~merge:type
   message string
   reason string
-  nominatedNodeName string -- where it will go once the pods it displaces have ended.
+  nominatedNodeName string -- the node that preemption has chosen for it.
   hostIP string
   hostIPs [HostIP] ~merge:ip
   podIP string
@@ -495,7 +495,7 @@ VolumeStatus
 ImageVolumeStatus
   imageRef string
 
-ObjectReference -- names any object.
+ObjectReference -- reference to an object.
   kind string
   namespace string
   name string

@@ -132,12 +132,12 @@ def node_term_warnings(term: Tree, path: str, preferred: bool) -> Iterator[str]:
 
 
 def _repeated(spec: Tree, prefix: str) -> Iterator[str]:
-    for field, key, told in (("hostAliases", "ip", "ip"), ("imagePullSecrets", "name", "name")):
+    for field, key, shown in (("hostAliases", "ip", "ip"), ("imagePullSecrets", "name", "name")):
         seen: set[str] = set()
         for at, one in enumerate(spec.get(field, ())):
             value = one.get(key, "")
             if value in seen:
-                yield f"{prefix}spec.{field}[{at}].{told}: duplicate {told} {value_text(value)}"
+                yield f"{prefix}spec.{field}[{at}].{shown}: duplicate {shown} {value_text(value)}"
             seen.add(value)
     for at, one in enumerate(spec.get("imagePullSecrets", ())):
         if not one.get("name"):

@@ -26,7 +26,7 @@ Tree = dict[str, Any]
 TYPES = """
 ReplicationControllerConditionType = string
 
-ReplicationController -- keeps a number of equal pods; the old form of ReplicaSet.
+ReplicationController -- maintains a number of replica pods; predecessor of ReplicaSet.
   kind string
   apiVersion string
   metadata ObjectMeta

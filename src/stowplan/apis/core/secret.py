@@ -23,7 +23,7 @@ Tree = dict[str, Any]
 TYPES = """
 SecretType = string
 
-Secret -- settings by name, not to be shown.
+Secret -- confidential data.
   kind string
   apiVersion string
   metadata ObjectMeta

@@ -33,7 +33,7 @@ TYPES = """
 ServiceAffinity ServiceType IPFamily IPFamilyPolicy ServiceInternalTrafficPolicy = string
 ServiceExternalTrafficPolicy LoadBalancerIPMode = string
 
-Service -- one address for several pods.
+Service -- exposes a set of pods under one address.
   kind string
   apiVersion string
   metadata ObjectMeta
@@ -42,7 +42,7 @@ Service -- one address for several pods.
 
 ServiceSpec
   ports [ServicePort] ~merge:port
-  selector {string} -- the pods behind it.
+  selector {string} -- the pods that it routes to.
   clusterIP string
   clusterIPs [string]
   type ServiceType =ClusterIP
@@ -306,8 +306,8 @@ def _refuse_allocated_address(obj: Tree, taken: set[str]) -> None:
     elif wanted in taken:
         text = "provided IP is already allocated"
     if text:
-        told = f"failed to allocate IP {wanted}: {text}"
-        cause = invalid("spec.clusterIPs", obj["spec"].get("clusterIPs"), told)
+        message = f"failed to allocate IP {wanted}: {text}"
+        cause = invalid("spec.clusterIPs", obj["spec"].get("clusterIPs"), message)
         raise invalid_object("", "Service", obj["metadata"].get("name", ""), [cause])
 
 

@@ -14,7 +14,7 @@ from stowplan.apis.kind.strategy import BuiltinStrategy
 Tree = dict[str, Any]
 
 TYPES = """
-ServiceAccount -- who a pod acts as.
+ServiceAccount -- an identity for processes in pods.
   kind string
   apiVersion string
   metadata ObjectMeta

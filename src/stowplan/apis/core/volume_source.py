@@ -250,11 +250,13 @@ def resource_reference(one: Tree, path: str, in_volume: bool = False) -> Iterato
     if what == "cpu" and divisor not in ("1m", "1"):
         text = "only divisor's values 1m and 1 are supported with the cpu resource"
         yield invalid(f"{path}.divisor", name, text)
-    told = {"memory": "memory", "ephemeral-storage": "local ephemeral storage"}.get(what)
+    unit_of = {"memory": "memory", "ephemeral-storage": "local ephemeral storage"}.get(what)
     if huge:
-        told = "hugepages"
-    if told and divisor not in _UNITS:
-        text = f"only divisor's values {', '.join(_UNITS)} are supported with the {told} resource"
+        unit_of = "hugepages"
+    if unit_of and divisor not in _UNITS:
+        text = (
+            f"only divisor's values {', '.join(_UNITS)} are supported with the {unit_of} resource"
+        )
         yield invalid(f"{path}.divisor", name, text)
 
 

@@ -7,7 +7,7 @@ VOLUME_TYPES = """
 PersistentVolumeMode PersistentVolumeAccessMode HostPathType StorageMedium = string
 AzureDataDiskCachingMode AzureDataDiskKind = string
 
-Volume -- storage under a name.
+Volume -- a named volume of a pod.
   name string!
   +VolumeSource
 
@@ -300,7 +300,7 @@ PersistentVolumeClaimSpec
   accessModes [PersistentVolumeAccessMode]
   selector LabelSelector?
   resources VolumeResourceRequirements
-  volumeName string -- the volume that was found for it.
+  volumeName string -- the bound PersistentVolume.
   storageClassName string?
   volumeMode PersistentVolumeMode? =Filesystem
   dataSource TypedLocalObjectReference?

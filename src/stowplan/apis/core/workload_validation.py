@@ -65,8 +65,8 @@ def _matching_template(spec: Tree, path: str = TEMPLATE_PATH) -> Iterator[Cause]
     template = spec["template"]
     found = template["metadata"].get("labels", {})
     # A missing selector selects nothing, an empty one everything.
-    said = spec["selector"] is None or not field_checks.is_empty_selector(spec["selector"])
-    if said and not field_checks.matches(spec["selector"], found):
+    selects_some = spec["selector"] is None or not field_checks.is_empty_selector(spec["selector"])
+    if selects_some and not field_checks.matches(spec["selector"], found):
         text = "`selector` does not match template `labels`"
         yield invalid(f"{path}.metadata.labels", found or None, text)
     yield from validate_pod_template(template, path)
@@ -82,8 +82,8 @@ def _matching_template(spec: Tree, path: str = TEMPLATE_PATH) -> Iterator[Cause]
 def validate_selected_template(spec: Tree, text: str) -> Iterator[Cause]:
     """The template, if the selector is valid. text: of the cause for an invalid selector."""
     if any(field_checks.selector(spec["selector"], "spec.selector")):
-        told = f"Invalid value: {value_text(spec['selector'])}"
-        yield Cause("spec.selector", INVALID, f"{told}: {text}" if text else told)
+        message = f"Invalid value: {value_text(spec['selector'])}"
+        yield Cause("spec.selector", INVALID, f"{message}: {text}" if text else message)
     else:
         yield from _matching_template(spec)
 

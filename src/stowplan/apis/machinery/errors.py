@@ -257,13 +257,13 @@ def invalid_object(group: str, kind: str, name: str, causes: Iterable[Cause]) ->
     """422: `Pod "p" is invalid: ...`; the text has each cause once."""
     found = bounded_causes(causes)
     texts = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in found))
-    told = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     details = _status_details(group, kind, name)
     details["causes"] = [
         {"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in found
     ]
     subject = f"{kind}.{group}" if group else kind
-    return ApiError(422, "Invalid", f'{subject} "{name}" is invalid: {told}', details)
+    return ApiError(422, "Invalid", f'{subject} "{name}" is invalid: {listed}', details)
 
 
 def bad_request(text: str) -> ApiError:

@@ -40,7 +40,7 @@ from stowplan.apis.validation import field_checks
 Tree = dict[str, Any]
 
 TYPES = """
-Eviction -- asks for a pod to be deleted if its budgets allow it.
+Eviction -- evicts a pod if its disruption budgets allow it.
   kind string
   apiVersion string
   metadata ObjectMeta
@@ -77,12 +77,13 @@ def evict(call: ApiCall, body: Tree) -> SubresourceResult:
 
 def _dry_run(call: ApiCall, options: Tree) -> bool:
     """True for a dry run; query and body must agree."""
-    told = options.get("dryRun") or []
-    if call.dry_run and told and told != ["All"]:
-        text = f"Non-matching dry-run options in request and content: [All] and [{' '.join(told)}]"
+    requested = options.get("dryRun") or []
+    if call.dry_run and requested and requested != ["All"]:
+        given = " ".join(requested)
+        text = f"Non-matching dry-run options in request and content: [All] and [{given}]"
         # Differs: the original answers this with 500.
         raise bad_request(text)
-    return call.dry_run or bool(told)
+    return call.dry_run or bool(requested)
 
 
 def _delete_options(options: Tree) -> DeleteOptions:
@@ -171,14 +172,14 @@ def _no_disruption_text(budget: Tree) -> str:
     name = budget["metadata"]["name"]
     status = budget.get("status") or {}
     allowed = find_condition(status.get("conditions") or (), "DisruptionAllowed") or {}
-    told = allowed.get("status") == "False" and allowed.get("message")
+    message = allowed.get("status") == "False" and allowed.get("message")
     healthy, desired = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
-    if told and allowed.get("reason") == "SyncFailed":
-        why = f"does not allow evicting pods currently because it failed sync: {told}"
+    if message and allowed.get("reason") == "SyncFailed":
+        why = f"does not allow evicting pods currently because it failed sync: {message}"
     elif healthy <= desired:
         why = f"needs {desired} healthy pods and has {healthy} currently"
-    elif told:
-        why = f"does not allow evicting pods currently ({allowed.get('reason')}): {told}"
+    elif message:
+        why = f"does not allow evicting pods currently ({allowed.get('reason')}): {message}"
     else:
         why = "does not allow evicting pods currently"
     return f"The disruption budget {name} {why}"

@@ -28,7 +28,7 @@ PATH = "policy/poddisruptionbudgets"
 TYPES = """
 UnhealthyPodEvictionPolicyType = string
 
-PodDisruptionBudget -- how many of a set of pods may be evicted at a time.
+PodDisruptionBudget -- limits voluntary disruptions of a set of pods.
   kind string
   apiVersion string
   metadata ObjectMeta

@@ -31,7 +31,7 @@ OpaqueDeviceConfiguration
   driver string!
   parameters JSON!
 
-DeviceClass -- a kind of device to ask for.
+DeviceClass -- a class of devices that claims request.
   kind string
   apiVersion string
   metadata ObjectMeta

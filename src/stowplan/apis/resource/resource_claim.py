@@ -36,7 +36,7 @@ TYPES = """
 FullyQualifiedName DeviceTaintEffect DeviceAllocationMode DeviceTolerationOperator = string
 AllocationConfigSource = string
 
-ResourceClaim -- asks for devices.
+ResourceClaim -- a request for devices.
   kind string
   apiVersion string
   metadata ObjectMeta

@@ -19,7 +19,7 @@ from stowplan.apis.validation import field_checks
 Tree = dict[str, Any]
 
 TYPES = """
-ResourceClaimTemplate -- claims to make for each pod.
+ResourceClaimTemplate -- template of claims that are created per pod.
   kind string
   apiVersion string
   metadata ObjectMeta

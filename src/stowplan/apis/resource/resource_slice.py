@@ -24,7 +24,7 @@ Tree = dict[str, Any]
 TYPES = """
 QualifiedName = string
 
-ResourceSlice -- devices that a driver offers.
+ResourceSlice -- a set of devices that a driver publishes.
   kind string
   apiVersion string
   metadata ObjectMeta

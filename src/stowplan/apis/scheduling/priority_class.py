@@ -19,7 +19,7 @@ from stowplan.apis.validation import field_checks
 Tree = dict[str, Any]
 
 TYPES = """
-PriorityClass -- a name for a priority.
+PriorityClass -- maps a name to a priority.
   kind string
   apiVersion string
   metadata ObjectMeta

@@ -83,8 +83,8 @@ def internal_diff(full_name: str, old: Tree, new: Tree) -> str:
     before, after = (_lines(full_name, one) for one in (old, new))
     if len(before) + len(after) > DIFF_LINES_MAX:
         before, after = _changed_part(before, after)
-    told = list(difflib.unified_diff(before, after, n=3))
-    return "".join(told[2:])
+    lines = list(difflib.unified_diff(before, after, n=3))
+    return "".join(lines[2:])
 
 
 def _changed_part(before: list[str], after: list[str]) -> tuple[list[str], list[str]]:

@@ -4,32 +4,32 @@ META_TYPES = """
 UID DeletionPropagation LabelSelectorOperator ManagedFieldsOperationType ConditionStatus = string
 FieldSelectorOperator = string
 
-ObjectMeta -- what every stored object has.
+ObjectMeta -- metadata of every stored object.
   name string -- unique in the namespace for its kind; cannot be changed.
-  generateName string -- the server appends five characters to make a name of it.
-  namespace string -- the space in which the name is unique.
+  generateName string -- prefix of a generated name.
+  namespace string -- the namespace; names are unique in it.
   selfLink string -- no longer used.
-  uid UID -- told by the server; differs for every object that ever was.
+  uid UID -- set by the server; unique over time and space.
   resourceVersion string -- of the last write; for optimistic concurrency and watches.
-  generation int64 -- counts the changes of the wanted state.
-  creationTimestamp Timez -- told by the server.
-  deletionTimestamp Time? -- when a deletion was asked for, plus its grace.
-  deletionGracePeriodSeconds int64? -- how long the object may still take to end.
-  labels {string} -- short values to select by.
-  annotations {string} -- any values, not to select by.
-  ownerReferences [OwnerReference] ~merge:uid -- the objects this one exists for.
-  finalizers [string] ~merge -- who must still act before the object may go.
-  managedFields [ManagedFieldsEntry] -- who set which field; not kept here.
+  generation int64 -- incremented when the desired state changes.
+  creationTimestamp Timez -- set by the server.
+  deletionTimestamp Time? -- time of the deletion request, plus the grace period.
+  deletionGracePeriodSeconds int64? -- grace period of the deletion.
+  labels {string} -- keys and values for selectors.
+  annotations {string} -- arbitrary metadata, not for selectors.
+  ownerReferences [OwnerReference] ~merge:uid -- the objects that this object depends on.
+  finalizers [string] ~merge -- must be empty before the object is removed.
+  managedFields [ManagedFieldsEntry] -- managers of fields; not stored by this server.
 
-OwnerReference -- names an object in the same namespace, or of the cluster.
+OwnerReference -- reference to an owner in the same namespace or cluster-scoped.
   apiVersion string!
   kind string!
   name string!
   uid UID!
-  controller bool? -- this owner is the one that manages the object.
-  blockOwnerDeletion bool? -- a foreground deletion of the owner waits for this object.
+  controller bool? -- the owner is the managing controller.
+  blockOwnerDeletion bool? -- foreground deletion of the owner waits for this object.
 
-ManagedFieldsEntry -- the fields that one writer set.
+ManagedFieldsEntry -- the fields that one manager has set.
   manager string
   operation ManagedFieldsOperationType
   apiVersion string
@@ -38,16 +38,16 @@ ManagedFieldsEntry -- the fields that one writer set.
   fieldsV1 Object?
   subresource string
 
-LabelSelector -- which objects, by their labels; all conditions must hold.
+LabelSelector -- selects objects by label; all requirements must match.
   matchLabels {string} -- labels with exactly these values.
   matchExpressions [LabelSelectorRequirement]
 
-LabelSelectorRequirement -- one condition on labels.
+LabelSelectorRequirement -- a requirement on a label.
   key string!
   operator LabelSelectorOperator! -- In, NotIn, Exists or DoesNotExist.
   values [string] -- for In and NotIn.
 
-FieldSelectorRequirement -- one condition on fields.
+FieldSelectorRequirement -- a requirement on a field.
   key string!
   operator FieldSelectorOperator!
   values [string]
@@ -60,11 +60,11 @@ Condition -- one aspect of an object's state.
   reason string!
   message string!
 
-Preconditions -- what must be so for a deletion to be done.
+Preconditions -- preconditions of a deletion.
   uid UID?
   resourceVersion string?
 
-DeleteOptions -- how to delete.
+DeleteOptions -- options of a deletion.
   kind string
   apiVersion string
   gracePeriodSeconds int64?
@@ -74,7 +74,7 @@ DeleteOptions -- how to delete.
   dryRun [string]
   ignoreStoreReadErrorWithClusterBreakingPotential bool?
 
-ListMeta -- what every list has.
+ListMeta -- metadata of a list.
   selfLink string
   resourceVersion string
   continue string

@@ -27,7 +27,7 @@ CACHED_BYTES_MAX = 16 << 10
 
 
 class UnknownFields:
-    """Collects texts about unknown fields; each is told once."""
+    """Collects texts about unknown fields; each once."""
 
     __slots__ = ("texts",)
 

@@ -20,7 +20,7 @@ Tree = dict[str, Any]
 TYPES = """
 VolumeBindingMode = string
 
-StorageClass -- a way to make volumes.
+StorageClass -- a class of dynamically provisioned volumes.
   kind string
   apiVersion string
   metadata ObjectMeta

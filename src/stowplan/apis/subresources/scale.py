@@ -18,7 +18,7 @@ from stowplan.apis.schema import kind_schema
 Tree = dict[str, Any]
 
 TYPES = """
-Scale -- the number of pods of a workload.
+Scale -- the scale of a workload.
   kind string
   apiVersion string
   metadata ObjectMeta
@@ -156,10 +156,10 @@ def _scale(obj: Tree, replicas: int, status: Tree) -> Tree:
 
 
 def _check_uid(obj: Tree, body: Tree, call: ApiCall) -> None:
-    told = (body.get("metadata") or {}).get("uid")
+    wanted = (body.get("metadata") or {}).get("uid")
     have = obj["metadata"].get("uid")
-    if told and told != have:
-        why = f"Precondition failed: UID in precondition: {told}, UID in object meta: {have}"
+    if wanted and wanted != have:
+        why = f"Precondition failed: UID in precondition: {wanted}, UID in object meta: {have}"
         plural = f"{call.resource.plural}/scale"
         name = obj["metadata"]["name"]
         raise conflict(call.resource.group, plural, name, why)

@@ -60,7 +60,7 @@ def _has_field(tree: object, name: str) -> bool:
     return False
 
 
-class UnimplementedKinds:
+class UnimplementedFeatureWarnings:
     """`resource.AdmissionPlugin`: warns about features that have no effect."""
 
     def admit(self, call: ApiCall, obj: Tree | None, old: Tree | None) -> None:

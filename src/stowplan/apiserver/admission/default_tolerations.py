@@ -24,10 +24,10 @@ class DefaultTolerationSeconds(AdmissionPluginBase):
         if obj is None or not targets(call, "pods"):
             return
         spec = obj.setdefault("spec", {})
-        told = list(spec.get("tolerations") or ())
-        wanted = [key for key in _KEYS if not any(_tolerates_key(each, key) for each in told)]
+        given = list(spec.get("tolerations") or ())
+        wanted = [key for key in _KEYS if not any(_tolerates_key(each, key) for each in given)]
         if wanted:
-            spec["tolerations"] = [*told, *(_toleration(key) for key in wanted)]
+            spec["tolerations"] = [*given, *(_toleration(key) for key in wanted)]
 
 
 def _tolerates_key(toleration: Tree, key: str) -> bool:

@@ -64,20 +64,20 @@ class PriorityAdmission(AdmissionPluginBase):
         name, value, policy = self._established(call, obj, spec.get("priorityClassName") or "")
         if name:
             spec["priorityClassName"] = name
-        told = spec.get("priority")
-        if told is not None and told != value:
+        given = spec.get("priority")
+        if given is not None and given != value:
             why = (
-                f"the integer value of priority ({told}) must not be provided in pod spec; "
+                f"the integer value of priority ({given}) must not be provided in pod spec; "
                 f"priority admission controller computed {value} from the given PriorityClass name"
             )
             raise admission_forbidden(call, obj, why)
         spec["priority"] = value
         if not policy:
             return
-        told = spec.get("preemptionPolicy")
-        if told is not None and told != policy:
+        given = spec.get("preemptionPolicy")
+        if given is not None and given != policy:
             why = (
-                f"the string value of PreemptionPolicy ({told}) must not be provided in pod spec; "
+                f"the string value of PreemptionPolicy ({given}) must not be provided in pod spec; "
                 f"priority admission controller computed {policy} from the given PriorityClass name"
             )
             raise admission_forbidden(call, obj, why)

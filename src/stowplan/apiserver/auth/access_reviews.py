@@ -101,11 +101,11 @@ def self_subject_rules_review(call: ApiCall, body: Tree) -> SubresourceResult:
     missing: list[str] = []
     for _, rule in ReviewAuthorizer(call).rbac().grants(call.user, namespace, missing):
         if rule.resources:
-            told: Tree = {"verbs": list(rule.verbs), "apiGroups": list(rule.groups)}
-            told["resources"] = list(rule.resources)
+            rule_tree: Tree = {"verbs": list(rule.verbs), "apiGroups": list(rule.groups)}
+            rule_tree["resources"] = list(rule.resources)
             if rule.names:
-                told["resourceNames"] = list(rule.names)
-            resources.append(told)
+                rule_tree["resourceNames"] = list(rule.names)
+            resources.append(rule_tree)
         if rule.urls:
             paths.append({"verbs": list(rule.verbs), "nonResourceURLs": list(rule.urls)})
     status: Tree = {"resourceRules": resources, "nonResourceRules": paths, "incomplete": False}
@@ -205,13 +205,13 @@ def _reviewed_user(spec: Tree) -> User:
 
 
 def _user_tree(user: User) -> Tree:
-    told: Tree = {"username": user.name}
+    tree: Tree = {"username": user.name}
     if user.uid:
-        told["uid"] = user.uid
-    told["groups"] = list(user.groups or (AUTHENTICATED,))
+        tree["uid"] = user.uid
+    tree["groups"] = list(user.groups or (AUTHENTICATED,))
     if user.extra:
-        told["extra"] = {key: list(values) for key, values in user.extra.items()}
-    return told
+        tree["extra"] = {key: list(values) for key, values in user.extra.items()}
+    return tree
 
 
 def _spec_causes(spec: Tree) -> list[Cause]:
@@ -249,7 +249,7 @@ def _raise_invalid(causes: list[Cause]) -> None:
         return
     group = "authorization.k8s.io"
     texts = [f"{cause.field}: {cause.message}" for cause in causes]
-    told = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     listed = [{"reason": c.reason, "message": c.message, "field": c.field} for c in causes]
     details: Tree = {"group": group, "causes": listed}
-    raise ApiError(422, "Invalid", f'.{group} "" is invalid: {told}', details)
+    raise ApiError(422, "Invalid", f'.{group} "" is invalid: {text}', details)

@@ -298,11 +298,11 @@ def _aggregate(role: str) -> str:
 
 def _rule(line: str) -> Tree:
     verbs, *rest = (part.split() for part in line.split(" | "))
-    said = list(_VERBS.get(verbs[0], verbs))
+    verb_names = list(_VERBS.get(verbs[0], verbs))
     if len(rest) == 1:
-        return {"verbs": said, "nonResourceURLs": rest[0]}
+        return {"verbs": verb_names, "nonResourceURLs": rest[0]}
     groups = ["" if group == "core" else group for group in rest[0]]
-    rule: Tree = {"verbs": said, "apiGroups": groups, "resources": rest[1]}
+    rule: Tree = {"verbs": verb_names, "apiGroups": groups, "resources": rest[1]}
     if len(rest) > 2:
         rule["resourceNames"] = rest[2]
     return rule

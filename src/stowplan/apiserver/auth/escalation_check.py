@@ -122,15 +122,15 @@ def _confirm_held(
     )
     if not missing:
         return
-    told = "\n".join(sorted({rule_text(rule) for rule in compact_rules(missing)}))
+    rules_text = "\n".join(sorted({rule_text(rule) for rule in compact_rules(missing)}))
     text = (
         f"{_user_text(call.user)} is attempting to grant RBAC permissions "
-        f"not currently held:\n{told}"
+        f"not currently held:\n{rules_text}"
     )
     if unresolved:
         texts = list(dict.fromkeys(unresolved))
-        told = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-        text += f"; resolution errors: [{told}]"
+        errors = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+        text += f"; resolution errors: [{errors}]"
     raise forbidden(GROUP, call.resource.plural, name, text)
 
 
@@ -150,8 +150,8 @@ def compact_rules(rules: Iterable[PolicyRule]) -> list[PolicyRule]:
         about = msgspec.structs.replace(rule, verbs=())
         verbs.setdefault(about, []).extend(rule.verbs)
     return paths + [
-        msgspec.structs.replace(about, verbs=tuple(dict.fromkeys(said)))
-        for about, said in verbs.items()
+        msgspec.structs.replace(about, verbs=tuple(dict.fromkeys(listed)))
+        for about, listed in verbs.items()
     ]
 
 
@@ -164,9 +164,9 @@ def rule_text(rule: PolicyRule) -> str:
         "ResourceNames": rule.names,
         "Verbs": rule.verbs,
     }
-    told = (
+    fields_text = (
         f"{name}:[{' '.join(json.dumps(value) for value in values)}]"
         for name, values in fields.items()
         if values
     )
-    return "{" + ", ".join(told) + "}"
+    return "{" + ", ".join(fields_text) + "}"

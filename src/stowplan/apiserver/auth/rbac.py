@@ -188,8 +188,8 @@ class RbacAuthorizer:
         if not missing:
             return RbacDecision(allowed=False)
         texts = list(dict.fromkeys(missing))
-        told = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-        return RbacDecision(allowed=False, reason=f"RBAC: {told}")
+        text = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+        return RbacDecision(allowed=False, reason=f"RBAC: {text}")
 
     def grants(self, user: User, namespace: str, missing: list[str]) -> Iterator[RuleGrant]:
         """The rules of `user` in a namespace ("": cluster-wide), in order of the bindings.

@@ -27,8 +27,8 @@ class TokenRbacAccess:
         if change.resource.group != GROUP:
             return
         _, namespace, name = change.key.rsplit("/", 2)
-        gone = change.type == "DELETED"
-        obj = None if gone else msgspec.json.decode(change.value)
+        deleted = change.type == "DELETED"
+        obj = None if deleted else msgspec.json.decode(change.value)
         self.rbac.put(change.resource.kind, namespace, name, obj)
 
     def authenticate(self, request: HttpRequest, now: float) -> User:

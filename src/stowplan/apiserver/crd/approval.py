@@ -53,10 +53,10 @@ def approval_causes(definition: Tree, old: Tree | None) -> Iterator[Cause]:
     if not is_protected_group(definition["spec"]["group"]):
         return
     annotations = definition["metadata"].get("annotations", {})
-    told = approval(annotations)
-    if old is not None and approval(old["metadata"].get("annotations", {}))[:2] == told[:2]:
+    found = approval(annotations)
+    if old is not None and approval(old["metadata"].get("annotations", {}))[:2] == found[:2]:
         return
-    if told.reason == "MissingAnnotation":
-        yield required(_PATH, told.text)
-    elif told.reason == "InvalidAnnotation":
-        yield invalid(_PATH, annotations[ANNOTATION], told.text)
+    if found.reason == "MissingAnnotation":
+        yield required(_PATH, found.text)
+    elif found.reason == "InvalidAnnotation":
+        yield invalid(_PATH, annotations[ANNOTATION], found.text)

@@ -107,7 +107,7 @@ class DefinitionController:
     def _delete(
         self, server: ServerContext, resource: Resource, name: str, uid: str, now: float
     ) -> None:
-        """Delete the objects, and the definition when they are gone."""
+        """Delete the objects, and the definition when they are deleted."""
         current = server.get(resource, "", name)
         if current is None or current["metadata"]["uid"] != uid:
             return
@@ -143,13 +143,13 @@ def custom_resource_path(definition: Tree) -> str:
     return f"{definition['spec']['group']}/{definition['status']['acceptedNames']['plural']}"
 
 
-def _recheck_names(server: ServerContext, gone: Tree, now: float) -> None:
+def _recheck_names(server: ServerContext, removed: Tree, now: float) -> None:
     """Names were released: other definitions of the group may get them."""
     resource = server.registry.by_path(DEFINITIONS_PATH)
     if resource is None:
         return
     for one in list(server.list(resource)):
-        same = one["spec"]["group"] == gone["spec"]["group"]
+        same = one["spec"]["group"] == removed["spec"]["group"]
         if (
             same
             and not one["metadata"].get("deletionTimestamp")
@@ -172,9 +172,9 @@ def _establish_step(server: ServerContext, current: Tree, now: float) -> bool:
         set_condition(current, ("Established", "True", "InitialNamesAccepted", text), now)
         return True
     if accepted and is_protected_group(current["spec"]["group"]):
-        told = approval(current["metadata"].get("annotations", {}))
+        found = approval(current["metadata"].get("annotations", {}))
         kind = "KubernetesAPIApprovalPolicyConformant"
-        return set_condition(current, (kind, told.status, told.reason, told.text), now)
+        return set_condition(current, (kind, found.status, found.reason, found.text), now)
     return False
 
 

@@ -170,15 +170,15 @@ def _version_causes(one: Tree, path: str, shared: dict[str, bool]) -> Iterator[C
     problems = label_1035_problems(one["name"])
     if problems:
         yield invalid(f"{path}.name", one["name"], ",".join(problems))
-    told = one.get("deprecationWarning")
-    if told is not None:
+    warning = one.get("deprecationWarning")
+    if warning is not None:
         here = f"{path}.deprecationWarning"
         if not one.get("deprecated"):
-            yield invalid(here, told, "can only be set for deprecated versions")
-        elif len(told) > _WARNING_MAX:
-            yield invalid(here, told, "must be <= 256 characters long")
-        elif not told:
-            yield invalid(here, told, "must not be an empty string")
+            yield invalid(here, warning, "can only be set for deprecated versions")
+        elif len(warning) > _WARNING_MAX:
+            yield invalid(here, warning, "must be <= 256 characters long")
+        elif not warning:
+            yield invalid(here, warning, "must not be an empty string")
     own = {key: value for key, value in one.items() if key in _SHARED_FIELDS and not shared[key]}
     statuses = "status" in (one.get("subresources") or {})
     yield from _version_part_causes(own, path, f"{path}.schema", statuses)
@@ -232,8 +232,8 @@ def _names_causes(names: Tree, path: str) -> Iterator[Cause]:
         value = names.get(name, "")
         problems = label_1035_problems(value.lower())
         if value and problems:
-            told = ",".join(problems)
-            text = f"may have mixed case, but should otherwise match: {told}"
+            joined = ",".join(problems)
+            text = f"may have mixed case, but should otherwise match: {joined}"
             yield invalid(f"{path}.{name}", value, text)
     for at, value in enumerate(names.get("shortNames", ())):
         if problems := label_1035_problems(value):

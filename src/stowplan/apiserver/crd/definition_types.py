@@ -13,7 +13,7 @@ TYPES = """
 ConversionStrategyType ResourceScope ConditionStatus CustomResourceDefinitionConditionType = string
 FieldValueErrorReason JSONSchemaURL = string
 
-CustomResourceDefinition -- a kind of object of one's own.
+CustomResourceDefinition -- defines a custom kind.
   kind string
   apiVersion string
   metadata ObjectMeta

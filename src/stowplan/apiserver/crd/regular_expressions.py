@@ -71,11 +71,11 @@ def _encoded(text: str) -> bytes:
     return text.encode(errors="surrogatepass")
 
 
-def _go_error_text(told: str, pattern: str) -> str:
+def _go_error_text(message: str, pattern: str) -> str:
     """Go's error for an error of RE2 such as `missing ]: [a`."""
-    if told.startswith("pattern too large"):
+    if message.startswith("pattern too large"):
         return f"expression too large: `{pattern}`"
-    problem, _, part = told.partition(": ")
+    problem, _, part = message.partition(": ")
     return f"{_GO_TEXTS.get(problem, problem)}: `{part}`"
 
 

@@ -302,8 +302,8 @@ def _unsupported_causes(node: Tree, place: _SchemaPosition) -> Iterator[Cause]:
         yield forbidden_field(f"{path}.additionalProperties", text)
     if isinstance(rest, dict):
         reason = "inside additionalProperties applying to object metadata"
-        told = reason if place.in_meta else place.no_defaults
-        below = place._replace(path=f"{path}.additionalProperties", root=False, no_defaults=told)
+        why = reason if place.in_meta else place.no_defaults
+        below = place._replace(path=f"{path}.additionalProperties", root=False, no_defaults=why)
         yield from _unsupported_causes(rest, below)
     for key, one in (node.get("properties") or {}).items():
         below = place._replace(path=f"{path}.properties[{key}]", root=False)
@@ -422,12 +422,12 @@ def _list_item_causes(node: Tree, path: str) -> Iterator[Cause]:
         if one is None:
             continue
         here = f"{path}.items.properties[{key}]"
-        told = "this property is in x-kubernetes-list-map-keys, so it"
+        why = "this property is in x-kubernetes-list-map-keys, so it"
         if key not in needed and one.get("default") is None:
-            text = f"{told} must have a default or be a required property"
+            text = f"{why} must have a default or be a required property"
             yield required(f"{here}.default", text)
         if one.get("nullable"):
-            yield forbidden_field(f"{here}.nullable", f"{told} cannot be nullable")
+            yield forbidden_field(f"{here}.nullable", f"{why} cannot be nullable")
 
 
 # Formats

@@ -149,12 +149,12 @@ class ValueValidator:
             good = sum(not causes for causes, _ in tried)
             if not tried or good == 1 or (good and key == "anyOf"):
                 continue
-            told = f"{quoted} must validate {text} one schema ({key})"
+            message = f"{quoted} must validate {text} one schema ({key})"
             if key == "oneOf":
                 found = f"Found {good} valid alternatives" if good else "Found none valid"
-                told = f"{quoted} must validate one and only one schema ({key}). {found}"
+                message = f"{quoted} must validate one and only one schema ({key}). {found}"
             best = max(tried, key=lambda one: one[1]) if not good else ([], 0)
-            yield [self._plain(told), *best[0]], best[1]
+            yield [self._plain(message), *best[0]], best[1]
         tried = [self._check(value, one, name, old) for one in schema.get("allOf") or ()]
         bad = [causes for causes, _ in tried if causes]
         yield [cause for causes in bad for cause in causes], sum(one[1] for one in tried)

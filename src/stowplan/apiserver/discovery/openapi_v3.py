@@ -117,12 +117,12 @@ class OpenApiV3Pages:
         if header and not any(media in (JSON, "*/*") for media, _ in accept_clauses(header)):
             return HttpResponse(406, (_VARY, UNCACHED))
         body, digest = self._document(registry, name)
-        asked = [value for key, value in request.query if key == "hash"]
+        hashes = [value for key, value in request.query if key == "hash"]
         tag = ("ETag", f'"{digest}"')
-        if asked and asked[0] != digest:
+        if hashes and hashes[0] != digest:
             where = ("Location", f"{ROOT}/{name}?hash={digest}")
             return HttpResponse(301, (("Content-Type", JSON), tag, where, _VARY, UNCACHED))
-        cached = _IMMUTABLE_CACHE if asked else UNCACHED
+        cached = _IMMUTABLE_CACHE if hashes else UNCACHED
         if request.headers.get("if-none-match", "") == tag[1]:
             return HttpResponse(304, (tag, _VARY, cached))
         return HttpResponse(200, (("Content-Type", JSON), tag, _VARY, cached), body)

@@ -301,13 +301,13 @@ def decode_delete_options(
     if causes:
         raise invalid_object(META_GROUP, "DeleteOptions", "", causes)
     conditions = tree.get("preconditions") or {}
-    asked = DeleteOptions(
+    delete_options = DeleteOptions(
         tree.get("gracePeriodSeconds"),
         policy or {None: "", True: "Orphan", False: "Background"}[orphan],
         conditions.get("uid") or "",
         conditions.get("resourceVersion") or "",
     )
-    return asked, bool(dry_run), orphan
+    return delete_options, bool(dry_run), orphan
 
 
 _DELETION_TYPES: dict[str, tuple[type, str]] = {

@@ -70,8 +70,8 @@ def _container_name(pod: Tree, query: QueryParameters) -> str:
     """The requested container, or the only one. Raises ApiError 400."""
     spec, name = pod["spec"], pod["metadata"]["name"]
     names = [one["name"] for one in spec.get("containers") or ()]
-    asked = query.text("container")
-    if not asked:
+    requested = query.text("container")
+    if not requested:
         if len(names) == 1:
             return str(names[0])
         inits = [one["name"] for one in spec.get("initContainers") or ()]
@@ -79,9 +79,9 @@ def _container_name(pod: Tree, query: QueryParameters) -> str:
         more = f" or one of the init containers: [{' '.join(inits)}]" if inits else ""
         raise bad_request(f"a container name must be specified for pod {name}{choice}{more}")
     for part in ("containers", "initContainers", "ephemeralContainers"):
-        if any(one["name"] == asked for one in spec.get(part) or ()):
-            return asked
-    raise bad_request(f"container {asked} is not valid for pod {name}")
+        if any(one["name"] == requested for one in spec.get(part) or ()):
+            return requested
+    raise bad_request(f"container {requested} is not valid for pod {name}")
 
 
 def _waiting_reason(pod: Tree, container: str) -> str:

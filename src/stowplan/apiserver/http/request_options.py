@@ -214,7 +214,7 @@ def _check_field(resource: Resource, field: str) -> None:
     raise bad_request(f'"{field}" is not a known field selector: {known}')
 
 
-def refuse_export(query: QueryParameters) -> None:
+def reject_export(query: QueryParameters) -> None:
     """Raises ApiError 400 for the removed parameter `export`."""
     if query.flag("export"):
         text = "the export parameter, deprecated since v1.14, is no longer supported"
@@ -248,5 +248,5 @@ def _unprintable_causes(field: str, text: str) -> Iterator[Cause]:
     for place, letter in enumerate(text):
         if not letter.isprintable():
             at = len(text[:place].encode())
-            told = f"invalid character U+{ord(letter):04X} (at position {at})"
-            yield invalid(field, text, told)
+            message = f"invalid character U+{ord(letter):04X} (at position {at})"
+            yield invalid(field, text, message)

@@ -60,11 +60,10 @@ def read_yaml(raw: bytes) -> tuple[Any, list[str]]:
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, OverflowError) as error:
         raise YamlBodyError(f"yaml: {str(error).splitlines()[0]}") from None
     check_extent(tree)
-    repeated = reader.repeated
-    told = (
-        [UNMARSHAL_ERRORS_PREFIX + "\n".join(f"  {line}" for line in repeated)] if repeated else []
-    )
-    return tree, told
+    if not reader.repeated:
+        return tree, []
+    lines = "\n".join(f"  {line}" for line in reader.repeated)
+    return tree, [UNMARSHAL_ERRORS_PREFIX + lines]
 
 
 class _YamlAnchorValue(NamedTuple):

@@ -97,8 +97,8 @@ def apply_patch(
         raise _invalid_result(encode(patched).decode(), str(error)) from None
     strict = [*repeated, *strict] if mode != "Ignore" else []
     if strict and mode == "Strict":
-        told = f"strict decoding error: {', '.join(strict)}"
-        raise _invalid_result(encode(patched).decode(), told)
+        message = f"strict decoding error: {', '.join(strict)}"
+        raise _invalid_result(encode(patched).decode(), message)
     schema.default(decoded)
     return decoded, strict
 

@@ -155,8 +155,8 @@ def _delete_from(original: Tree, key: str, values: Any) -> None:
         return
     if not isinstance(values, list):
         return
-    gone = {_hashable(each) for each in values}
-    original[key] = [each for each in original[key] if _hashable(each) not in gone]
+    deleted = {_hashable(each) for each in values}
+    original[key] = [each for each in original[key] if _hashable(each) not in deleted]
 
 
 def _merge_in_order(original: Tree, patch: Tree, directive: str, shape: MergeShape | None) -> None:
@@ -284,14 +284,14 @@ def _merged_objects(old: Items, new: Items, how: MergeStrategy) -> Items:
 
 def _without(old: Items, new: Items, key: str) -> Items:
     """The old elements that the directives do not delete."""
-    gone: set[Any] = set()
+    deleted: set[Any] = set()
     identities: list[Any] | None = None
     for element in new:
         if PATCH_DIRECTIVE not in element:
             continue
         directive = element[PATCH_DIRECTIVE]
         if directive == "delete":
-            gone.add(_merge_identity(element, key))
+            deleted.add(_merge_identity(element, key))
             if identities is None:
                 identities = [_merge_identity(each, key) for each in old]
         elif directive == "replace":
@@ -302,7 +302,7 @@ def _without(old: Items, new: Items, key: str) -> Items:
             raise _unknown_directive(directive, element)
     if identities is None:
         return old
-    return [each for each, identity in zip(old, identities, strict=True) if identity not in gone]
+    return [each for each, identity in zip(old, identities, strict=True) if identity not in deleted]
 
 
 def _ordered(together: Items, order: Items, server_order: Items, key: str) -> Items:

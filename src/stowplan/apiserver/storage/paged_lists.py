@@ -156,8 +156,8 @@ class PagedLister:
             wanted = parse_uint(text) if text else 0
         except ValueError as error:
             cause = invalid("resourceVersion", text, str(error))
-            told = f"invalid resource version: {cause.field}: {cause.message}"
-            raise bad_request(told) from None
+            text = f"invalid resource version: {cause.field}: {cause.message}"
+            raise bad_request(text) from None
         if wanted > self.store.version:
             raise resource_version_too_large(wanted, self.store.version, self.future_s)
         return wanted
