@@ -413,9 +413,9 @@ def test_rights_are_remembered_within_bounds(monkeypatch: pytest.MonkeyPatch) ->
     user = User("system:anonymous", groups=("system:unauthenticated",))
     first = Attributes("get", path="/first")
     for number in range(200):
-        rights.verdict(user, first)
-        rights.verdict(user, Attributes("get", path=f"/{number}"))
-    rights.verdict(user, Attributes("get", path="/" + "x" * 10_000))
+        rights.authorize(user, first)
+        rights.authorize(user, Attributes("get", path=f"/{number}"))
+    rights.authorize(user, Attributes("get", path="/" + "x" * 10_000))
     assert len(rights._remembered) == 50
     assert (user.name, user.groups, first) in rights._remembered
     assert all(len(key[2].path) < 1000 for key in rights._remembered)

@@ -37,9 +37,9 @@ class ReviewAuthorizer:
         self.tokens = access.tokens if isinstance(access, TokenRbacAccess) else StaticTokens()
         self._rbac = access.rbac if isinstance(access, TokenRbacAccess) else None
 
-    def verdict(self, user: User, wanted: Attributes) -> RbacDecision:
+    def authorize(self, user: User, wanted: Attributes) -> RbacDecision:
         """Decision about a user; everything is allowed without RBAC."""
-        return self._rbac.verdict(user, wanted) if self._rbac else RbacDecision(allowed=True)
+        return self._rbac.authorize(user, wanted) if self._rbac else RbacDecision(allowed=True)
 
     def rbac(self) -> RbacAuthorizer:
         """The stored rules; without RBAC those of cluster-admin."""
@@ -174,10 +174,10 @@ KINDS = (
 
 
 def _reviewed(call: ApiCall, body: Tree, spec: Tree, user: User) -> SubresourceResult:
-    verdict = ReviewAuthorizer(call).verdict(user, _reviewed_attributes(spec))
-    status: Tree = {"allowed": verdict.allowed}
-    if verdict.reason:
-        status["reason"] = verdict.reason
+    decision = ReviewAuthorizer(call).authorize(user, _reviewed_attributes(spec))
+    status: Tree = {"allowed": decision.allowed}
+    if decision.reason:
+        status["reason"] = decision.reason
     return SubresourceResult(201, {**_review_head(body), "spec": spec, "status": status})
 
 

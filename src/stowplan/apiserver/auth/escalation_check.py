@@ -104,7 +104,7 @@ def _changes_ownership_only(obj: Tree, old: Tree) -> bool:
 
 def _is_allowed(rbac: RbacAuthorizer, call: ApiCall, verb: str, plural: str, name: str) -> bool:
     wanted = Attributes(verb, GROUP, "v1", plural, "", call.namespace, name)
-    return rbac.verdict(call.user, wanted).allowed
+    return rbac.authorize(call.user, wanted).allowed
 
 
 def _held_rules(call: ApiCall, rbac: RbacAuthorizer, unresolved: list[str]) -> HeldRules:

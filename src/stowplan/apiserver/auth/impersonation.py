@@ -173,9 +173,9 @@ def _mode_refusal(
                 return forbidden_by_rbac(
                     asking, msgspec.structs.replace(check, name=MASTERS_GROUP), why
                 )
-        verdict = rbac.verdict(asking, check)
-        if not verdict.allowed:
-            return forbidden_by_rbac(asking, check, verdict.reason)
+        decision = rbac.authorize(asking, check)
+        if not decision.allowed:
+            return forbidden_by_rbac(asking, check, decision.reason)
     return None
 
 

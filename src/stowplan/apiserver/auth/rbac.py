@@ -164,7 +164,7 @@ class RbacAuthorizer:
             if obj is not None:
                 bindings[name] = _binding(namespace, name, obj)
 
-    def verdict(self, user: User, wanted: Attributes) -> RbacDecision:
+    def authorize(self, user: User, wanted: Attributes) -> RbacDecision:
         """The decision about a request of `user`; system:masters are allowed everything."""
         if MASTERS_GROUP in user.groups:
             return RbacDecision(allowed=True)

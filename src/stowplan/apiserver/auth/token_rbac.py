@@ -45,6 +45,6 @@ class TokenRbacAccess:
 
     def authorize(self, user: User, wanted: Attributes) -> None:
         """Raises ApiError 403 with the original's text."""
-        verdict = self.rbac.verdict(user, wanted)
-        if not verdict.allowed:
-            raise forbidden_by_rbac(user, wanted, verdict.reason)
+        decision = self.rbac.authorize(user, wanted)
+        if not decision.allowed:
+            raise forbidden_by_rbac(user, wanted, decision.reason)
