@@ -87,7 +87,7 @@ def decider_of(made: Scheduler) -> BatchDecider:
 class GangAuditor(Auditor):
     """Knows that sessions evict by other rules, and that whole gangs may go."""
 
-    def _judge_evict(self, view: SchedulerView, effect: to_do.Evict) -> None:
+    def _check_evict(self, view: SchedulerView, effect: to_do.Evict) -> None:
         uid = effect.uid
         victims = view.versions(uid)
         if not victims:
@@ -105,7 +105,7 @@ class GangAuditor(Auditor):
             if not nodes & cleared:
                 raise Violation(f"{effect.name} goes from {sorted(nodes)} for nobody there", uid)
         elif not is_member:
-            super()._judge_evict(view, effect)
+            super()._check_evict(view, effect)
 
 
 def gangs(rng: RandomSource, until: int) -> Iterator[ChurnEvent]:

@@ -191,8 +191,10 @@ class Voyage:
             HELD & set(each.labels) for each in waiting
         )
         for (kind, key), value in world.volumes.objects.items():
-            assert scheduler.cache.world.observed(kind, key) == value, f"{key} is not known so"
-            seen = scheduler.cache.world.find(kind, key)
+            assert scheduler.cache.object_store.observed(kind, key) == value, (
+                f"{key} is not known so"
+            )
+            seen = scheduler.cache.object_store.find(kind, key)
             assert assumes or seen == value, f"{key} is seen as it is not"
         for each in there.values():
             if each.node_name or each.spec.scheduler_name == "other":
@@ -390,7 +392,7 @@ def watch_starts_over(voyage: Voyage) -> None:
     gone = [one for one in nodes.nodes if one.name not in world.nodes]
     world.watch.extend(happened.NodeDeleted(one) for one in gone)
     world.watch.extend(happened.NodeAdded(one) for one in world.nodes.values())
-    world.watch.extend(world.volumes.shown_anew(voyage.scheduler.cache.world))
+    world.watch.extend(world.volumes.shown_anew(voyage.scheduler.cache.object_store))
     ended = [one for key, one in known.items() if key not in world.pods]
     world.watch.extend(happened.PodDeleted(one) for one in ended)
     world.watch.extend(happened.PodAdded(one) for one in world.pods.values())
