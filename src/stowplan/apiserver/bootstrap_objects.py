@@ -7,13 +7,11 @@ pkg/registry/rbac/rest, pkg/registry/scheduling/rest.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
+from stowplan.apis.machinery.errors import Tree
 from stowplan.apis.scheduling.priority_class import system_priority_classes
 from stowplan.apiserver.auth.bootstrap_roles import default_bindings, default_roles
 from stowplan.apiserver.server import ApiServer
-
-Tree = dict[str, Any]
 
 SYSTEM_NAMESPACES = ("kube-system", "kube-public", "default", "kube-node-lease")
 

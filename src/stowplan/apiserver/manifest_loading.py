@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from stowplan.apis.machinery.errors import ApiError, BodyDecodeError
-from stowplan.apis.machinery.resource import Resource, Tree
+from stowplan.apis.machinery.errors import ApiError, BodyDecodeError, Tree
+from stowplan.apis.machinery.resource import Resource
 from stowplan.apiserver.server import ApiServer
 
 _KINDS_FIRST = ("CustomResourceDefinition", "Namespace", "PriorityClass", "StorageClass", "Node")

@@ -29,12 +29,10 @@ from stowplan.apis.kind.printing import (
 )
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import StatusStrategy
-from stowplan.apis.machinery.errors import Cause, invalid, not_supported, required
+from stowplan.apis.machinery.errors import Cause, Tree, invalid, not_supported, required
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apis.machinery.strconv import NumError, parse_int
 from stowplan.apis.validation import field_checks
-
-Tree = dict[str, Any]
 
 TYPES = """
 DaemonSetUpdateStrategyType DaemonSetConditionType = string

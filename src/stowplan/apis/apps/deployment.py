@@ -29,11 +29,9 @@ from stowplan.apis.kind.printing import (
 )
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import StatusStrategy
-from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, not_supported
+from stowplan.apis.machinery.errors import Cause, Tree, forbidden_field, invalid, not_supported
 from stowplan.apis.subresources.scale import scale_subresource
 from stowplan.apis.validation import field_checks
-
-Tree = dict[str, Any]
 
 TYPES = """
 DeploymentStrategyType DeploymentConditionType = string

@@ -25,11 +25,9 @@ from stowplan.apis.kind.printing import (
 )
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import StatusStrategy
-from stowplan.apis.machinery.errors import Cause
+from stowplan.apis.machinery.errors import Cause, Tree
 from stowplan.apis.subresources.scale import scale_subresource
 from stowplan.apis.validation import field_checks
-
-Tree = dict[str, Any]
 
 TYPES = """
 ReplicaSetConditionType = string

@@ -24,12 +24,10 @@ from stowplan.apis.kind.printing import (
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import StatusStrategy
 from stowplan.apis.machinery import timestamps
-from stowplan.apis.machinery.errors import Cause, invalid, not_supported, required
+from stowplan.apis.machinery.errors import Cause, Tree, invalid, not_supported, required
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apis.machinery.strconv import NumError, atoi
 from stowplan.apis.validation import field_checks
-
-Tree = dict[str, Any]
 
 TYPES = """
 ConcurrencyPolicy = string

@@ -9,12 +9,9 @@ pkg/registry/batch/job/strategy.go.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from stowplan.apis.machinery.errors import INVALID, Cause, duplicate, invalid, required
+from stowplan.apis.machinery.errors import INVALID, Cause, Tree, duplicate, invalid, required
 from stowplan.apis.validation import field_checks
-
-Tree = dict[str, Any]
 
 _CONDITIONS = "status.conditions"
 _COUNTS = ("active", "succeeded", "failed", "ready", "terminating")

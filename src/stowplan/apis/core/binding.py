@@ -5,12 +5,11 @@ Source: kube-apiserver v1.36, pkg/registry/core/pod/storage (BindingREST, Legacy
 
 from __future__ import annotations
 
-from typing import Any
-
 from stowplan.apis.kind.conditions import set_pod_condition
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.machinery.errors import (
     ApiError,
+    Tree,
     bad_request,
     conflict,
     not_found,
@@ -21,8 +20,6 @@ from stowplan.apis.machinery.errors import (
 from stowplan.apis.machinery.object_meta import set_namespace
 from stowplan.apis.machinery.resource import ApiCall, Resource, Subresource, SubresourceResult
 from stowplan.apis.schema import kind_schema
-
-Tree = dict[str, Any]
 
 TYPES = """
 Binding -- binds a pod to a node.

@@ -5,11 +5,7 @@ Source: kubernetes v1.36, pkg/registry/core/componentstatus.
 
 from __future__ import annotations
 
-from typing import Any
-
 from stowplan.apis.kind.registration import KindRegistration
-
-Tree = dict[str, Any]
 
 TYPES = """
 ComponentConditionType = string

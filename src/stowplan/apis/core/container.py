@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from stowplan.apis.core import security_context
 from stowplan.apis.core.probe import lifecycle, probe
 from stowplan.apis.core.volume_source import env_field_reference, resource_reference
 from stowplan.apis.machinery.errors import (
     Cause,
+    Tree,
     duplicate,
     forbidden_field,
     invalid,
@@ -24,8 +24,6 @@ from stowplan.apis.machinery.errors import (
     too_many,
 )
 from stowplan.apis.validation import field_checks, resource_requirements
-
-Tree = dict[str, Any]
 
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 _MESSAGES = ("File", "FallbackToLogsOnError")

@@ -6,16 +6,14 @@ pkg/printers/internalversion/printers.go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from stowplan.apis.kind.printing import NONE, PrintedTable, age_of, name_of
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.machinery.errors import Cause, required
-from stowplan.apis.machinery.resource import ApiCall, ResourceStrategy
+from stowplan.apis.kind.strategy import BuiltinStrategy
+from stowplan.apis.machinery.errors import Cause, Tree, required
 from stowplan.apis.validation import field_checks
-
-Tree = dict[str, Any]
 
 TYPES = """
 Endpoints
@@ -41,19 +39,6 @@ EndpointPort
   protocol Protocol =TCP
   appProtocol string?
 """
-
-
-class EndpointsStrategy(ResourceStrategy):
-    """Endpoints: a PUT creates them."""
-
-    create_on_update = True
-    storage_path = "services/endpoints"
-
-    def validate(self, obj: Tree, call: ApiCall) -> Iterable[Cause]:
-        return _validate(obj)
-
-    def validate_update(self, new: Tree, old: Tree, call: ApiCall) -> Iterable[Cause]:
-        return _validate(new)
 
 
 def _validate(obj: Tree) -> Iterator[Cause]:
@@ -104,7 +89,7 @@ KIND = KindRegistration(
     kind="Endpoints",
     type="core/v1.Endpoints",
     types=TYPES,
-    strategy=EndpointsStrategy(),
+    strategy=BuiltinStrategy(_validate, create_on_update=True, storage_path="services/endpoints"),
     deprecation="v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
     short_names=("ep",),
     table=PrintedTable("Name, Endpoints, Age", _cells),

@@ -6,16 +6,13 @@ Source: kubernetes v1.36, pkg/apis/core/validation/validation.go, pkg/apis/core/
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from stowplan.apis.kind.printing import CREATED_AT
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy
-from stowplan.apis.machinery.errors import Cause, duplicate, forbidden_field, invalid
+from stowplan.apis.machinery.errors import Cause, Tree, duplicate, forbidden_field, invalid
 from stowplan.apis.schema import canonical_quantity
 from stowplan.apis.validation import resource_requirements
-
-Tree = dict[str, Any]
 
 TYPES = """
 LimitType = string

@@ -12,14 +12,12 @@ from typing import Any
 
 from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
 from stowplan.apis.kind.registration import NO_COLLECTION, KindRegistration
-from stowplan.apis.kind.strategy import restore_field, selectable_field
-from stowplan.apis.machinery.errors import Cause, invalid
+from stowplan.apis.kind.strategy import StatusStrategy, restore_field, selectable_field
+from stowplan.apis.machinery.errors import Cause, Tree, invalid
 from stowplan.apis.machinery.names import label_problems
 from stowplan.apis.machinery.resource import ApiCall, ResourceStrategy, Subresource
 from stowplan.apis.validation import field_checks
 from stowplan.objects.selectors import label_key_errors
-
-Tree = dict[str, Any]
 
 TYPES = """
 FinalizerName NamespacePhase NamespaceConditionType = string
@@ -92,21 +90,16 @@ class NamespaceStrategy(ResourceStrategy):
         return bool(obj["spec"].get("finalizers"))
 
 
-class NamespaceStatusStrategy(ResourceStrategy):
-    """`namespaces/status`."""
-
-    def prepare_update(self, new: Tree, old: Tree, call: ApiCall) -> None:
-        restore_field(new, old, "spec")
-
-    def validate_update(self, new: Tree, old: Tree, call: ApiCall) -> Iterable[Cause]:
-        phase = new["status"].get("phase", "")
-        if old["metadata"].get("deletionTimestamp"):
-            if phase != "Terminating":
-                text = "may only be 'Terminating' if `deletionTimestamp` is not empty"
-                yield invalid("status.Phase", phase, text)
-        elif phase != "Active":
-            text = "may only be 'Active' if `deletionTimestamp` is empty"
+def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
+    """The phase is Terminating if and only if deletionTimestamp is set."""
+    phase = new["status"].get("phase", "")
+    if old["metadata"].get("deletionTimestamp"):
+        if phase != "Terminating":
+            text = "may only be 'Terminating' if `deletionTimestamp` is not empty"
             yield invalid("status.Phase", phase, text)
+    elif phase != "Active":
+        text = "may only be 'Active' if `deletionTimestamp` is empty"
+        yield invalid("status.Phase", phase, text)
 
 
 def _validate_finalizer(name: str, path: str = "spec.finalizers") -> Iterator[Cause]:
@@ -151,7 +144,7 @@ KIND = KindRegistration(
     defaults={"core/v1.Namespace": _set_defaults},
     namespaced=False,
     strategy=NamespaceStrategy(),
-    status=NamespaceStatusStrategy(),
+    status=StatusStrategy(_validate_status_update),
     short_names=("ns",),
     verbs=NO_COLLECTION,
     table=PrintedTable("Name, Status, Age", _cells),

@@ -13,14 +13,12 @@ from stowplan.apis.core.persistent_volume import short_access_modes, storage_cla
 from stowplan.apis.core.volume_claim_spec import volume_claim_spec
 from stowplan.apis.kind.printing import UNSET, PrintedTable, age_of, name_of
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.kind.strategy import restore_field
-from stowplan.apis.machinery.errors import Cause, forbidden_field
+from stowplan.apis.kind.strategy import StatusStrategy, restore_field
+from stowplan.apis.machinery.errors import Cause, Tree, forbidden_field
 from stowplan.apis.machinery.resource import ApiCall, ResourceStrategy
 from stowplan.apis.schema import canonical_quantity
 from stowplan.apis.schema.internal_form import internal_diff
 from stowplan.apis.validation import field_checks, resource_requirements
-
-Tree = dict[str, Any]
 
 TYPES = """
 PersistentVolumeClaimConditionType ClaimResourceStatus = string
@@ -90,18 +88,12 @@ class PersistentVolumeClaimStrategy(ResourceStrategy):
         yield from _validate_update(new, old)
 
 
-class PersistentVolumeClaimStatusStrategy(ResourceStrategy):
-    """`persistentvolumeclaims/status`."""
-
-    def prepare_update(self, new: Tree, old: Tree, call: ApiCall) -> None:
-        restore_field(new, old, "spec")
-
-    def validate_update(self, new: Tree, old: Tree, call: ApiCall) -> Iterable[Cause]:
-        for name in sorted(new["status"].get("capacity", {})):
-            value = new["status"]["capacity"][name]
-            yield from resource_requirements.validate_resource_quantity(
-                name, value, f"status.capacity[{name}]"
-            )
+def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
+    """The quantities of status.capacity."""
+    for name, value in sorted(new["status"].get("capacity", {}).items()):
+        yield from resource_requirements.validate_resource_quantity(
+            name, value, f"status.capacity[{name}]"
+        )
 
 
 def _drop_unsupported_data_source(spec: Tree, old: Tree) -> None:
@@ -183,7 +175,7 @@ KIND = KindRegistration(
     types=TYPES,
     defaults={"core/v1.PersistentVolumeClaim": _set_defaults},
     strategy=PersistentVolumeClaimStrategy(),
-    status=PersistentVolumeClaimStatusStrategy(),
+    status=StatusStrategy(_validate_status_update),
     short_names=("pvc",),
     table=PrintedTable(
         "Name, Status, Volume, Capacity, Access Modes, StorageClass, VolumeAttributesClass, Age, "

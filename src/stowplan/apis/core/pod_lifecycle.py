@@ -17,9 +17,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-Tree = dict[str, Any]
+from stowplan.apis.machinery.errors import Tree
 
 START_SECONDS = "stowplan.dev/start-seconds"
 INIT_SECONDS = "stowplan.dev/init-seconds"

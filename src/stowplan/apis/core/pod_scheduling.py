@@ -6,10 +6,10 @@ Source: kubernetes v1.36, pkg/apis/core/validation/validation.go.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from stowplan.apis.machinery.errors import (
     Cause,
+    Tree,
     duplicate,
     forbidden_field,
     invalid,
@@ -18,8 +18,6 @@ from stowplan.apis.machinery.errors import (
 )
 from stowplan.apis.machinery.names import label_problems, label_value_problems, subdomain_problems
 from stowplan.apis.validation import field_checks
-
-Tree = dict[str, Any]
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -6,7 +6,6 @@ Source: kubernetes v1.36, pkg/apis/core/validation/validation.go: ValidatePodSpe
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from stowplan.apis.core import pod_scheduling, security_context
 from stowplan.apis.core.container import (
@@ -22,6 +21,7 @@ from stowplan.apis.core.pod_deletion_cost import deletion_cost
 from stowplan.apis.core.volume_source import volumes
 from stowplan.apis.machinery.errors import (
     Cause,
+    Tree,
     duplicate,
     forbidden_field,
     invalid,
@@ -31,8 +31,6 @@ from stowplan.apis.machinery.errors import (
 from stowplan.apis.machinery.names import subdomain_problems
 from stowplan.apis.schema import canonical_quantity
 from stowplan.apis.validation import field_checks, resource_requirements
-
-Tree = dict[str, Any]
 
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
 DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")

@@ -6,12 +6,9 @@ Source: kubernetes v1.36, pkg/apis/core/validation/validation.go: ValidatePodSta
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid
+from stowplan.apis.machinery.errors import Cause, Tree, forbidden_field, invalid
 from stowplan.apis.validation import field_checks
-
-Tree = dict[str, Any]
 
 _SYSTEM = frozenset({"PodScheduled", "Ready", "Initialized"})
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from stowplan.apis.kind.printing import NONE, PrintedTable, age_of, name_of
 from stowplan.apis.machinery import timestamps
-
-Tree = dict[str, Any]
+from stowplan.apis.machinery.errors import Tree
 
 _COLUMNS = "Name, Ready, Status, Restarts, Age, IP+, Node+, Nominated Node+, Readiness Gates+"
 

@@ -7,12 +7,16 @@ validateLifecycle.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, not_supported, required
+from stowplan.apis.machinery.errors import (
+    Cause,
+    Tree,
+    forbidden_field,
+    invalid,
+    not_supported,
+    required,
+)
 from stowplan.apis.validation import field_checks
-
-Tree = dict[str, Any]
 
 _COUNTS = (
     "initialDelaySeconds",

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from stowplan.apis.machinery.errors import (
     Cause,
+    Tree,
     duplicate,
     forbidden_field,
     invalid,
@@ -19,8 +19,6 @@ from stowplan.apis.machinery.errors import (
     required,
 )
 from stowplan.apis.validation import field_checks
-
-Tree = dict[str, Any]
 
 _SEGMENT = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _SYSCTL_TEXT = rf"^({_SEGMENT}[\./])*{_SEGMENT}$"

@@ -5,13 +5,9 @@ Source: kubernetes v1.36, pkg/registry/core/serviceaccount.
 
 from __future__ import annotations
 
-from typing import Any
-
 from stowplan.apis.kind.printing import NAME_AND_AGE
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy
-
-Tree = dict[str, Any]
 
 TYPES = """
 ServiceAccount -- an identity for processes in pods.

@@ -6,13 +6,17 @@ Source: kubernetes v1.36, pkg/apis/core/validation: ValidatePersistentVolumeClai
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, not_supported, required
+from stowplan.apis.machinery.errors import (
+    Cause,
+    Tree,
+    forbidden_field,
+    invalid,
+    not_supported,
+    required,
+)
 from stowplan.apis.schema import canonical_quantity
 from stowplan.apis.validation import field_checks, resource_requirements
-
-Tree = dict[str, Any]
 
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 VOLUME_MODES = ("Block", "Filesystem")

@@ -7,11 +7,11 @@ has removed (glusterfs, flocker, quobyte) are only checked for required fields.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 from stowplan.apis.core.volume_claim_spec import volume_claim_spec
 from stowplan.apis.machinery.errors import (
     Cause,
+    Tree,
     duplicate,
     forbidden_field,
     invalid,
@@ -22,7 +22,6 @@ from stowplan.apis.machinery.names import subdomain_problems
 from stowplan.apis.schema import canonical_quantity
 from stowplan.apis.validation import field_checks
 
-Tree = dict[str, Any]
 Check = Callable[[Tree, str], Iterator[Cause]]
 
 HOST_PATH_TYPES = (

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from stowplan.apis.core.pod_spec import pod_annotations, pod_spec, trimmed_images
 from stowplan.apis.core.pod_warnings import pod_warnings
@@ -15,6 +14,7 @@ from stowplan.apis.kind.strategy import BuiltinStrategy
 from stowplan.apis.machinery.errors import (
     INVALID,
     Cause,
+    Tree,
     forbidden_field,
     invalid,
     not_supported,
@@ -24,8 +24,6 @@ from stowplan.apis.machinery.errors import (
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apis.machinery.strconv import saturated_int
 from stowplan.apis.validation import field_checks
-
-Tree = dict[str, Any]
 
 _PERCENT = re.compile(r"[0-9]+%")
 _PERCENT_TEXT = (

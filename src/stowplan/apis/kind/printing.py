@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Any
 
 from stowplan.apis.machinery import timestamps
+from stowplan.apis.machinery.errors import Tree
 from stowplan.apis.machinery.resource import TableColumn
 from stowplan.apis.validation.field_checks import formatted_selector
 
-Tree = dict[str, Any]
 Cells = Callable[[Tree, float], list[Any]]
 
 NONE = "<none>"

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from stowplan.apis.machinery.errors import Cause
+from stowplan.apis.machinery.errors import Cause, Tree
 from stowplan.apis.machinery.names import (
     label_1035_problems,
     label_problems,
     path_segment_problems,
     subdomain_problems,
 )
-from stowplan.apis.machinery.resource import ApiCall, ResourceStrategy, Tree
+from stowplan.apis.machinery.resource import ApiCall, ResourceStrategy
 
 Check = Callable[[Tree], Iterable[Cause]]
 UpdateCheck = Callable[[Tree, Tree], Iterable[Cause]]

@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 
+from stowplan.apis.machinery.errors import Tree
 from stowplan.apis.machinery.field_selector import FieldRequirement
 from stowplan.apis.machinery.label_selector import LabelRequirement
-from stowplan.apis.machinery.resource import Resource, Tree
+from stowplan.apis.machinery.resource import Resource
 
 
 class _SelectorMeta(msgspec.Struct):

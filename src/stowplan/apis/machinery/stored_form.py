@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from stowplan.apis.machinery.resource import Resource, Tree
+from stowplan.apis.machinery.errors import Tree
+from stowplan.apis.machinery.resource import Resource
 
 METADATA_KEY_ORDER = (
     "name",

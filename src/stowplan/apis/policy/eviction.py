@@ -9,11 +9,11 @@ Source: kube-apiserver v1.36, pkg/registry/core/pod/storage/eviction.go.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from stowplan.apis.kind.conditions import find_condition, set_pod_condition
 from stowplan.apis.machinery.errors import (
     ApiError,
+    Tree,
     bad_request,
     conflict,
     forbidden,
@@ -36,8 +36,6 @@ from stowplan.apis.machinery.timestamps import format_time
 from stowplan.apis.policy.pod_disruption_budget import PATH, set_disruption_allowed
 from stowplan.apis.schema import kind_schema
 from stowplan.apis.validation import field_checks
-
-Tree = dict[str, Any]
 
 TYPES = """
 Eviction -- evicts a pod if its disruption budgets allow it.

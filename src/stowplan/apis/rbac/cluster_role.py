@@ -7,16 +7,13 @@ pkg/printers/internalversion/printers.go.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from stowplan.apis.kind.printing import CREATED_AT
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import PATH_SEGMENT_NAME, BuiltinStrategy
-from stowplan.apis.machinery.errors import Cause, required
+from stowplan.apis.machinery.errors import Cause, Tree, required
 from stowplan.apis.rbac.role import GROUP, validate_rules
 from stowplan.apis.validation import field_checks
-
-Tree = dict[str, Any]
 
 TYPES = """
 ClusterRole

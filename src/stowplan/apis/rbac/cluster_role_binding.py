@@ -7,12 +7,11 @@ pkg/printers/internalversion/printers.go.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import PATH_SEGMENT_NAME, BuiltinStrategy
-from stowplan.apis.machinery.errors import Cause
+from stowplan.apis.machinery.errors import Cause, Tree
 from stowplan.apis.rbac.role import GROUP
 from stowplan.apis.rbac.role_binding import (
     BINDING_COLUMNS,
@@ -21,8 +20,6 @@ from stowplan.apis.rbac.role_binding import (
     validate_binding,
     validate_same_role,
 )
-
-Tree = dict[str, Any]
 
 TYPES = """
 ClusterRoleBinding

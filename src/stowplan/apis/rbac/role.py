@@ -7,14 +7,11 @@ pkg/printers/internalversion/printers.go.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from stowplan.apis.kind.printing import CREATED_AT
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import PATH_SEGMENT_NAME, BuiltinStrategy
-from stowplan.apis.machinery.errors import Cause, invalid, required
-
-Tree = dict[str, Any]
+from stowplan.apis.machinery.errors import Cause, Tree, invalid, required
 
 TYPES = """
 Role

@@ -7,18 +7,15 @@ pkg/printers/internalversion/printers.go.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from stowplan.apis.kind.printing import NAME_AND_AGE
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy
-from stowplan.apis.machinery.errors import Cause
+from stowplan.apis.machinery.errors import Cause, Tree
 from stowplan.apis.resource.device_validation import (
     validate_device_config,
     validate_device_selectors,
 )
-
-Tree = dict[str, Any]
 
 TYPES = """
 DeviceSelector

@@ -6,12 +6,9 @@ Source: kubernetes v1.36, pkg/apis/resource/validation/validation.go.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from stowplan.apis.machinery.errors import Cause, invalid, required
+from stowplan.apis.machinery.errors import Cause, Tree, invalid, required
 from stowplan.apis.machinery.names import subdomain_problems
-
-Tree = dict[str, Any]
 
 
 def validate_driver_name(name: str, path: str) -> Iterator[Cause]:

@@ -7,16 +7,13 @@ pkg/printers/internalversion/printers.go.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from stowplan.apis.kind.printing import NAME_AND_AGE
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.machinery.errors import Cause, invalid
+from stowplan.apis.machinery.errors import Cause, Tree, invalid
 from stowplan.apis.resource.resource_claim import ResourceClaimStrategy, validate_claim_spec
 from stowplan.apis.schema.internal_form import internal_form
 from stowplan.apis.validation import field_checks
-
-Tree = dict[str, Any]
 
 TYPES = """
 ResourceClaimTemplate -- template of claims that are created per pod.

@@ -12,11 +12,9 @@ from typing import Any
 from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy
-from stowplan.apis.machinery.errors import Cause, forbidden_field
+from stowplan.apis.machinery.errors import Cause, Tree, forbidden_field
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apis.validation import field_checks
-
-Tree = dict[str, Any]
 
 TYPES = """
 PriorityClass -- maps a name to a priority.

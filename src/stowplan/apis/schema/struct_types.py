@@ -15,10 +15,10 @@ from typing import Any
 
 import msgspec
 
+from stowplan.apis.machinery.errors import Tree
 from stowplan.apis.machinery.resource import MergeStrategy
 from stowplan.apis.schema.scalar_decoders import Decoder, FieldLocation, format_path, type_mismatch
 
-Tree = dict[str, Any]
 DefaultingHook = Callable[[Tree], None]
 
 _STRICT_MAX = 100

@@ -12,11 +12,9 @@ from typing import Any
 from stowplan.apis.kind.printing import NONE, UNSET, PrintedTable, age_of, name_of
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy
-from stowplan.apis.machinery.errors import Cause, duplicate, invalid, not_supported
+from stowplan.apis.machinery.errors import Cause, Tree, duplicate, invalid, not_supported
 from stowplan.apis.machinery.names import subdomain_problems
 from stowplan.apis.validation import field_checks
-
-Tree = dict[str, Any]
 
 TYPES = """
 FSGroupPolicy VolumeLifecycleMode = string

@@ -7,16 +7,13 @@ pkg/printers/internalversion/printers.go.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from stowplan.apis.kind.printing import CREATED_AT
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy
-from stowplan.apis.machinery.errors import Cause, invalid
+from stowplan.apis.machinery.errors import Cause, Tree, invalid
 from stowplan.apis.schema import canonical_quantity
 from stowplan.apis.validation import field_checks
-
-Tree = dict[str, Any]
 
 TYPES = """
 CSIStorageCapacity

@@ -12,10 +12,8 @@ from typing import Any
 from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy
-from stowplan.apis.machinery.errors import Cause, required
+from stowplan.apis.machinery.errors import Cause, Tree, required
 from stowplan.apis.validation import field_checks
-
-Tree = dict[str, Any]
 
 TYPES = """
 VolumeAttributesClass

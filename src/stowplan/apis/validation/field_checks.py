@@ -12,7 +12,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, not_supported, required
+from stowplan.apis.machinery.errors import (
+    Cause,
+    Tree,
+    forbidden_field,
+    invalid,
+    not_supported,
+    required,
+)
 from stowplan.apis.machinery.names import (
     label_problems,
     label_value_problems,
@@ -21,8 +28,6 @@ from stowplan.apis.machinery.names import (
     subdomain_problems,
 )
 from stowplan.apis.machinery.text_cache import cache_short_texts
-
-Tree = dict[str, Any]
 
 IMMUTABLE = "field is immutable"
 NOT_NEGATIVE = "must be greater than or equal to 0"

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import repeat
-from typing import Any
 
 from stowplan.apis.machinery.errors import (
     NOT_FOUND,
     Cause,
+    Tree,
     duplicate,
     forbidden_field,
     invalid,
@@ -22,8 +22,6 @@ from stowplan.apis.machinery.errors import (
 from stowplan.apis.machinery.names import qualified_name_problems
 from stowplan.apis.schema import canonical_quantity
 from stowplan.apis.validation import field_checks
-
-Tree = dict[str, Any]
 
 HUGE_PAGES = "hugepages-"
 _OBJECT_COUNTS = frozenset(

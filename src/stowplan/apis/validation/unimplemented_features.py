@@ -7,11 +7,9 @@ The response to a create has a warning, and the object gets an event
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from stowplan.apis.machinery.errors import Tree
 from stowplan.apis.machinery.resource import ApiCall
-
-Tree = dict[str, Any]
 
 _NO_CONTROLLER = "no controller acts on it: it gets no pods"
 _KINDS: Mapping[str, str] = {

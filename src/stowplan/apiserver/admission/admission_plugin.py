@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from stowplan.apis.machinery.errors import ApiError, forbidden
+from stowplan.apis.machinery.errors import ApiError, Tree, forbidden
 from stowplan.apis.machinery.resource import ApiCall
-
-Tree = dict[str, Any]
 
 
 class AdmissionPluginBase:

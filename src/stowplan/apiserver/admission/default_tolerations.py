@@ -5,12 +5,9 @@ Source: kube-apiserver v1.36, plugin/pkg/admission/defaulttolerationseconds.
 
 from __future__ import annotations
 
-from typing import Any
-
+from stowplan.apis.machinery.errors import Tree
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apiserver.admission.admission_plugin import AdmissionPluginBase, targets
-
-Tree = dict[str, Any]
 
 _KEYS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _SECONDS = 300

@@ -5,17 +5,13 @@ Source: apiserver v1.36, pkg/admission/plugin/namespace/lifecycle.
 
 from __future__ import annotations
 
-from typing import Any
-
-from stowplan.apis.machinery.errors import forbidden, not_found
+from stowplan.apis.machinery.errors import Tree, forbidden, not_found
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apiserver.admission.admission_plugin import (
     AdmissionPluginBase,
     admission_forbidden,
     stored_object,
 )
-
-Tree = dict[str, Any]
 
 PROTECTED_NAMESPACES = frozenset({"default", "kube-system", "kube-public"})
 

@@ -5,12 +5,9 @@ Source: kube-apiserver v1.36, plugin/pkg/admission/podtopologylabels.
 
 from __future__ import annotations
 
-from typing import Any
-
+from stowplan.apis.machinery.errors import Tree
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apiserver.admission.admission_plugin import AdmissionPluginBase, stored_object
-
-Tree = dict[str, Any]
 
 COPIED_LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 

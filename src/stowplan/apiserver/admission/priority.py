@@ -5,9 +5,7 @@ Source: kube-apiserver v1.36, plugin/pkg/admission/priority.
 
 from __future__ import annotations
 
-from typing import Any
-
-from stowplan.apis.machinery.errors import forbidden
+from stowplan.apis.machinery.errors import Tree, forbidden
 from stowplan.apis.machinery.resource import ApiCall, ObjectClient
 from stowplan.apis.scheduling import priority_class
 from stowplan.apiserver.admission.admission_plugin import (
@@ -17,8 +15,6 @@ from stowplan.apiserver.admission.admission_plugin import (
     stored_objects,
     targets,
 )
-
-Tree = dict[str, Any]
 
 
 class PriorityAdmission(AdmissionPluginBase):

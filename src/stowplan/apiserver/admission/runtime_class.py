@@ -5,8 +5,7 @@ Source: kube-apiserver v1.36, plugin/pkg/admission/runtimeclass.
 
 from __future__ import annotations
 
-from typing import Any
-
+from stowplan.apis.machinery.errors import Tree
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apiserver.admission.admission_plugin import (
     AdmissionPluginBase,
@@ -14,8 +13,6 @@ from stowplan.apiserver.admission.admission_plugin import (
     stored_object,
     targets,
 )
-
-Tree = dict[str, Any]
 
 RUNTIME_CLASSES_PATH = "node.k8s.io/runtimeclasses"
 _OVERHEAD_DIFFERS = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"

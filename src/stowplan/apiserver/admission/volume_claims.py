@@ -5,8 +5,7 @@ Source: kube-apiserver v1.36, plugin/pkg/admission/storage.
 
 from __future__ import annotations
 
-from typing import Any
-
+from stowplan.apis.machinery.errors import Tree
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apiserver.admission.admission_plugin import (
     AdmissionPluginBase,
@@ -16,8 +15,6 @@ from stowplan.apiserver.admission.admission_plugin import (
     targets,
 )
 from stowplan.objects.quantity import QuantityError, nanos
-
-Tree = dict[str, Any]
 
 CLAIMS = "persistentvolumeclaims"
 VOLUMES = "persistentvolumes"

@@ -13,9 +13,9 @@ from typing import Any
 
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.machinery.access import AlwaysAllow, Attributes
-from stowplan.apis.machinery.errors import ApiError, Cause, bad_request, invalid
+from stowplan.apis.machinery.errors import ApiError, Cause, Tree, bad_request, invalid
 from stowplan.apis.machinery.http_messages import User
-from stowplan.apis.machinery.resource import ApiCall, PostAction, SubresourceResult, Tree
+from stowplan.apis.machinery.resource import ApiCall, PostAction, SubresourceResult
 from stowplan.apis.machinery.timestamps import format_time
 from stowplan.apiserver.auth.rbac import MASTERS_GROUP, RbacAuthorizer, RbacDecision
 from stowplan.apiserver.auth.review_types import AUTHENTICATION_TYPES, AUTHORIZATION_TYPES

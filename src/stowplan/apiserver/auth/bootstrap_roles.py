@@ -13,9 +13,8 @@ same process without authorization.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-Tree = dict[str, Any]
+from stowplan.apis.machinery.errors import Tree
 
 API_VERSION = "rbac.authorization.k8s.io/v1"
 GROUP = "rbac.authorization.k8s.io"

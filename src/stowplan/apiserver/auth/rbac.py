@@ -18,11 +18,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from stowplan.apis.machinery.access import Attributes
-from stowplan.apis.machinery.errors import ApiError, qualified_resource
+from stowplan.apis.machinery.errors import ApiError, Tree, qualified_resource
 from stowplan.apis.machinery.http_messages import User
 from stowplan.objects.selectors import LabelSelector, SelectorError, label_selector_matches
-
-Tree = dict[str, Any]
 
 GROUP = "rbac.authorization.k8s.io"
 MASTERS_GROUP = "system:masters"

@@ -6,12 +6,10 @@ Source: apiextensions-apiserver v0.36, pkg/apihelpers/helpers.go.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from stowplan.apis.machinery.errors import Cause, go_quoted, invalid, required
-
-Tree = dict[str, Any]
+from stowplan.apis.machinery.errors import Cause, Tree, go_quoted, invalid, required
 
 ANNOTATION = "api-approved.kubernetes.io"
 _WHERE = "see https://github.com/kubernetes/enhancements/pull/1111"

@@ -13,13 +13,11 @@ from contextlib import suppress
 from typing import Any
 
 from stowplan.apis.kind import conditions
-from stowplan.apis.machinery.errors import ApiError
+from stowplan.apis.machinery.errors import ApiError, Tree
 from stowplan.apis.machinery.resource import Resource, ServerContext, StoreChange
 from stowplan.apis.machinery.stored_form import decode
 from stowplan.apiserver.crd.approval import approval, is_protected_group
 from stowplan.apiserver.crd.custom_resources import resources_of
-
-Tree = dict[str, Any]
 
 DEFINITIONS_PATH = "apiextensions.k8s.io/customresourcedefinitions"
 CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"

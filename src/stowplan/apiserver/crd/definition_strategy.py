@@ -7,13 +7,13 @@ pkg/apis/apiextensions/validation.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from stowplan.apis.kind.printing import CREATED_AT
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import restore_field, update_generation
 from stowplan.apis.machinery.errors import (
     Cause,
+    Tree,
     duplicate,
     forbidden_field,
     invalid,
@@ -32,8 +32,6 @@ from stowplan.apiserver.crd.definition_controller import (
 )
 from stowplan.apiserver.crd.definition_types import TYPES, set_definition_defaults
 from stowplan.apiserver.crd.schema_validation import schema_causes, unknown_formats
-
-Tree = dict[str, Any]
 
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = (

@@ -5,9 +5,7 @@ Source: apiextensions-apiserver v0.36, pkg/apis/apiextensions/v1.
 
 from __future__ import annotations
 
-from typing import Any
-
-Tree = dict[str, Any]
+from stowplan.apis.machinery.errors import Tree
 
 TYPES = """
 ConversionStrategyType ResourceScope ConditionStatus CustomResourceDefinitionConditionType = string

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from typing import Any
 
+from stowplan.apis.machinery.errors import Tree
 from stowplan.apis.machinery.strconv import parse_int
 
-Tree = dict[str, Any]
 PathStep = Callable[[Any], Iterator[Any]]
 
 VALUES_MAX = 10_000

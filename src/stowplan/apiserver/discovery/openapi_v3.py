@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from stowplan.apis.builtin_kinds import type_tables
-from stowplan.apis.machinery.errors import method_not_allowed
+from stowplan.apis.machinery.errors import Tree, method_not_allowed
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, User
 from stowplan.apis.machinery.resource import Resource, ResourceRegistry, ServerContext
 from stowplan.apis.schema import KindSchema, StructType, openapi_name
@@ -25,7 +25,6 @@ from stowplan.apiserver.http.plain_pages import TEXT, UNCACHED, decoded_path
 if TYPE_CHECKING:
     from stowplan.apiserver.crd.custom_resources import CustomSchema
 
-Tree = dict[str, Any]
 
 ROOT = "/openapi/v3"
 _VARY = ("Vary", "Accept")

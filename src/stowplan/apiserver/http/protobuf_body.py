@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
+from stowplan.apis.machinery.errors import Tree
 from stowplan.apis.machinery.strconv import atoi
-
-Tree = dict[str, Any]
 
 _MAGIC = b"k8s\x00"
 _DEPTH_MAX = 20

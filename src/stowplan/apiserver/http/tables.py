@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from stowplan.apis.machinery import timestamps
-from stowplan.apis.machinery.errors import bad_request
-from stowplan.apis.machinery.resource import Resource, Table, TableColumn, Tree
+from stowplan.apis.machinery.errors import Tree, bad_request
+from stowplan.apis.machinery.resource import Resource, Table, TableColumn
 from stowplan.apiserver.http.negotiation import ResponseForm, not_acceptable
 
 NAME_TEXT = (
