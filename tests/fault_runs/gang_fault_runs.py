@@ -18,13 +18,13 @@ from stowplan.fault_runs.fault_run import FaultRunConfig, run_with_faults, shrin
 from stowplan.framework.deciders.session_decider import NodeAssignment
 from stowplan.inputs.annotations import RUN_ANNOTATION
 from stowplan.messages import effects as to_do
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import PodGroup, PodGroupSpec, Queue, QueueSpec
 from stowplan.objects.workload import PriorityClass
 from stowplan.scheduler import Scheduler, SchedulerOptions
 from stowplan.simulation.cluster.simulated_cluster import SimulatedCluster
-from stowplan.simulation.event_queue import SECOND
 from stowplan.testing import pod
 from stowplan.testing.auditor import Auditor, SchedulerView, Violation
 from stowplan.testing.generators.choices import RandomSource, chance, pick, random_int

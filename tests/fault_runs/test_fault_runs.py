@@ -180,7 +180,7 @@ def test_a_lost_unreserve_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong: what failed is forgotten, and plugins are not told."""
 
     def undo(self: BindingCycles, uid: str, binding_cycle: Any) -> None:
-        monkeypatch.setattr(self, "_notify_observers", lambda *told: None)
+        monkeypatch.setattr(self, "_tell", lambda *told: None)
         right(self, uid, binding_cycle)
         monkeypatch.undo()
         plant()

@@ -22,6 +22,7 @@ from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.messages.extender_api import ExtenderBindingArgs, ExtenderVerb
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.pod import Pod
 from stowplan.plugins.volumes.volume_claims import volume_uses_of
 from stowplan.scheduler.scheduler import Scheduler
@@ -29,7 +30,7 @@ from stowplan.testing import node, pod
 from stowplan.testing.generators.choices import RandomSource, chance, pick, random_int
 from tests.scenarios.script import made
 from tests.scheduler.volumes import CLAIMS, VOLUMES
-from tests.scheduler.world import EPOCH, READS_AND_STOPS, SECOND, Faults, World, counts, cpu_of
+from tests.scheduler.world import EPOCH, READS_AND_STOPS, Faults, World, counts, cpu_of
 
 NODES = ("n0", "n1", "n2", "n3")
 PODS = tuple(f"p{i}" for i in range(14))

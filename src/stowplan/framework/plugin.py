@@ -1,21 +1,22 @@
 """The contract: what a plugin may implement, when it is called, and what its answers cause.
 
-A plugin is a class with a `name` and a method per extension point that it takes part in; it
-needs no base class. `Args` (a msgspec Struct with defaults) declares its configuration, and the
+A plugin is a class with a `name` and a method per extension point that it takes part in; it needs
+no base class. `Args` (a msgspec Struct with defaults) declares its configuration, and the
 constructor takes `args` and `handle`, either or none of them.
 
-Methods are called by parameter *name*: each protocol below lists everything on offer, and a
-method may leave out what it does not need (`def score(self, node)` is complete). Unknown names
-are refused when the plugin is loaded.
+Methods are called by parameter *name*: each protocol below lists all parameters, and a method may
+leave out those that it does not need (`def score(self, node)` is complete). Unknown names are
+refused when the plugin is loaded.
 
-One rule, two walks. The scalar methods (`filter`, `score`) are the contract: explain, queueing
-hints and preemption read them. The column methods (`filter_column`, `score_column`) give the same
-answers for many nodes at once; a plugin may leave them out and is then walked node by node.
-A plugin with columns must have the scalar form too; `stowplan.testing.check_plugin` compares them.
+Each rule has two forms. The scalar methods (`filter`, `score`) are the contract: explain, queueing
+hints and preemption call them. The column methods (`filter_column`, `score_column`) return the same
+answers for many nodes at once; they are optional, and without them the runtime calls the scalar
+method for each node. A plugin with column methods must have the scalar ones too;
+`stowplan.testing.check_plugin` compares them.
 
-The commonest misuse everywhere: keeping something on `self` from one pod to the next. What one
-attempt needs belongs in the CycleState; a plugin object is shared by all attempts.
-No method may wait, do I/O, read a clock or roll dice.
+The most common misuse is keeping state on `self` between pods. Data of one attempt belongs in the
+CycleState; a plugin object is shared by all attempts. No method may wait, do I/O, read a clock or
+use a random generator.
 
 Source: kube-scheduler v1.36, framework interface and runtime.
 """
@@ -23,12 +24,13 @@ Source: kube-scheduler v1.36, framework interface and runtime.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from stowplan._deprecated import deprecated_names
 from stowplan.columns import NodeInfo, NodeTable, PodInfo, Rows
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.diagnosis import Diagnosis
@@ -38,36 +40,36 @@ from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
 
 SCORE_MAX = 100
-"""The highest score a plugin may give a node after NormalizeScore; the lowest is 0."""
+"""The highest score of a node after NormalizeScore; the lowest is 0."""
 
 
 class Plugin(Protocol):
-    """What every plugin has."""
+    """Required of every plugin."""
 
     name: ClassVar[str]
 
 
 class QueuedPod(msgspec.Struct):
-    """A pending pod as the queue sees it. added_at: nanoseconds, when it came or last failed."""
+    """A pending pod in the queue. added_at: nanoseconds, when it arrived or last failed."""
 
     pod: Pod
     added_at: float = 0.0
 
 
 class RestrictTo(msgspec.Struct, frozen=True):
-    """PreFilter's answer "only these nodes": names, which need not exist.
+    """Result of PreFilter that restricts the pod to these node names, which need not exist.
 
-    The sets of several plugins are intersected. An empty set refuses the pod.
+    The sets of several plugins are intersected. An empty set rejects the pod.
     """
 
     node_names: frozenset[str]
 
 
 class PostFilterResult(msgspec.Struct, frozen=True):
-    """PostFilter's answer: a status, and the node that the pod is now nominated to.
+    """Result of PostFilter: a status, and the node that the pod is nominated to.
 
-    nominated_node: None leaves the pod's nomination as it is, "" clears it.
-    victims: what has to go before the pod fits.
+    nominated_node: None leaves the pod's nomination as it is, "" clears it. victims: pods to evict
+    before the pod fits.
     """
 
     status: Status
@@ -80,10 +82,9 @@ class PreEnqueuePlugin(Protocol):
     """Called when a pod is about to enter the active queue, and again before each re-entry."""
 
     def pre_enqueue(self, pod: Pod) -> Status:
-        """Success lets the pod in. Anything else parks it as gated, without an attempt, until an
-        event that this plugin registered for. Must be cheap: it runs on the queue's path.
-        Misuse: looking at nodes here; whether a pod fits is Filter's question.
-        """
+        """Success admits the pod. Anything else keeps it out as gated, without an attempt, until an
+        event that this plugin registered for. Must be cheap: it runs in the queue. Misuse: looking
+        at nodes; whether a pod fits is decided by Filter."""
 
 
 @runtime_checkable
@@ -103,19 +104,20 @@ class PreFilterPlugin(Protocol):
     """Called once per attempt, in configured order, before any node is looked at."""
 
     def pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status | RestrictTo:
-        """Prepare what Filter reads, and refuse pods that no node can take.
+        """Prepare what Filter reads, and reject pods that fit no node.
 
-        Success: go on. RestrictTo: go on with these nodes only. Skip: this plugin's Filter,
-        AddPod and RemovePod are not called for this pod. UnschedulableAndUnresolvable: the
-        attempt ends, all nodes refused. Unschedulable: remembered, the other PreFilters still
-        run, then the attempt ends. Anything else ends the attempt as an error.
-        Misuse: computing per node here what a column can hold.
+        Success: continue. RestrictTo: continue with these nodes only. Skip: this plugin's Filter,
+        AddPod and RemovePod are not called for this pod. UnschedulableAndUnresolvable: the attempt
+        ends, all nodes rejected. Unschedulable: the other PreFilters still run, then the attempt
+        ends. Anything else ends the attempt as an error. Misuse: computing per node here what a
+        column can hold.
         """
 
 
 @runtime_checkable
 class PreFilterExtensions(Protocol):
-    """Keep PreFilter's result true while pods are put on or taken off a node to ask what if."""
+    """Keeps PreFilter's result valid while pods are added to or removed from a node in a dry
+    run."""
 
     def add_pod(self, pod: Pod, info: PodInfo, node: NodeInfo, state: CycleState) -> Status:
         """`info` has just been added to `node`; update what PreFilter of `pod` wrote.
@@ -129,45 +131,43 @@ class PreFilterExtensions(Protocol):
 
 @runtime_checkable
 class FilterPlugin(Protocol):
-    """Can this pod run on this node?"""
+    """Decides whether a pod can run on a node."""
 
     def filter(self, pod: Pod, node: NodeInfo, state: CycleState) -> Status:
         """Success: yes. Unschedulable: no, but evicting pods from the node may help.
         UnschedulableAndUnresolvable: no, and no eviction can help; preemption skips the node.
         Anything else ends the attempt as an error. The first plugin in configured order that
-        refuses a node gives its reason. Misuse: answering Unschedulable for what evictions
-        cannot change (labels, taints), which sends preemption searching in vain.
-        """
+        rejects a node gives the reason. Misuse: returning Unschedulable for what evictions cannot
+        change (labels, taints), which makes preemption try nodes for nothing."""
 
 
 @runtime_checkable
 class FilterColumn(Protocol):
-    """The column walk of Filter."""
+    """The column form of Filter."""
 
     def filter_column(
         self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
     ) -> NDArray[np.bool_] | NDArray[np.int64]:
         """Verdicts on `rows`, in their order: bool or int64 (n_rows,).
 
-        bool: True where the node passes; the refusal is the plugin's attribute `REJECTED`.
-        int64: 0 where the node passes, else a code that `filter_status(code)` turns into the
-        refusal. A method without `rows` answers for all nodes. Misuse: returning a view of a
+        bool: True where the node passes; the status of others is the plugin's attribute `REJECTED`.
+        int64: 0 where the node passes, else a code that `filter_status(code)` turns into a status.
+        A method without `rows` returns an answer for all nodes. Misuse: returning a view of a
         column of `nodes`, or writing into one.
         """
 
 
 @runtime_checkable
 class PostFilterPlugin(Protocol):
-    """Called in configured order when no node passed: a chance to make room (preemption)."""
+    """Called in configured order when no node passed; may make resources available (preemption)."""
 
     def post_filter(
         self, pod: Pod, snapshot: Snapshot, diagnosis: Diagnosis, state: CycleState
     ) -> PostFilterResult:
-        """Success: a way was found, later plugins are not asked; the pod still waits for its next
-        attempt. Unschedulable: no help here, the next plugin is asked. Wait: extenders have to be
-        asked first (see `review`); all are called again when they have answered. Other codes end
-        the round.
-        """
+        """Success: the pod can be made to fit; later plugins are not called, and the pod waits for
+        its next attempt. Unschedulable: no help, the next plugin is called. Wait: extenders have to
+        be called first (see `review`); all plugins are called again with their answer. Any other
+        code ends PostFilter."""
 
 
 @runtime_checkable
@@ -182,21 +182,21 @@ class PreScorePlugin(Protocol):
 
 @runtime_checkable
 class ScorePlugin(Protocol):
-    """How well does this node suit the pod, among those that passed?"""
+    """Scores the nodes that passed the filters."""
 
     def score(self, pod: Pod, node: NodeInfo, state: CycleState, nodes: NodeTable) -> int:
         """Any int64; after `normalize_score`, where there is one, 0 to SCORE_MAX.
 
-        nodes: all nodes, for what cannot be said of one alone.
+        nodes: all nodes, for scores that depend on other nodes.
 
-        The result times the plugin's weight is added to the node's total.
-        Misuse: returning a fraction; scores are whole numbers.
+        The result times the plugin's weight is added to the node's total. Misuse: returning a
+        fraction; scores are whole numbers.
         """
 
 
 @runtime_checkable
 class ScoreColumn(Protocol):
-    """The column walk of Score."""
+    """The column form of Score."""
 
     def score_column(
         self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
@@ -206,7 +206,7 @@ class ScoreColumn(Protocol):
 
 @runtime_checkable
 class ScoreExtensions(Protocol):
-    """Brings a plugin's scores of one pod into 0..SCORE_MAX, knowing all of them."""
+    """Scales a plugin's scores of one pod to 0..SCORE_MAX, given all of them."""
 
     def normalize_score(
         self,
@@ -221,42 +221,43 @@ class ScoreExtensions(Protocol):
 
 @runtime_checkable
 class ReservePlugin(Protocol):
-    """Claims what the pod will use on the chosen node, before binding."""
+    """Reserves what the pod will use on the chosen node, before binding."""
 
     def reserve(self, pod: Pod, node_name: str, state: CycleState) -> Status:
         """Called in configured order once a node is chosen. Anything but Success: every plugin's
         `unreserve` is called and the pod goes back to the queue."""
 
     def unreserve(self, pod: Pod, node_name: str, state: CycleState) -> None:
-        """Give back. Called in reverse order, also for plugins whose `reserve` did not run, so it
-        must be harmless then, and harmless twice.
+        """Undo `reserve`. Called in reverse order, also for plugins whose `reserve` did not run, so
+        it must be harmless then, and harmless twice.
 
-        A plugin with the class attribute `rests_when_skipped = True` is not asked to reserve,
-        unreserve or pre_bind for pods that its PreFilter skipped.
+        A plugin with the class attribute `rests_when_skipped = True` is not called at Reserve,
+        Unreserve and PreBind for pods that its PreFilter skipped.
         """
 
 
 class PermitWait(msgspec.Struct, frozen=True):
-    """Permit's answer "wait": for another pod or plugin to allow this one. timeout_s: at most."""
+    """Permit's result "wait": another pod or plugin must allow this pod. timeout_s: at most."""
 
     timeout_s: float
 
 
 @runtime_checkable
 class PermitPlugin(Protocol):
-    """Last word before binding: approve, deny or wait."""
+    """Last extension point before the binding cycle: approve, reject or wait."""
 
     def permit(self, pod: Pod, node_name: str, state: CycleState) -> Status | PermitWait:
-        """Success approves. A refusal unreserves and sends the pod back to the queue. PermitWait
-        holds the pod on its node until it is allowed, rejected or the time is over (15 minutes
-        at most); the other plugins are asked all the same."""
+        """Success approves. A rejection unreserves the pod and requeues it. PermitWait holds the
+        pod on its node until it is allowed, rejected or timed out (15 minutes at most); the other
+        plugins are still called."""
 
 
 class ObjectChange(msgspec.Struct, frozen=True):
-    """A change of an object in the cluster, to be made only while its version is that of `value`.
+    """A change of an object in the cluster, applied only while its resource version is that of
+    `value`.
 
-    value: the object as it is to be. patch: what that takes, as a JSON merge patch: it spares the
-    fields that scheduling does not know.
+    value: the object after the change. patch: the change as a JSON merge patch, which keeps fields
+    that Stowplan does not know.
     """
 
     value: Object
@@ -264,11 +265,11 @@ class ObjectChange(msgspec.Struct, frozen=True):
 
 
 class PreBindWait(msgspec.Struct, frozen=True):
-    """PreBind's answer "not yet": what is to be written, and then waited for.
+    """PreBind's result "not yet": objects to write, and then to wait for.
 
     changes: written one after the other; the first that the API refuses fails the attempt.
-    timeout_s: how long `pre_bind_progress` may say Wait, from the last of them on. late: the reason
-    that is given when that is over.
+    timeout_s: how long `pre_bind_progress` may return Wait after the last write. late: the reason
+    of the timeout.
     """
 
     changes: tuple[ObjectChange, ...] = ()
@@ -278,36 +279,35 @@ class PreBindWait(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class PreBindPlugin(Protocol):
-    """What must be done before the pod is bound (attach a volume, allocate a claim)."""
+    """Work to be done before the pod is bound (attach a volume, allocate a claim)."""
 
     def pre_bind(self, pod: Pod, node_name: str, state: CycleState) -> Status | PreBindWait:
-        """Called in configured order. Success: go on. PreBindWait: have objects written, then ask
-        `pre_bind_progress`. Anything else unreserves and sends the pod back to the queue, to be
-        tried again after backoff whatever the code is: who refuses pods does so at Permit at the
-        latest. Misuse: waiting here; that is for PreBindWait, and for `perform`.
-        """
+        """Called in configured order. Success: continue. PreBindWait: write objects, then call
+        `pre_bind_progress`. Anything else unreserves the pod and requeues it with backoff, whatever
+        the code: plugins that reject pods do so at Permit at the latest. Misuse: waiting here; use
+        PreBindWait or `perform`."""
 
 
 @runtime_checkable
 class PreBindProgress(Protocol):
-    """Says whether what PreBind has set going is done."""
+    """Reports whether the work started by PreBind is done."""
 
     def pre_bind_progress(
         self, pod: Pod, node_name: str, snapshot: Snapshot, state: CycleState
     ) -> Status:
         """Called after PreBindWait, as soon as the cluster shows all that was written, and again
         whenever a node or an object beside nodes and pods has changed. Success: done. Wait: not
-        yet. Anything else fails the attempt as in `pre_bind`. A plugin without this method waits
-        for its changes to be written only.
+        yet. Anything else fails the attempt as in `pre_bind`. Without this method a plugin only
+        waits until its changes are written.
 
-        snapshot: the cluster as it is now. Misuse: reading with `world.find` what some other pod
-        has only assumed; `world.observed` says what there is.
+        snapshot: the current cluster state. Misuse: reading with `object_store.find` what another
+        pod only assumed; `object_store.observed` returns the observed object.
         """
 
 
 @runtime_checkable
 class PreBindPreFlight(Protocol):
-    """Says, before Permit is waited for, whether PreBind has anything to do for the pod."""
+    """Tells, before the pod waits at Permit, whether PreBind has work for it."""
 
     def pre_bind_pre_flight(self, pod: Pod, node_name: str, state: CycleState) -> Status:
         """Success: there is work, so the node is announced in status.nominatedNodeName. Skip: the
@@ -321,79 +321,98 @@ class BindPlugin(Protocol):
     """Binds the pod to the node."""
 
     def bind(self, pod: Pod, node_name: str, state: CycleState) -> Status:
-        """Called in configured order until one does not answer Skip; that one takes the pod.
+        """Called in configured order until a plugin does not return Skip.
 
-        Success: the API is asked to bind it, or, where the plugin performs, the plugin binds it
-        in `perform`. Anything else: the pod goes back to the queue. At least one plugin of a
-        profile must bind.
+        Success: the binding is sent to the API, or the plugin binds the pod in `perform`, if it has
+        that method. Anything else: the pod is requeued. At least one plugin of a profile must bind.
         """
 
 
 @runtime_checkable
 class Perform(Protocol):
-    """Work of PreBind, Bind or PostBind that waits for the outside world: the only place for I/O.
+    """I/O of PreBind, Bind or PostBind: the only place where a plugin may do I/O.
 
-    Two class attributes may come with it. `perform_timeout_s`: how long the work may take, 600 s
-    if not said. `perform_in_parallel = True`: at PreBind it runs beside that of neighbours in the
-    configured order that say so too, else they run one after the other. That holds for PreBindWait
-    as well.
+    Two class attributes configure it. `perform_timeout_s`: timeout, default 600 s.
+    `perform_in_parallel = True`: at PreBind it runs in parallel with adjacent plugins in the
+    configured order that set it too; others run one after the other. The same holds for
+    PreBindWait.
     """
 
     async def perform(self, ctx: Any) -> None:
-        """Run by the driver after the plugin's method at that point has answered Success.
+        """Run by the driver after the plugin's method at that extension point returned Success.
 
-        ctx: has `pod`, `node_name`, `state` and `point` (preBind, bind or postBind). Raising is
-        failure: before Bind the pod is unreserved and tried again after backoff; at Bind it is
-        read first, as it may be bound all the same; after it nothing comes of it. The work is
-        cancelled when the pod goes away, is preempted, or time is up. Misuse: changing what
-        other attempts read; the outcome has to come back through the watch.
+        ctx: has `pod`, `node_name`, `state` and `point` (preBind, bind or postBind). Raising an
+        exception is a failure: before Bind the pod is unreserved and requeued with backoff; at Bind
+        the pod is read first, as it may be bound; after Bind it has no effect. The call is
+        cancelled when the pod is deleted, preempted, or at the timeout. Misuse: changing what other
+        attempts read; results must come back through the watch.
         """
 
 
 @runtime_checkable
 class PostBindPlugin(Protocol):
-    """Told after a pod was bound."""
+    """Called after a pod was bound."""
 
     def post_bind(self, pod: Pod, node_name: str, state: CycleState) -> None:
-        """Informational: nothing that happens here changes the pod's fate."""
+        """Informational; it cannot affect the pod."""
 
 
 @runtime_checkable
 class EnqueueExtensions(Protocol):
-    """Says which cluster events can make a refused pod schedulable."""
+    """Lists the cluster events that can make a rejected pod schedulable."""
 
     def events_to_register(self) -> Sequence[Any]:
-        """The events, each with an optional hint. A pod that this plugin refused is tried again
-        only after one of them. A plugin without this method hears every event.
-        Misuse: forgetting an event, which leaves pods parked until the five-minute flush.
-        """
+        """The events, each with an optional hint. A pod that this plugin rejected is requeued only
+        after one of them. A plugin without this method receives every event. Misuse: leaving out an
+        event, which leaves pods unschedulable until the five-minute flush."""
 
 
 @runtime_checkable
 class SignPlugin(Protocol):
-    """Lets pods that mean the same to this plugin share its answers."""
+    """Lets pods that are equal to this plugin share its answers."""
 
     def signature(self, pod: Pod) -> object:
         """A hashable that is equal for two pods exactly when every answer of this plugin would be
         equal for them on every cluster.
 
-        A plugin with a signature whose `filter_column` and `score_column` read nothing but the
-        row itself may say so with the class attribute `row_local = True`: its columns are then
-        kept per signature and evaluated again for rows that changed. Pods of one signature then
-        share the codes of `filter_column` too, so `filter_status` must read them alike. Dry runs of
-        preemption are kept then as well, if it holds for `filter`. With `by_amounts = True` beside
-        it, `filter_column` reads of the pods on nodes `pod_count` and `requested` only, and pods
-        nominated to many nodes are counted in at a time. Misuse: saying so where the answer for a
-        node depends on other nodes, on other objects or on the cycle state.
+        A plugin with a signature whose `filter_column` and `score_column` read nothing but the row
+        itself may declare it with the class attribute `row_local = True`: its columns are then
+        cached per signature and evaluated again for changed rows only. Pods of one signature then
+        share the codes of `filter_column` too, so `filter_status` must interpret them alike. Dry
+        runs of preemption are then cached as well, if `filter` is row-local too. With `by_amounts =
+        True` beside it, `filter_column` reads only `pod_count` and `requested` of the pods on
+        nodes, so that nominated pods of many nodes can be added at once. Misuse: declaring it where
+        the answer for a node depends on other nodes, on other objects or on the cycle state.
         """
 
 
 @runtime_checkable
 class Explain(Protocol):
-    """Says more about a refusal than its reason: what the pod needs and what the node has."""
+    """Details of a rejection: what the pod requires and what the node has."""
 
     def explain(self, pod: Pod, node: NodeInfo, state: CycleState) -> Sequence[str]:
-        """Asked only for a node that this plugin's `filter` refuses, when a user wants to know.
+        """Called only for a node that this plugin's `filter` rejects, when a user asks why.
 
-        One short text per cause, need before have: "cpu: needs 2000m, 1500m free of 4000m".
+        One short text per cause, requirement first: "cpu: needs 2000m, 1500m free of 4000m".
         """
+
+
+_OLD_NAMES = {
+    "Bind": "BindPlugin",
+    "EventsToRegister": "EnqueueExtensions",
+    "Filter": "FilterPlugin",
+    "NormalizeScore": "ScoreExtensions",
+    "Permit": "PermitPlugin",
+    "PostBind": "PostBindPlugin",
+    "PostFilter": "PostFilterPlugin",
+    "PreBind": "PreBindPlugin",
+    "PreEnqueue": "PreEnqueuePlugin",
+    "PreFilter": "PreFilterPlugin",
+    "PreScore": "PreScorePlugin",
+    "QueueSort": "QueueSortPlugin",
+    "Reserve": "ReservePlugin",
+    "Score": "ScorePlugin",
+    "SignPod": "SignPlugin",
+}
+if not TYPE_CHECKING:
+    __getattr__ = deprecated_names(__name__, _OLD_NAMES)

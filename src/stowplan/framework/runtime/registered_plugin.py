@@ -1,4 +1,4 @@
-"""A plugin of a profile as the runtime calls it: column walk or scalar walk, answers checked."""
+"""A plugin of a profile as the framework calls it: by column or by node, results checked."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable, Rows
+from stowplan.columns.array_types import Ints
 from stowplan.columns.column_cache import ColumnCache
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.extension_points import METHOD_PARAMETERS
@@ -27,26 +28,24 @@ from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
 from stowplan.objects.quantity import INT64_MAX, INT64_MIN
 
-Ints = NDArray[np.int64]
-
 CACHED_NODES_MIN = 64
-"""On fewer nodes keeping columns costs more than evaluating them."""
+"""With fewer nodes, caching columns costs more than evaluating them."""
 
 
 class RegisteredPlugin:
-    """A plugin of a profile with its methods bound; a method it lacks is None.
+    """A plugin of a profile with its methods bound; a missing method is None.
 
-    row_local: its columns may be kept and re-evaluated for touched rows only. node_only: its
-    answers read nodes and never the pods on them. normalizes: how NormalizeScore works when all
-    that it reads of the other nodes is the highest raw score: "highest" for percentages of it,
-    "reversed" for 100 minus these, "" for any other way. binds_all: it takes every pod.
-    reads_objects: the kinds, beside nodes and pods, that its parts depend on. says_what_it_reads:
-    False for a plugin of others that leaves it out: it may read any.
-    rests_when_skipped: where its PreFilter skips a pod, its Reserve, Unreserve and PreBind have
-    nothing to do. may_help: of a PostFilter, False for a pod that it can only refuse, in words that
-    go by the filters' refusals. says_the_same_by_code: the codes of its column walk mean the same
-    at every call. performs: it has work outside; in_parallel: beside that of others. succeeded:
-    Success, as this plugin's answer.
+    row_local: its columns may be cached and re-evaluated for changed rows only. node_only: its
+    answers depend on nodes and never on the pods on them. normalizes: form of NormalizeScore when
+    it reads only the highest raw score of the other nodes: "highest" for percentages of it,
+    "reversed" for 100 minus these, "" for any other. binds_all: it binds every pod. reads_objects:
+    kinds of objects, other than nodes and pods, that its kernel terms depend on. declares_reads:
+    False for an out-of-tree plugin without that declaration: it may read any. rests_when_skipped:
+    when its PreFilter skips a pod, its Reserve, Unreserve and PreBind have nothing to do. may_help:
+    of a PostFilter, False for a pod that it can only reject with a message that depends on the
+    filters' rejections. has_stable_codes: the codes of its column form mean the same in every call.
+    does_io: it has `perform`; in_parallel: in parallel with others. succeeded: Success of this
+    plugin.
     """
 
     __slots__ = (
@@ -82,8 +81,8 @@ class RegisteredPlugin:
         columns: bool = True,
         divisor: int = 1,
     ) -> None:
-        """columns: False leaves the column walk out, so that nodes are asked one by one. divisor:
-        see `Profile.divisors`."""
+        """columns: False ignores the column methods, so that the plugin is called node by node.
+        divisor: see `Profile.divisors`."""
         self.name = name
         self.plugin = plugin
         self.weight = weight
@@ -120,29 +119,29 @@ class RegisteredPlugin:
         self.succeeded = OK.by(name)
 
     def call(self, method: str, *values: Any) -> Any:
-        """Call a method that the plugin is known to have."""
+        """Call a method that the plugin has."""
         function = self.calls[method]
         assert function is not None, (self.name, method)
         return function(*values)
 
     def place(self, *methods: str) -> str:
-        """ " (packed.py:14)": where the first of these methods is written, "" for our own."""
+        """ " (packed.py:14)": location of the first of these methods, "" for an in-tree plugin."""
         return "" if self.in_tree else definition_location(self.plugin, *methods)
 
     def is_idle(self, state: CycleState) -> bool:
-        """True when the plugin has nothing to do with the pod after its node was chosen."""
+        """True when the plugin has no work for the pod after its node was chosen."""
         return self.rests_when_skipped and self.name in state.skip_filter
 
     def verdicts(self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState) -> PluginVerdicts:
-        """What Filter says of `rows`."""
+        """Result of Filter for `rows`."""
         if self.calls["filter_column"] is None:
             return self._verdicts_one_by_one(pod, nodes, rows, state)
         answer = self._column("filter_column", pod, nodes, rows, state)
         if answer.dtype != np.bool_:
             if self.calls["filter_status"] is None:
                 raise ContractError(
-                    f"plugin {self.name!r}: filter_column gives int64 codes and the class has no"
-                    " filter_status(code), which says what each code refuses with; wanted one, or "
+                    f"plugin {self.name!r}: filter_column returns int64 codes and the class has "
+                    "no filter_status(code), which returns the status of a code; expected one, or "
                     f"bool and {REJECTED_MEANS}{self.place('filter_column')}"
                 )
             return PluginVerdicts(answer, lambda code: self._refusal(code, pod, nodes, state))
@@ -150,7 +149,7 @@ class RegisteredPlugin:
         if rejected is None:
             raise ContractError(
                 f"plugin {self.name!r}: filter_column gives bool and the class has no REJECTED; "
-                f"wanted {REJECTED_MEANS}, or int64 codes and filter_status(code)"
+                f"expected {REJECTED_MEANS}, or int64 codes and filter_status(code)"
                 f"{self.place('filter_column')}"
             )
         return PluginVerdicts(
@@ -158,7 +157,7 @@ class RegisteredPlugin:
         )
 
     def scores(self, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState) -> Ints:
-        """int64 (n_rows,): what Score says of `rows`."""
+        """int64 (n_rows,): result of Score for `rows`."""
         if self.calls["score_column"] is not None:
             return self._column("score_column", pod, nodes, rows, state)
         numbers = _numbers(rows)
@@ -169,7 +168,7 @@ class RegisteredPlugin:
             if not is_whole or not INT64_MIN <= score <= INT64_MAX:
                 raise ContractError(
                     f"plugin {self.name!r}: score of pod {pod.key!r} on node "
-                    f"{nodes.names[row]!r} is {score!r}, wanted a whole number of 64 bits"
+                    f"{nodes.names[row]!r} is {score!r}; expected a whole number of 64 bits"
                     f"{self.place('score')}"
                 )
             scores[place] = score
@@ -178,7 +177,7 @@ class RegisteredPlugin:
     def normalized(
         self, scores: Ints, pod: Pod, nodes: NodeTable, rows: Rows, state: CycleState
     ) -> Ints:
-        """int64 (n_rows,): `scores` as NormalizeScore leaves them, or as they are without one."""
+        """int64 (n_rows,): `scores` after NormalizeScore, unchanged without one."""
         if self.calls["normalize_score"] is None:
             return scores
         normal: Ints = self.call("normalize_score", scores, pod, nodes, rows, state)
@@ -202,7 +201,7 @@ class RegisteredPlugin:
         if status.is_success:
             raise ContractError(
                 f"plugin {self.name!r}: filter_status of pod {pod.key!r} gave Success for code "
-                f"{code}, wanted the refusal that it stands for{self.place('filter_status')}"
+                f"{code}; expected the refusal that it stands for{self.place('filter_status')}"
             )
         return status
 
@@ -215,7 +214,7 @@ class RegisteredPlugin:
         kept = ColumnCache.of(nodes).column(
             key, nodes, lambda some: self._column_anew(method, pod, nodes, some, state)
         )
-        # A slice of all rows is the column itself; whoever gets it does not write into it.
+        # A slice of all rows is the column itself; callers do not write into it.
         return kept if isinstance(rows, slice) else kept[rows]
 
     def _column_anew(
@@ -236,8 +235,8 @@ class RegisteredPlugin:
         else:
             return
         raise ContractError(
-            f"plugin {self.name!r}: {method} of pod {pod.key!r} gave {got}, "
-            f"wanted an array {' or '.join(k.__name__ for k in kinds)} ({n_rows},)"
+            f"plugin {self.name!r}: {method} of pod {pod.key!r} gave {got}; "
+            f"expected an array {' or '.join(k.__name__ for k in kinds)} ({n_rows},)"
             f"{self.place(method)}"
         )
 

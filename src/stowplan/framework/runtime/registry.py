@@ -1,4 +1,4 @@
-"""The registry table: plugin name -> class, checked when a class is put in."""
+"""Registry: plugin name -> class, checked at registration."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from stowplan.framework.problems import ContractError
 
 
 class NoArgs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The arguments of a plugin that takes none."""
+    """Arguments of a plugin that takes none."""
 
 
 class RegistryEntry(msgspec.Struct, frozen=True):
-    """A registered plugin.
+    """A registered plugin class.
 
-    points: configuration names of what it implements. args: the Struct its arguments decode to.
-    weight: of its scores where a configuration names none. in_tree: part of Stowplan.
+    points: configuration names of the extension points that it implements. args: Struct of its
+    arguments. weight: default weight of its scores. in_tree: part of Stowplan.
     """
 
     name: str
@@ -33,7 +33,7 @@ class RegistryEntry(msgspec.Struct, frozen=True):
 
 
 class Registry(Mapping[str, RegistryEntry]):
-    """All plugins that a configuration may name."""
+    """All plugins that a configuration can name."""
 
     def __init__(self, in_tree: Iterable[type[Any]] = ()) -> None:
         self._entries: dict[str, RegistryEntry] = {}
@@ -50,15 +50,15 @@ class Registry(Mapping[str, RegistryEntry]):
         return len(self._entries)
 
     def copy(self) -> Registry:
-        """A registry with the same plugins, to register others in."""
+        """A copy in which others can be registered."""
         other = Registry()
         other._entries = dict(self._entries)
         return other
 
     def register(self, plugin: Callable[..., Any]) -> None:
-        """Add somebody else's plugin class, or decorated function.
+        """Register an out-of-tree plugin class or decorated function.
 
-        Raises ContractError when it cannot be one.
+        Raises ContractError when it is invalid.
         """
         self._enter(plugin_of(plugin), in_tree=False)
 
@@ -66,17 +66,17 @@ class Registry(Mapping[str, RegistryEntry]):
         name = getattr(plugin, "name", None)
         where = f"plugin class {plugin.__module__}.{plugin.__qualname__}"
         if not isinstance(name, str) or not name:
-            raise ContractError(f"{where}: `name` is {name!r}, wanted a non-empty string")
+            raise ContractError(f"{where}: `name` is {name!r}; expected a non-empty string")
         if name in self._entries:
-            raise ContractError(f"{where}: the name {name!r} is taken; wanted one that is free")
+            raise ContractError(f"{where}: the name {name!r} is taken; expected one that is free")
         points = points_of(plugin)
         if not points:
-            raise ContractError(f"{where}: implements no extension point; wanted at least one")
+            raise ContractError(f"{where}: implements no extension point; expected at least one")
         args = getattr(plugin, "Args", NoArgs)
         if not (isinstance(args, type) and issubclass(args, msgspec.Struct)):
-            raise ContractError(f"{where}: `Args` is {args!r}, wanted a msgspec.Struct class")
+            raise ContractError(f"{where}: `Args` is {args!r}; expected a msgspec.Struct class")
         check_signatures(plugin, where)
         weight = getattr(plugin, "weight", 1)
         if not isinstance(weight, int) or weight < 1:
-            raise ContractError(f"{where}: `weight` is {weight!r}, wanted a whole number above 0")
+            raise ContractError(f"{where}: `weight` is {weight!r}; expected a whole number above 0")
         self._entries[name] = RegistryEntry(name, plugin, points, args, weight, in_tree)

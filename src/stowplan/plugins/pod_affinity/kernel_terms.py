@@ -119,7 +119,7 @@ def preferred_affinity_terms(
                     total += weighted.weight if fixed is None else fixed
             return total
 
-        yield TopologyTerm(TopologyTermKind.DRAWN, key, counts, adds)
+        yield TopologyTerm(TopologyTermKind.WEIGHTED_AFFINITY, key, counts, adds)
 
 
 def _counting_term(nodes: NodeTable, selection: PodSelection) -> Callable[[], Ints]:

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.columns.array_growth import grow
+from stowplan.columns.array_types import grow
 from stowplan.framework import Snapshot, Status, error, unresolvable
 from stowplan.framework.deciders.extender_review import PreemptionCandidate
 from stowplan.framework.node_to_status import NodeToStatus, PluginVerdicts

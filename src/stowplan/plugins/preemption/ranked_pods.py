@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable, PodInfo
-from stowplan.columns.array_growth import grow
+from stowplan.columns.array_types import grow
 from stowplan.columns.nodeinfo import wrapped
 from stowplan.objects.pod import Pod
 

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.columns.array_growth import grow
+from stowplan.columns.array_types import grow
 from stowplan.columns.nodeinfo import wrapped
 from stowplan.framework import NodeInfo, NodeTable, PodInfo
 from stowplan.objects.pod import Pod

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.columns.array_growth import grow
+from stowplan.columns.array_types import grow
 from stowplan.framework import NodeTable, ObjectStore, PodInfo
 from stowplan.objects.pod import Pod
 from stowplan.objects.storage import (
