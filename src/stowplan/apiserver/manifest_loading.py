@@ -98,8 +98,8 @@ def _resource(server: ApiServer, tree: Tree) -> Resource:
     group, _, version = version.rpartition("/")
     resource = server.registry.by_kind(group, version, kind)
     if resource is None:
-        shown = f"{group}/{version}" if group else version
-        raise ApiError(404, "NotFound", f'no matches for kind "{kind}" in version "{shown}"')
+        printed = f"{group}/{version}" if group else version
+        raise ApiError(404, "NotFound", f'no matches for kind "{kind}" in version "{printed}"')
     return resource
 
 

@@ -237,8 +237,8 @@ def _validate_selector(spec: Tree) -> Iterator[Cause]:
     found = spec["template"]["metadata"].get("labels", {})
     if not field_checks.matches(selector, found):
         text = "`selector` does not match template `labels`"
-        shown = dict(sorted(found.items())) or None
-        yield invalid("spec.template.metadata.labels", shown, text)
+        printed = dict(sorted(found.items())) or None
+        yield invalid("spec.template.metadata.labels", printed, text)
 
 
 def _validate_pod_names(obj: Tree) -> Iterator[Cause]:
@@ -289,8 +289,8 @@ def _validate_managed_by(spec: Tree, mode: str, path: str) -> Iterator[Cause]:
         else:
             yield from field_checks.dns_subdomain(host, f"{path}.managedBy")
     if "successPolicy" in spec and mode != "Indexed":
-        shown = internal_form("batch/v1.SuccessPolicy", spec["successPolicy"])
-        yield invalid(f"{path}.successPolicy", shown, "requires indexed completion mode")
+        printed = internal_form("batch/v1.SuccessPolicy", spec["successPolicy"])
+        yield invalid(f"{path}.successPolicy", printed, "requires indexed completion mode")
 
 
 def _validate_indexed(spec: Tree, path: str) -> Iterator[Cause]:
@@ -368,11 +368,11 @@ def _validate_template_update(new: Tree, old: Tree) -> Iterator[Cause]:
         _restore_mutable_scheduling(template, before)
         _restore_mutable_resources(template["spec"], before["spec"])
         if template["spec"] != before["spec"]:
-            shown = internal_form("core/v1.PodSpec", template["spec"])
-            yield invalid("spec.template.spec", shown, field_checks.IMMUTABLE)
+            printed = internal_form("core/v1.PodSpec", template["spec"])
+            yield invalid("spec.template.spec", printed, field_checks.IMMUTABLE)
     elif template != before:
-        shown = internal_form("core/v1.PodTemplateSpec", template)
-        yield invalid("spec.template", shown, field_checks.IMMUTABLE)
+        printed = internal_form("core/v1.PodTemplateSpec", template)
+        yield invalid("spec.template", printed, field_checks.IMMUTABLE)
 
 
 def _restore_mutable_scheduling(template: Tree, before: Tree) -> None:

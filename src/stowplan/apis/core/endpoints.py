@@ -67,20 +67,20 @@ def _validate(obj: Tree) -> Iterator[Cause]:
 
 
 def _cells(obj: Tree, now: float) -> list[Any]:
-    shown: list[str] = []
+    printed: list[str] = []
     for subset in obj.get("subsets", ()):
         addresses = [one["ip"] for one in subset.get("addresses", ())]
         ports = subset.get("ports", [])
         if not ports:
-            shown += addresses
-        shown += [
+            printed += addresses
+        printed += [
             f"[{ip}]:{port['port']}" if ":" in ip else f"{ip}:{port['port']}"
             for port in ports
             for ip in addresses
         ]
-    text = ",".join(shown[:3])
-    if len(shown) > 3:
-        text += f" + {len(shown) - 3} more..."
+    text = ",".join(printed[:3])
+    if len(printed) > 3:
+        text += f" + {len(printed) - 3} more..."
     return [name_of(obj), text if obj.get("subsets") else NONE, age_of(obj, now)]
 
 

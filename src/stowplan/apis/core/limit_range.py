@@ -86,13 +86,13 @@ def _validate_order(one: Tree, path: str) -> Iterator[Cause]:
     names = [*order, ("max", "max")]
     resources = sorted({name for which, _ in names for name in one.get(which, {})})
     for resource in resources:
-        for low, (lower, lower_told) in enumerate(names):
-            for upper, upper_told in names[low + 1 :]:
+        for low, (lower, lower_name) in enumerate(names):
+            for upper, upper_name in names[low + 1 :]:
                 small = one.get(lower, {}).get(resource)
                 large = one.get(upper, {}).get(resource)
                 if small is None or large is None or canonical_quantity.compare(small, large) <= 0:
                     continue
-                relation = f"{lower_told} value {small} is greater than {upper_told} value {large}"
+                relation = f"{lower_name} value {small} is greater than {upper_name} value {large}"
                 yield invalid(f"{path}.{lower}[{resource}]", small, relation)
 
 

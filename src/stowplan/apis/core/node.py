@@ -209,8 +209,8 @@ def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
     for at, one in enumerate(new["status"].get("addresses", ())):
         pair = (one["type"], one["address"])
         if pair in seen:
-            shown = {"Type": one["type"], "Address": one["address"]}
-            yield duplicate(f"status.addresses[{at}]", shown)
+            printed = {"Type": one["type"], "Address": one["address"]}
+            yield duplicate(f"status.addresses[{at}]", printed)
         seen.add(pair)
     cidrs, were = spec.get("podCIDRs", []), before.get("podCIDRs", [])
     if were and len(cidrs) != len(were):

@@ -329,9 +329,9 @@ def _validate_spec_update(new: Tree, old: Tree) -> Iterator[Cause]:
         yield forbidden_field("spec.persistentvolumesource", text)
     yield from field_checks.immutable(new.get("volumeMode"), old.get("volumeMode"), "volumeMode")
     if "nodeAffinity" in old and new.get("nodeAffinity") != old["nodeAffinity"]:
-        shown = internal_form("core/v1.VolumeNodeAffinity", new.get("nodeAffinity"))
+        printed = internal_form("core/v1.VolumeNodeAffinity", new.get("nodeAffinity"))
         text = f"{field_checks.IMMUTABLE}, except for updating from beta label to GA"
-        yield invalid("nodeAffinity", shown, text)
+        yield invalid("nodeAffinity", printed, text)
 
 
 def short_access_modes(given: list[str]) -> str:

@@ -59,15 +59,15 @@ class PodLifecycle:
         return self.exit_codes[min(run, len(self.exit_codes) - 1)]
 
 
-def pod_lifecycle(pod: Tree, habits: PodLifecycleDefaults) -> PodLifecycle:
+def pod_lifecycle(pod: Tree, defaults: PodLifecycleDefaults) -> PodLifecycle:
     """The lifecycle of a pod; an invalid annotation is ignored."""
     notes: Mapping[str, str] = pod["metadata"].get("annotations") or {}
     always = pod["spec"].get("restartPolicy", "Always") == "Always"
     return PodLifecycle(
-        start_s=_duration_or(notes.get(START_SECONDS), habits.start_s),
+        start_s=_duration_or(notes.get(START_SECONDS), defaults.start_s),
         init_s=_duration_or(notes.get(INIT_SECONDS), 0.0),
         ready_s=_duration_or(notes.get(READY_SECONDS), 0.0),
-        run_s=_duration_or(notes.get(RUN_SECONDS), FOREVER if always else habits.run_s),
+        run_s=_duration_or(notes.get(RUN_SECONDS), FOREVER if always else defaults.run_s),
         stop_s=_duration_or(notes.get(STOP_SECONDS), 0.0),
         exit_codes=_exit_codes_or_zero(notes.get(EXIT_CODE)),
     )
@@ -76,11 +76,12 @@ def pod_lifecycle(pod: Tree, habits: PodLifecycleDefaults) -> PodLifecycle:
 def annotation_problems(notes: Mapping[str, str]) -> Iterator[str]:
     """Texts about invalid annotations of a pod, which are ignored."""
     for name, text in notes.items():
-        shown = text if len(text) <= _PRINTED_MAX else f"{text[:_PRINTED_MAX]}..."
+        printed = text if len(text) <= _PRINTED_MAX else f"{text[:_PRINTED_MAX]}..."
         if name in _DURATIONS and _parse_duration(text) is None:
-            yield f'{name}: Invalid value: "{shown}": must be seconds >= 0, or "forever"'
+            yield f'{name}: Invalid value: "{printed}": must be seconds >= 0, or "forever"'
         elif name == EXIT_CODE and _parse_exit_codes(text) is None:
-            yield f'{name}: Invalid value: "{shown}": must be 0 to {_EXIT_CODE_MAX}, as in "1,1,0"'
+            codes = f'0 to {_EXIT_CODE_MAX}, as in "1,1,0"'
+            yield f'{name}: Invalid value: "{printed}": must be {codes}'
         elif name.startswith(_PREFIX) and name.endswith("-seconds") and name not in _DURATIONS:
             yield f"{name}: unknown annotation: supported values: {', '.join(_DURATIONS)}"
 
@@ -89,8 +90,8 @@ def node_annotation_problems(notes: Mapping[str, str]) -> Iterator[str]:
     """Texts about invalid annotations of a node, which are ignored."""
     text = notes.get(KUBELET, "on")
     if text not in ("on", "off"):
-        shown = text[:_PRINTED_MAX]
-        yield f'{KUBELET}: Unsupported value: "{shown}": supported values: "off", "on"'
+        printed = text[:_PRINTED_MAX]
+        yield f'{KUBELET}: Unsupported value: "{printed}": supported values: "off", "on"'
 
 
 def is_kubelet_off(node: Tree) -> bool:

@@ -219,13 +219,13 @@ def taints(given: list[Tree], path: str) -> Iterator[Cause]:
         yield from field_checks.supported_value(one["effect"], EFFECTS, f"{here}.effect")
         pair = (one["effect"], one["key"])
         if pair in seen:
-            shown = {
+            printed = {
                 "Key": one["key"],
                 "Value": one.get("value", ""),
                 "Effect": one["effect"],
                 "TimeAdded": one.get("timeAdded"),
             }
-            cause = duplicate(here, shown)
+            cause = duplicate(here, printed)
             text = f"{cause.message}: taints must be unique by key and effect pair"
             yield Cause(cause.field, cause.reason, text)
         seen.add(pair)
@@ -334,10 +334,10 @@ def _only_more(new: Tree, old: Tree) -> bool:
 
 
 def _printed_term(term: Tree) -> Tree:
-    def shown(name: str) -> list[Tree] | None:
+    def printed(name: str) -> list[Tree] | None:
         return [
             {"Key": one["key"], "Operator": one["operator"], "Values": one.get("values")}
             for one in term.get(name, ())
         ] or None
 
-    return {"MatchExpressions": shown("matchExpressions"), "MatchFields": shown("matchFields")}
+    return {"MatchExpressions": printed("matchExpressions"), "MatchFields": printed("matchFields")}

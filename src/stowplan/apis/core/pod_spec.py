@@ -107,7 +107,7 @@ def _claims(given: list[Tree], meta: Tree | None, path: str) -> Iterator[Cause]:
             yield from field_checks.dns_label(one["name"], f"{here}.name")
             seen.add(one["name"])
         by_name, template = one.get("resourceClaimName"), one.get("resourceClaimTemplateName")
-        shown = {
+        printed = {
             "Name": one["name"],
             "ResourceClaimName": by_name,
             "ResourceClaimTemplateName": template,
@@ -116,10 +116,10 @@ def _claims(given: list[Tree], meta: Tree | None, path: str) -> Iterator[Cause]:
             text = (
                 "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
             )
-            yield invalid(here, shown, text)
+            yield invalid(here, printed, text)
         if by_name is None and template is None:
             text = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
-            yield invalid(here, shown, text)
+            yield invalid(here, printed, text)
         for field, value in (
             ("resourceClaimName", by_name),
             ("resourceClaimTemplateName", template),

@@ -91,6 +91,6 @@ def _addresses(status: Tree) -> Iterator[Cause]:
         if len(given) > 1:
             families = {":" in one["ip"] for one in given}
             if len(families) != 2 or len(given) > 2:
-                shown = [{"IP": one["ip"]} for one in given]
+                printed = [{"IP": one["ip"]} for one in given]
                 text = "may specify no more than one IP for each IP family"
-                yield invalid(f"status.{name}", shown, text)
+                yield invalid(f"status.{name}", printed, text)

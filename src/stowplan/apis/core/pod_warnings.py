@@ -129,12 +129,12 @@ def node_term_warnings(term: Tree, path: str, preferred: bool) -> Iterator[str]:
 
 
 def _repeated(spec: Tree, prefix: str) -> Iterator[str]:
-    for field, key, shown in (("hostAliases", "ip", "ip"), ("imagePullSecrets", "name", "name")):
+    for field, key in (("hostAliases", "ip"), ("imagePullSecrets", "name")):
         seen: set[str] = set()
         for at, one in enumerate(spec.get(field, ())):
             value = one.get(key, "")
             if value in seen:
-                yield f"{prefix}spec.{field}[{at}].{shown}: duplicate {shown} {value_text(value)}"
+                yield f"{prefix}spec.{field}[{at}].{key}: duplicate {key} {value_text(value)}"
             seen.add(value)
     for at, one in enumerate(spec.get("imagePullSecrets", ())):
         if not one.get("name"):

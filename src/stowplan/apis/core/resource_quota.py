@@ -127,11 +127,11 @@ def _resources_outside_scope(scope: str, limited: list[str]) -> Iterator[str]:
 
 
 def _validate_conflicting_scopes(
-    scopes: set[str], path: str, shown: list[str] | None
+    scopes: set[str], path: str, printed: list[str] | None
 ) -> Iterator[Cause]:
     for pair in (("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating")):
         if scopes.issuperset(pair):
-            yield invalid(path, shown, "conflicting scopes")
+            yield invalid(path, printed, "conflicting scopes")
 
 
 def _validate_scope_selector(spec: Tree) -> Iterator[Cause]:
@@ -143,8 +143,8 @@ def _validate_scope_selector(spec: Tree) -> Iterator[Cause]:
         if scope not in _SCOPES:
             yield invalid(f"{path}.scopeName", scope, "unsupported scope")
         for _ in _resources_outside_scope(scope, limited):
-            shown = internal_form("core/v1.ScopeSelector", spec["scopeSelector"])
-            yield invalid(path, shown, "unsupported scope applied to resource")
+            printed = internal_form("core/v1.ScopeSelector", spec["scopeSelector"])
+            yield invalid(path, printed, "unsupported scope applied to resource")
         if scope in _EXISTING and operator != "Exists":
             yield invalid(f"{path}.operator", operator, _MUST_EXIST)
         if operator in ("In", "NotIn"):

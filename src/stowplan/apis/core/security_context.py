@@ -92,9 +92,9 @@ def _seccomp(one: Tree, path: str) -> Iterator[Cause]:
         else:
             yield from field_checks.local_descending_path(local, f"{path}.localhostProfile")
     elif local is not None:
-        shown = {"Type": kind, "LocalhostProfile": local}
+        printed = {"Type": kind, "LocalhostProfile": local}
         text = "can only be set when seccomp type is Localhost"
-        yield invalid(f"{path}.localhostProfile", shown, text)
+        yield invalid(f"{path}.localhostProfile", printed, text)
 
 
 def _app_armor(one: Tree, path: str) -> Iterator[Cause]:
@@ -139,13 +139,13 @@ def host_users(spec: Tree, path: str) -> Iterator[Cause]:
     """A pod with hostUsers=false cannot share host namespaces."""
     if spec.get("hostUsers", True):
         return
-    for name, shown in (
+    for name, printed in (
         ("hostNetwork", "hostNetwork"),
         ("hostPID", "HostPID"),
         ("hostIPC", "HostIPC"),
     ):
         if spec.get(name):
-            yield forbidden_field(f"{path}.{shown}", "when `hostUsers` is false")
+            yield forbidden_field(f"{path}.{printed}", "when `hostUsers` is false")
     for kind in ("initContainers", "containers"):
         for at, one in enumerate(spec.get(kind) or ()):
             if one.get("volumeDevices"):

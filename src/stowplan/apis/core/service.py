@@ -453,7 +453,7 @@ def _port_numbers(ports: list[Tree], kind: str) -> Iterator[Cause]:
     for at, one in enumerate(ports):
         pair = (one["protocol"], one["port"])
         if pair in seen:
-            shown = {
+            printed = {
                 "Name": "",
                 "Protocol": one["protocol"],
                 "AppProtocol": None,
@@ -461,7 +461,7 @@ def _port_numbers(ports: list[Tree], kind: str) -> Iterator[Cause]:
                 "TargetPort": 0,
                 "NodePort": 0,
             }
-            yield duplicate(f"spec.ports[{at}]", shown)
+            yield duplicate(f"spec.ports[{at}]", printed)
         seen.add(pair)
 
 

@@ -35,8 +35,8 @@ def regex_text(text: str, pattern: str, *examples: str) -> str:
     """`text (e.g. 'a', or 'b', regex used for validation is '...')`."""
     if not examples:
         return f"{text} (regex used for validation is '{pattern}')"
-    shown = " or ".join(f"'{example}', " for example in examples)
-    return f"{text} (e.g. {shown}regex used for validation is '{pattern}')"
+    printed = " or ".join(f"'{example}', " for example in examples)
+    return f"{text} (e.g. {printed}regex used for validation is '{pattern}')"
 
 
 SUBDOMAIN_TEXT = regex_text(

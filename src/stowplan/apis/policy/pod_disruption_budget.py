@@ -61,8 +61,8 @@ def _validate(obj: Tree) -> Iterator[Cause]:
     """minAvailable or maxUnavailable, selector and eviction policy."""
     spec = obj["spec"]
     if "minAvailable" in spec and "maxUnavailable" in spec:
-        shown = internal_form("policy/v1.PodDisruptionBudgetSpec", spec)
-        yield invalid("spec", shown, "minAvailable and maxUnavailable cannot be both set")
+        printed = internal_form("policy/v1.PodDisruptionBudgetSpec", spec)
+        yield invalid("spec", printed, "minAvailable and maxUnavailable cannot be both set")
     for name in ("minAvailable", "maxUnavailable"):
         if name in spec:
             yield from validate_int_or_percent(spec[name], f"spec.{name}")

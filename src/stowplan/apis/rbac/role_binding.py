@@ -94,8 +94,8 @@ def validate_same_role(new: Tree, old: Tree) -> Iterator[Cause]:
     """`roleRef` is immutable."""
     if new["roleRef"] != old["roleRef"]:
         role = new["roleRef"]
-        shown = {"APIGroup": role["apiGroup"], "Kind": role["kind"], "Name": role["name"]}
-        yield invalid("roleRef", shown, "cannot change roleRef")
+        printed = {"APIGroup": role["apiGroup"], "Kind": role["kind"], "Name": role["name"]}
+        yield invalid("roleRef", printed, "cannot change roleRef")
 
 
 def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:

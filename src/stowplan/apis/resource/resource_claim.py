@@ -252,8 +252,8 @@ def _validate_request_names(given: list[str], names: set[str], path: str) -> Ite
 def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
     """The spec is immutable."""
     if new["spec"] != old["spec"]:
-        shown = internal_form("resource/v1.ResourceClaimSpec", new["spec"])
-        yield invalid("spec", shown, field_checks.IMMUTABLE)
+        printed = internal_form("resource/v1.ResourceClaimSpec", new["spec"])
+        yield invalid("spec", printed, field_checks.IMMUTABLE)
 
 
 def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
@@ -276,8 +276,8 @@ def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:
         text = "may not be specified when `allocated` is not set"
         yield forbidden_field("status.reservedFor", text)
     if was is not None and allocation is not None and allocation != was:
-        shown = internal_form("resource/v1.AllocationResult", allocation)
-        yield invalid("status.allocation", shown, field_checks.IMMUTABLE)
+        printed = internal_form("resource/v1.AllocationResult", allocation)
+        yield invalid("status.allocation", printed, field_checks.IMMUTABLE)
     if allocation is not None:
         yield from _validate_allocation(allocation, new["spec"])
 

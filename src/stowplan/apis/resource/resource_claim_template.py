@@ -37,8 +37,8 @@ def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
     """The spec is immutable."""
     yield from _validate(new)
     if new["spec"] != old["spec"]:
-        shown = internal_form("resource/v1.ResourceClaimTemplateSpec", new["spec"])
-        yield invalid("spec", shown, field_checks.IMMUTABLE)
+        printed = internal_form("resource/v1.ResourceClaimTemplateSpec", new["spec"])
+        yield invalid("spec", printed, field_checks.IMMUTABLE)
 
 
 KIND = KindRegistration(

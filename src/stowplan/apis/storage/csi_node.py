@@ -69,8 +69,8 @@ def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
     for one in new["spec"]["drivers"] or ():
         was = before.get(one["name"])
         if was is not None and _immutable_driver_fields(one) != _immutable_driver_fields(was):
-            shown = internal_form("storage/v1.CSINodeDriver", _immutable_driver_fields(one))
-            yield invalid("spec.drivers", shown, field_checks.IMMUTABLE)
+            printed = internal_form("storage/v1.CSINodeDriver", _immutable_driver_fields(one))
+            yield invalid("spec.drivers", printed, field_checks.IMMUTABLE)
 
 
 def _immutable_driver_fields(driver: Tree) -> Tree:

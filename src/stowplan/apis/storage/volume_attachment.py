@@ -68,8 +68,8 @@ def _validate(obj: Tree) -> Iterator[Cause]:
 def _validate_update(new: Tree, old: Tree) -> Iterator[Cause]:
     yield from _validate(new)
     if new["spec"] != old["spec"]:
-        shown = internal_form("storage/v1.VolumeAttachmentSpec", new["spec"])
-        yield invalid("spec", shown, field_checks.IMMUTABLE)
+        printed = internal_form("storage/v1.VolumeAttachmentSpec", new["spec"])
+        yield invalid("spec", printed, field_checks.IMMUTABLE)
 
 
 def _validate_status_update(new: Tree, old: Tree) -> Iterator[Cause]:

@@ -137,13 +137,13 @@ def selector_text(selector: Mapping[str, Any]) -> str:
     for each in selector.get("matchExpressions") or ():
         values = ",".join(sorted(each.get("values") or ()))
         key = each["key"]
-        shown = {
+        printed = {
             "In": f"{key} in ({values})",
             "NotIn": f"{key} notin ({values})",
             "Exists": key,
             "DoesNotExist": f"!{key}",
         }
-        parts.append((key, shown.get(each.get("operator", ""), key)))
+        parts.append((key, printed.get(each.get("operator", ""), key)))
     return ",".join(text for _, text in sorted(parts, key=lambda part: part[0]))
 
 

@@ -295,10 +295,10 @@ def _holds(term: Tree, found: Mapping[str, str]) -> bool:
     return value is None
 
 
-def immutable(new: Any, old: Any, path: str, shown: Any = None) -> Iterator[Cause]:
-    """An immutable field. shown: the value to print instead of `new`."""
+def immutable(new: Any, old: Any, path: str, printed: Any = None) -> Iterator[Cause]:
+    """An immutable field. printed: the value to print instead of `new`."""
     if new != old:
-        yield invalid(path, new if shown is None else shown, IMMUTABLE)
+        yield invalid(path, new if printed is None else printed, IMMUTABLE)
 
 
 def formatted_selector(given: Tree | None) -> str:

@@ -64,14 +64,14 @@ def _go_user_text(uid: str, groups: tuple[str, ...], extra: Mapping[str, tuple[s
     def listed(values: tuple[str, ...]) -> str:
         return "[]string{" + ", ".join(json.dumps(v, ensure_ascii=False) for v in values) + "}"
 
-    told_groups = listed(groups) if groups else "[]string(nil)"
-    told_extra = "map[string][]string(nil)"
+    given_groups = listed(groups) if groups else "[]string(nil)"
+    given_extra = "map[string][]string(nil)"
     if extra:
         pairs = ", ".join(f"{json.dumps(key)}:{listed(extra[key])}" for key in sorted(extra))
-        told_extra = f"map[string][]string{{{pairs}}}"
+        given_extra = f"map[string][]string{{{pairs}}}"
     return (
-        f'&user.DefaultInfo{{Name:"", UID:{json.dumps(uid)}, Groups:{told_groups}, '
-        f"Extra:{told_extra}}}"
+        f'&user.DefaultInfo{{Name:"", UID:{json.dumps(uid)}, Groups:{given_groups}, '
+        f"Extra:{given_extra}}}"
     )
 
 

@@ -198,13 +198,13 @@ def _version_part_causes(one: Tree, path: str, schema_path: str, statuses: bool)
 
 
 def _version_list_causes(versions: list[Tree], shared: dict[str, bool]) -> Iterator[Cause]:
-    shown = [_go_version(one, shared) for one in versions] or None
+    printed = [_go_version(one, shared) for one in versions] or None
     names = [one["name"] for one in versions]
     if len(set(names)) != len(names):
-        yield invalid("spec.versions", shown, "must contain unique version names")
+        yield invalid("spec.versions", printed, "must contain unique version names")
     if sum(one["storage"] for one in versions) != 1:
         text = "must have exactly one version marked as storage version"
-        yield invalid("spec.versions", shown, text)
+        yield invalid("spec.versions", printed, text)
 
 
 def _go_version(one: Tree, shared: dict[str, bool]) -> Tree:

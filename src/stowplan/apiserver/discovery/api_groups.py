@@ -205,17 +205,17 @@ def _group_list(registry: ResourceRegistry) -> Tree:
 
 
 def _group(name: str, versions: list[str]) -> Tree:
-    shown = [{"groupVersion": f"{name}/{one}", "version": one} for one in versions]
-    return {"name": name, "versions": shown, "preferredVersion": shown[0]}
+    printed = [{"groupVersion": f"{name}/{one}", "version": one} for one in versions]
+    return {"name": name, "versions": printed, "preferredVersion": printed[0]}
 
 
 def _resource_list(group: str, version: str, resources: list[Resource]) -> Tree:
-    shown = [row for one in resources for row in _resource_rows(one)]
+    printed = [row for one in resources for row in _resource_rows(one)]
     kind = {"kind": "APIResourceList", "groupVersion": version}
     if group:
         named = f"{group}/{version}"
         kind = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": named}
-    return {**kind, "resources": shown}
+    return {**kind, "resources": printed}
 
 
 def storage_hash(one: Resource) -> str:

@@ -231,18 +231,18 @@ def _describe_struct(one: StructType, schemas: dict[str, Tree]) -> None:
         made["required"] = wanted
     properties: Tree = {}
     for field in sorted(one.fields.values(), key=lambda each: each.name):
-        shown = dict(field.value.openapi)
-        if field.about and "$ref" in shown:
-            shown = {"allOf": [shown]}
+        printed = dict(field.value.openapi)
+        if field.about and "$ref" in printed:
+            printed = {"allOf": [printed]}
         if field.about:
-            shown["description"] = field.about
+            printed["description"] = field.about
         if field.default is not None:
-            shown["default"] = field.default
+            printed["default"] = field.default
         if field.strategies:
-            shown["x-kubernetes-patch-strategy"] = ",".join(field.strategies)
+            printed["x-kubernetes-patch-strategy"] = ",".join(field.strategies)
         if field.key:
-            shown["x-kubernetes-patch-merge-key"] = field.key
-        properties[field.name] = shown
+            printed["x-kubernetes-patch-merge-key"] = field.key
+        properties[field.name] = printed
         if field.value.shape is not None:
             _describe_struct(field.value.shape, schemas)
     if properties:

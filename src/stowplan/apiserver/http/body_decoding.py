@@ -257,8 +257,8 @@ def _other_version(got: str, wanted: str) -> ApiError:
 def _check_custom(tree: Tree, kind: str, api_version: str) -> None:
     got_kind, got_version = tree.get("kind", ""), tree.get("apiVersion", "")
     if not got_kind:
-        shown = f"Object 'Kind' is missing in '{_json(tree)}'"
-        text = f"the object provided is unrecognized (must be of type {kind}): {shown}"
+        printed = f"Object 'Kind' is missing in '{_json(tree)}'"
+        text = f"the object provided is unrecognized (must be of type {kind}): {printed}"
         raise bad_request(text)
     if got_version != api_version:
         raise _other_version(got_version, api_version)

@@ -125,9 +125,9 @@ def decode_patch(raw: bytes, kind: str, mode: str) -> tuple[Any, list[str]]:
         raise bad_request(f"{prefix}{error}") from None
 
 
-def _invalid_result(shown: str, why: str) -> ApiError:
+def _invalid_result(printed: str, why: str) -> ApiError:
     """422 of a patch whose result is not an object of the kind."""
-    return invalid_object("", "", "", [invalid("patch", shown, why)])
+    return invalid_object("", "", "", [invalid("patch", printed, why)])
 
 
 def _strategic(

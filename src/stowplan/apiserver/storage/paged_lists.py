@@ -191,7 +191,7 @@ class PagedLister:
         else:
             count = self.store.count_under(resource.path, prefix, first) if limit else 0
             walk = self._walk(resource, namespace, prefix, first, selection)
-        shown = version if past else now
+        printed = version if past else now
         values: list[bytes] = []
         for key, value in walk:
             if selection.matches(value):
@@ -199,9 +199,9 @@ class PagedLister:
             if limit and len(values) >= limit:
                 if next(walk, None) is None:
                     break
-                token = encode_continue_token(shown, f"/{key[len(prefix) :]}\x00")
-                return ListResult(shown, values, token, None if selection else count - limit)
-        return ListResult(shown, values)
+                token = encode_continue_token(printed, f"/{key[len(prefix) :]}\x00")
+                return ListResult(printed, values, token, None if selection else count - limit)
+        return ListResult(printed, values)
 
     def _walk(
         self, resource: Resource, namespace: str, prefix: str, first: str, selection: ObjectSelector

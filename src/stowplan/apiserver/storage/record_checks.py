@@ -19,7 +19,7 @@ _TEXT_FIELDS = ("name", "uid", "creationTimestamp")
 _TIME_FIELDS = ("creationTimestamp", "deletionTimestamp")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 _MAP_FIELDS = ("labels", "annotations")
-_BEGINNING = b'{"kind":"%b","apiVersion":"'
+_START = b'{"kind":"%b","apiVersion":"'
 
 
 def valid_records(
@@ -76,7 +76,7 @@ def _is_as_stored(tree: dict[str, Any], value: bytes, version: int) -> bool:
         found = version_of_stored(value)
     except ValueError:
         return False
-    return found == version and value.startswith(_BEGINNING % tree["kind"].encode())
+    return found == version and value.startswith(_START % tree["kind"].encode())
 
 
 def _is_map(meta: dict[str, Any], name: str) -> bool:

@@ -391,13 +391,13 @@ def _uid_conflict(resource: Resource, call: ApiCall, wanted: str, got: str) -> A
 
 def _check_preconditions(resource: Resource, meta: Tree, delete_options: DeleteOptions) -> None:
     """Raises ApiError 409 if the preconditions fail."""
-    for wanted, key, shown, why in (
+    for wanted, key, name, why in (
         (delete_options.uid, "uid", "UID", "deleted and then recreated"),
         (delete_options.version, "resourceVersion", "ResourceVersion", "modified"),
     ):
         if wanted and wanted != meta[key]:
             text = (
-                f"the {shown} in the precondition ({wanted}) does not match the {shown} in record"
+                f"the {name} in the precondition ({wanted}) does not match the {name} in record"
                 f" ({meta[key]}). The object might have been {why}"
             )
             raise conflict(resource.group, resource.kind, meta["name"], text)

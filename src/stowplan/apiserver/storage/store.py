@@ -50,8 +50,8 @@ class Store:
                 values.pop(key, None)
             else:
                 values[key] = value
-        for shelf in self._objects.values():
-            shelf.keys = KeyIndex(shelf.values)
+        for objects in self._objects.values():
+            objects.keys = KeyIndex(objects.values)
         self.compacted = self.version
         """The changes up to this version are not in the log."""
         self.published_version = self.version
@@ -60,15 +60,15 @@ class Store:
         self._log_bytes = 0
 
     def _objects_of(self, path: str) -> ResourceObjects:
-        shelf = self._objects.get(path)
-        if shelf is None:
-            shelf = self._objects[path] = ResourceObjects()
-        return shelf
+        objects = self._objects.get(path)
+        if objects is None:
+            objects = self._objects[path] = ResourceObjects()
+        return objects
 
     def get(self, key: str) -> bytes | None:
         """The value of a key, or None."""
-        shelf = self._objects.get(resource_path_of(key))
-        return shelf.values.get(key) if shelf else None
+        objects = self._objects.get(resource_path_of(key))
+        return objects.values.get(key) if objects else None
 
     def paths(self) -> list[str]:
         """The resource paths that have or had objects."""
@@ -76,33 +76,33 @@ class Store:
 
     def keys(self, path: str) -> list[str]:
         """The keys of a resource path, in order."""
-        shelf = self._objects.get(path)
-        return list(shelf.keys.since("")) if shelf else []
+        objects = self._objects.get(path)
+        return list(objects.keys.since("")) if objects else []
 
     def writes(self, path: str) -> int:
         """A counter of writes to a resource path."""
-        shelf = self._objects.get(path)
-        return shelf.writes if shelf else 0
+        objects = self._objects.get(path)
+        return objects.writes if objects else 0
 
     def count(self, path: str) -> int:
         """The number of objects of a resource path."""
-        shelf = self._objects.get(path)
-        return len(shelf.values) if shelf else 0
+        objects = self._objects.get(path)
+        return len(objects.values) if objects else 0
 
     def count_under(self, path: str, prefix: str, start: str = "") -> int:
         """The number of keys with `prefix`, which ends in a slash, from key `start` on."""
-        shelf = self._objects.get(path)
+        objects = self._objects.get(path)
         # "0" follows the slash.
-        return shelf.keys.count(max(prefix, start), prefix[:-1] + "0") if shelf else 0
+        return objects.keys.count(max(prefix, start), prefix[:-1] + "0") if objects else 0
 
     def put(self, resource: Resource, key: str, value: bytes) -> StoreChange:
         """Write; `value` already carries `version + 1`."""
-        shelf = self._objects_of(resource.path)
-        previous = shelf.values.get(key)
-        shelf.values[key] = value
-        shelf.writes += 1
+        objects = self._objects_of(resource.path)
+        previous = objects.values.get(key)
+        objects.values[key] = value
+        objects.writes += 1
         if previous is None:
-            shelf.keys.add(key)
+            objects.keys.add(key)
         kind = "ADDED" if previous is None else "MODIFIED"
         return self._append_to_log(
             StoreChange(self.version + 1, kind, resource, key, value, previous)
@@ -110,10 +110,10 @@ class Store:
 
     def remove(self, resource: Resource, key: str, last: bytes) -> StoreChange:
         """Delete; `last` is the final state carrying `version + 1`."""
-        shelf = self._objects_of(resource.path)
-        previous = shelf.values.pop(key)
-        shelf.writes += 1
-        shelf.keys.discard(key)
+        objects = self._objects_of(resource.path)
+        previous = objects.values.pop(key)
+        objects.writes += 1
+        objects.keys.discard(key)
         return self._append_to_log(
             StoreChange(self.version + 1, "DELETED", resource, key, last, previous)
         )
@@ -145,13 +145,13 @@ class Store:
 
     def under(self, path: str, prefix: str, start: str = "") -> Iterator[tuple[str, bytes]]:
         """Keys and values with `prefix`, in order, from key `start` on."""
-        shelf = self._objects.get(path)
-        if shelf is None:
+        objects = self._objects.get(path)
+        if objects is None:
             return
-        for key in shelf.keys.since(max(prefix, start)):
+        for key in objects.keys.since(max(prefix, start)):
             if not key.startswith(prefix):
                 return
-            yield key, shelf.values[key]
+            yield key, objects.values[key]
 
     def under_at(
         self, path: str, prefix: str, version: int, start: str = ""
@@ -171,8 +171,8 @@ class Store:
 
     def records(self) -> Iterator[Record]:
         """The current state, as `records` of a new store."""
-        for shelf in self._objects.values():
-            for key, value in shelf.values.items():
+        for objects in self._objects.values():
+            for key, value in objects.values.items():
                 yield key, self.version, value
 
 

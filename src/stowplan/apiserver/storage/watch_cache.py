@@ -293,10 +293,10 @@ class WatchCache:
             if plain:
                 line = event.line(watcher.resource)
             else:
-                shown = watcher.shows(event)
-                if shown is None:
+                printed = watcher.shows(event)
+                if printed is None:
                     continue
-                line = self._line(watcher, *shown, now)
+                line = self._line(watcher, *printed, now)
             lines.append(line)
             room -= len(line)
         return False
