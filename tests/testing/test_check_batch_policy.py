@@ -206,21 +206,21 @@ def test_a_sound_policy_passes() -> None:
 @pytest.mark.parametrize(
     ("policy", "caught_by", "said"),
     [
-        (OrdersByTruth, "orders_are_orders", "wanted a number"),
+        (OrdersByTruth, "orders_are_orders", "expected a number"),
         (AlwaysFirst, "orders_are_orders", "no order"),
         (KeyOfAnotherOrder, "orders_are_orders", "the keys are"),
         (PopsCandidates, "victims_are_candidates", "changed the list"),
-        (LetsThePreemptorGo, "victims_are_candidates", "wanted some of the candidates"),
+        (LetsThePreemptorGo, "victims_are_candidates", "expected some of the candidates"),
         (SparesAndTakes, "victims_are_candidates", "said to be spared"),
-        (SaysNothingOfReadiness, "truths_are_true_or_false", "wanted True or False"),
-        (OneVerdictForAll, "nodes_are_judged_row_by_row", "wanted an array"),
+        (SaysNothingOfReadiness, "truths_are_true_or_false", "expected True or False"),
+        (OneVerdictForAll, "nodes_are_judged_row_by_row", "expected an array"),
         (ScoresByPlace, "nodes_are_judged_row_by_row", "turned round"),
         (KeepsForAll, "alike_tasks_are_told_the_same", "one row_kind"),
         (CountsQuestions, "asking_changes_nothing", "asked again"),
         (NeverGivesBack, "what_is_taken_back_leaves_nothing", "rolled back"),
         (RemembersForEver, "sessions_begin_anew", "a session elsewhere"),
-        (Nameless, "registers_what_is_known", "its own name"),
-        (WrongKind, "registers_what_is_known", "wanted one of"),
+        (Nameless, "registers_what_is_known", "invalid plugin name"),
+        (WrongKind, "registers_what_is_known", "expected one of"),
     ],
 )
 def test_a_mistake_is_caught(policy: type[SessionPlugin], caught_by: str, said: str) -> None:

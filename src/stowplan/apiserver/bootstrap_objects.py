@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stowplan.apis.machinery.errors import Tree
 from stowplan.apis.scheduling.priority_class import system_priority_classes
 from stowplan.apiserver.auth.bootstrap_roles import default_bindings, default_roles
 from stowplan.apiserver.server import ApiServer
+from stowplan.objects.encoding.tree import Tree
 
 SYSTEM_NAMESPACES = ("kube-system", "kube-public", "default", "kube-node-lease")
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from stowplan.apis.machinery.errors import ApiError, BodyDecodeError, Tree
+from stowplan.apis.machinery.errors import ApiError, BodyDecodeError
 from stowplan.apis.machinery.resource import Resource
 from stowplan.apiserver.server import ApiServer
+from stowplan.objects.encoding.tree import Tree
 
 _KINDS_FIRST = ("CustomResourceDefinition", "Namespace", "PriorityClass", "StorageClass", "Node")
 """Kinds that others depend on, in order of creation; the others follow in file order."""

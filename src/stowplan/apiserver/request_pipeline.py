@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from stowplan.apis.machinery.errors import (
     ApiError,
-    Tree,
     method_not_allowed,
     no_such_path,
     not_found,
@@ -71,6 +70,7 @@ from stowplan.apiserver.server_state import ServerState
 from stowplan.apiserver.storage.paged_lists import ListResult, list_key_prefix
 from stowplan.apiserver.storage.paged_lists import resource_version_too_large as version_too_large
 from stowplan.apiserver.storage.registry_store import check_name
+from stowplan.objects.encoding.tree import Tree
 
 T = TypeVar("T")
 

@@ -15,11 +15,8 @@ import numpy as np
 
 from stowplan.apis.machinery.access import AlwaysAllow
 from stowplan.apis.machinery.component_errors import ComponentErrors
-from stowplan.apis.machinery.errors import Tree, expired, no_such_path
-from stowplan.apis.machinery.http_messages import (
-    PersistBatch,
-    User,
-)
+from stowplan.apis.machinery.errors import expired, no_such_path
+from stowplan.apis.machinery.http_messages import PersistBatch, User
 from stowplan.apis.machinery.object_meta import UidGenerator
 from stowplan.apis.machinery.object_selector import ObjectSelector
 from stowplan.apis.machinery.resource import (
@@ -43,6 +40,7 @@ from stowplan.apiserver.storage.paged_lists import (
 from stowplan.apiserver.storage.registry_store import RegistryStore
 from stowplan.apiserver.storage.store import Record, Store
 from stowplan.apiserver.storage.watch_cache import CacheWatcher, WatchCache
+from stowplan.objects.encoding.tree import Tree
 
 SYSTEM_USER = AlwaysAllow.ADMIN
 """The default user of in-process writes, which are not authorized."""

@@ -1,4 +1,4 @@
-"""The plugins that ship with Stowplan, and the order and weights in which they run by default.
+"""In-tree plugins, with their default order and weights.
 
 Source: kube-scheduler v1.36, framework/plugins/registry and apis/config/v1/default_plugins.
 """
@@ -59,20 +59,20 @@ _IN_ORDER: tuple[tuple[type[Any], int], ...] = (
 _SHIPPED: tuple[type[Any], ...] = (*(plugin for plugin, _ in _IN_ORDER), *V1_13, Yoda)
 
 IN_TREE: dict[str, type[Any]] = {plugin.name: plugin for plugin in _SHIPPED}
-"""Name -> class of every plugin that ships."""
+"""Name -> class of every in-tree plugin."""
 
 DEFAULT_PLUGINS: tuple[PluginUse, ...] = tuple(
     PluginUse(plugin.name, weight) for plugin, weight in _IN_ORDER
 )
-"""The default multiPoint list; the order decides which filter names a node's reason."""
+"""Default multiPoint list; its order decides which filter reports a node's refusal."""
 
 
 def registry() -> Registry:
-    """A fresh registry with every plugin that ships; register others on top."""
+    """A new registry of the in-tree plugins; register further plugins on top."""
     return _shipped().copy()
 
 
 @cache
 def _shipped() -> Registry:
-    # Looking at every method of every plugin takes a while, so it is done once.
+    # Inspecting every method of every plugin is slow, so it is done once.
     return Registry(IN_TREE.values())

@@ -1,8 +1,8 @@
-"""What the rules of a configuration read beside pods and nodes: the kinds that a live scheduler has
-to follow, and no others.
+"""Object kinds beside pods and nodes that a configuration's rules read, and a live scheduler
+watches.
 
-A rule says so itself: by `reads_objects`, and by the events that can turn its refusals. What the
-rules that ship read without saying stands here.
+Rules declare them by `reads_objects` and by the events that can resolve their refusals. Kinds that
+in-tree rules read without declaring them are listed here.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ UNDECLARED_READS: dict[str, Kinds] = {
     "MaxGCEPDVolumeCount": _VOLUMES,
     "MaxAzureDiskVolumeCount": _VOLUMES,
 }
-"""Rule -> kinds, for rules that do not say so themselves."""
+"""Rule -> kinds, for rules that do not declare them."""
 
 SESSIONS_READ: Kinds = (PodGroup, Queue, PriorityClass, PodDisruptionBudget)
 
@@ -81,7 +81,7 @@ _KIND_OF_RESOURCE = {RESOURCE_OF_KIND[kind.__name__]: kind for kind in _OF_EVENT
 
 
 def kinds_read(deciders: Deciders) -> Kinds:
-    """Every kind beside pods and nodes that deciding reads; raises ContractError."""
+    """Every kind beside pods and nodes that decisions read; raises ContractError."""
     found: dict[type[Object], None] = {}
     built = frameworks_for(deciders.configuration, deciders.registry)
     for framework in built.values():
@@ -101,7 +101,7 @@ def _read_by(framework: Framework) -> Iterable[type[Object]]:
 
 
 def kinds_of(plugin: Any) -> Iterable[type[Object]]:
-    """What one rule reads."""
+    """Kinds that one rule reads."""
     yield from getattr(plugin, "reads_objects", ())
     yield from UNDECLARED_READS.get(getattr(plugin, "name", ""), ())
     if hasattr(plugin, "events_to_register"):

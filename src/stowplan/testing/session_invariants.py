@@ -112,7 +112,7 @@ def pipelined_before(session: Session) -> set[str]:
     for their queues as what they have."""
     return {
         uid
-        for job, promised in session.state.promised.items()
+        for job, promised in session.state.nominations.items()
         for uid in promised
         if job in session.jobs and uid in session.jobs[job].of(_PIPELINED)
     }
@@ -257,7 +257,7 @@ def check_reclaim(session: Session) -> None:
     nodes on which the pods that might go are alike, as it is for no session to try all sets.
     """
     options, state = session.options, session.state
-    known = {"gang", "conformance", "proportion"} <= session.policies.keys()
+    known = {"gang", "conformance", "proportion"} <= session.plugins.keys()
     if not known or "reclaim" not in {action.name for action in options.actions}:
         return
     if any(session.compat.on()) or state.bound or state.evicted or state.nodes.has_releases:
@@ -410,7 +410,7 @@ def exceeds_cluster(session: Session, job: JobInfo) -> bool:
     pods that would make it whole are too much of something, or more than its queue may have."""
     gone = [task for task, _ in session.state.evicted if task.job == job.uid]
     n_missing = job.min_available - job.ready_count - len(gone)
-    if n_missing <= 0 or "gang" not in session.policies:
+    if n_missing <= 0 or "gang" not in session.plugins:
         return False
     nodes = session.state.nodes
     running = [task for task in job.tasks.values() if task.status in OCCUPYING]

@@ -29,10 +29,11 @@ from stowplan.apis.kind.printing import (
 )
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import StatusStrategy
-from stowplan.apis.machinery.errors import Cause, Tree, invalid, not_supported, required
+from stowplan.apis.machinery.errors import Cause, invalid, not_supported, required
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apis.machinery.strconv import NumError, parse_int
 from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 DaemonSetUpdateStrategyType DaemonSetConditionType = string

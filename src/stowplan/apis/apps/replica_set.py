@@ -25,9 +25,10 @@ from stowplan.apis.kind.printing import (
 )
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import StatusStrategy
-from stowplan.apis.machinery.errors import Cause, Tree
+from stowplan.apis.machinery.errors import Cause
 from stowplan.apis.subresources.scale import scale_subresource
 from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 ReplicaSetConditionType = string

@@ -28,9 +28,10 @@ from stowplan.apis.kind.printing import (
 )
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import StatusStrategy
-from stowplan.apis.machinery.errors import Cause, Tree, forbidden_field, invalid, not_supported
+from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, not_supported
 from stowplan.apis.subresources.scale import scale_subresource
 from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 PodManagementPolicyType StatefulSetUpdateStrategyType StatefulSetConditionType = string

@@ -24,10 +24,11 @@ from stowplan.apis.kind.printing import (
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import StatusStrategy
 from stowplan.apis.machinery import timestamps
-from stowplan.apis.machinery.errors import Cause, Tree, invalid, not_supported, required
+from stowplan.apis.machinery.errors import Cause, invalid, not_supported, required
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apis.machinery.strconv import NumError, atoi
 from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 ConcurrencyPolicy = string

@@ -23,11 +23,12 @@ from stowplan.apis.kind.printing import (
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import StatusStrategy, restore_field, update_generation
 from stowplan.apis.machinery import timestamps
-from stowplan.apis.machinery.errors import Cause, Tree, invalid, not_supported, required, too_many
+from stowplan.apis.machinery.errors import Cause, invalid, not_supported, required, too_many
 from stowplan.apis.machinery.names import label_problems
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apis.schema.internal_form import internal_form
 from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 CompletionMode PodFailurePolicyAction PodFailurePolicyOnExitCodesOperator = string

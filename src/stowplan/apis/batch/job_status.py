@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stowplan.apis.machinery.errors import INVALID, Cause, Tree, duplicate, invalid, required
+from stowplan.apis.machinery.errors import INVALID, Cause, duplicate, invalid, required
 from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
 
 _CONDITIONS = "status.conditions"
 _COUNTS = ("active", "succeeded", "failed", "ready", "terminating")

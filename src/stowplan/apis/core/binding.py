@@ -9,7 +9,6 @@ from stowplan.apis.kind.conditions import set_pod_condition
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.machinery.errors import (
     ApiError,
-    Tree,
     bad_request,
     conflict,
     not_found,
@@ -20,6 +19,7 @@ from stowplan.apis.machinery.errors import (
 from stowplan.apis.machinery.object_meta import set_namespace
 from stowplan.apis.machinery.resource import ApiCall, Resource, Subresource, SubresourceResult
 from stowplan.apis.schema import kind_schema
+from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 Binding -- binds a pod to a node.

@@ -12,8 +12,9 @@ from typing import Any
 from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy
-from stowplan.apis.machinery.errors import TOO_LONG, Cause, Tree, forbidden_field, invalid
+from stowplan.apis.machinery.errors import TOO_LONG, Cause, forbidden_field, invalid
 from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 ConfigMap -- configuration data.

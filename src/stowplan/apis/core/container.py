@@ -14,7 +14,6 @@ from stowplan.apis.core.probe import lifecycle, probe
 from stowplan.apis.core.volume_source import env_field_reference, resource_reference
 from stowplan.apis.machinery.errors import (
     Cause,
-    Tree,
     duplicate,
     forbidden_field,
     invalid,
@@ -24,6 +23,7 @@ from stowplan.apis.machinery.errors import (
     too_many,
 )
 from stowplan.apis.validation import field_checks, resource_requirements
+from stowplan.objects.encoding.tree import Tree
 
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 _MESSAGES = ("File", "FallbackToLogsOnError")

@@ -13,9 +13,10 @@ from stowplan.apis.kind.printing import PrintedTable, name_of
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import selectable_field
 from stowplan.apis.machinery import timestamps
-from stowplan.apis.machinery.errors import Cause, Tree, invalid, required
+from stowplan.apis.machinery.errors import Cause, invalid, required
 from stowplan.apis.machinery.resource import ApiCall, ResourceStrategy
 from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 Event -- a report of an event about an object.

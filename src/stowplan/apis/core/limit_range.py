@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from stowplan.apis.kind.printing import CREATED_AT
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy
-from stowplan.apis.machinery.errors import Cause, Tree, duplicate, forbidden_field, invalid
+from stowplan.apis.machinery.errors import Cause, duplicate, forbidden_field, invalid
 from stowplan.apis.schema import canonical_quantity
 from stowplan.apis.validation import resource_requirements
+from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 LimitType = string

@@ -13,10 +13,11 @@ from typing import Any
 from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
 from stowplan.apis.kind.registration import NO_COLLECTION, KindRegistration
 from stowplan.apis.kind.strategy import StatusStrategy, restore_field, selectable_field
-from stowplan.apis.machinery.errors import Cause, Tree, invalid
+from stowplan.apis.machinery.errors import Cause, invalid
 from stowplan.apis.machinery.names import label_problems
 from stowplan.apis.machinery.resource import ApiCall, ResourceStrategy, Subresource
 from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.selectors import label_key_errors
 
 TYPES = """

@@ -15,9 +15,10 @@ from stowplan.apis.core.pod_lifecycle import node_annotation_problems
 from stowplan.apis.kind.printing import NONE, UNKNOWN, PrintedTable, age_of, name_of
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import restore_field
-from stowplan.apis.machinery.errors import Cause, Tree, duplicate, forbidden_field, invalid
+from stowplan.apis.machinery.errors import Cause, duplicate, forbidden_field, invalid
 from stowplan.apis.machinery.resource import ApiCall, ResourceStrategy
 from stowplan.apis.validation import field_checks, resource_requirements
+from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 UniqueVolumeName NodePhase NodeConditionType NodeAddressType = string

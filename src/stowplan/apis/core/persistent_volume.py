@@ -16,18 +16,12 @@ from stowplan.apis.kind.printing import UNSET, PrintedTable, age_of, name_of
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import restore_field
 from stowplan.apis.machinery import timestamps
-from stowplan.apis.machinery.errors import (
-    Cause,
-    Tree,
-    forbidden_field,
-    invalid,
-    not_supported,
-    required,
-)
+from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, not_supported, required
 from stowplan.apis.machinery.resource import ApiCall, ResourceStrategy
 from stowplan.apis.schema import canonical_quantity
 from stowplan.apis.schema.internal_form import internal_diff, internal_form
 from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 PersistentVolumeReclaimPolicy PersistentVolumePhase = string

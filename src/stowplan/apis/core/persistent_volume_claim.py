@@ -14,11 +14,12 @@ from stowplan.apis.core.volume_claim_spec import volume_claim_spec
 from stowplan.apis.kind.printing import UNSET, PrintedTable, age_of, name_of
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import StatusStrategy, restore_field
-from stowplan.apis.machinery.errors import Cause, Tree, forbidden_field
+from stowplan.apis.machinery.errors import Cause, forbidden_field
 from stowplan.apis.machinery.resource import ApiCall, ResourceStrategy
 from stowplan.apis.schema import canonical_quantity
 from stowplan.apis.schema.internal_form import internal_diff
 from stowplan.apis.validation import field_checks, resource_requirements
+from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 PersistentVolumeClaimConditionType ClaimResourceStatus = string

@@ -21,7 +21,7 @@ from stowplan.apis.core.volume_types import VOLUME_TYPES
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import restore_field, selectable_field, update_generation
 from stowplan.apis.machinery import timestamps
-from stowplan.apis.machinery.errors import Cause, Tree, forbidden_field, invalid, required
+from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, required
 from stowplan.apis.machinery.names import label_problems
 from stowplan.apis.machinery.resource import ApiCall, DeleteOptions, ResourceStrategy
 from stowplan.apis.machinery.stored_form import encode
@@ -29,6 +29,7 @@ from stowplan.apis.policy.eviction import EVICTION_SUBRESOURCE
 from stowplan.apis.schema import canonical_quantity
 from stowplan.apis.schema.internal_form import internal_diff
 from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
 
 T = TypeVar("T")
 

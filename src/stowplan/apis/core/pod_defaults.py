@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from stowplan.apis.machinery.errors import Tree
 from stowplan.apis.schema import canonical_quantity
 from stowplan.apis.schema.image_reference import image_tag
 from stowplan.apis.schema.struct_types import DefaultingHook
+from stowplan.objects.encoding.tree import Tree
 
 _POD_LEVEL = frozenset({"cpu", "memory"})
 _HUGE_PAGES = "hugepages-"

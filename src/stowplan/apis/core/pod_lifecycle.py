@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from stowplan.apis.machinery.errors import Tree
+from stowplan.objects.encoding.tree import Tree
 
 START_SECONDS = "stowplan.dev/start-seconds"
 INIT_SECONDS = "stowplan.dev/init-seconds"

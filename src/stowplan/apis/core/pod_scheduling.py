@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 from stowplan.apis.machinery.errors import (
     Cause,
-    Tree,
     duplicate,
     forbidden_field,
     invalid,
@@ -18,6 +17,7 @@ from stowplan.apis.machinery.errors import (
 )
 from stowplan.apis.machinery.names import label_problems, label_value_problems, subdomain_problems
 from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

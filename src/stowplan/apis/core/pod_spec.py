@@ -21,7 +21,6 @@ from stowplan.apis.core.pod_deletion_cost import deletion_cost
 from stowplan.apis.core.volume_source import volumes
 from stowplan.apis.machinery.errors import (
     Cause,
-    Tree,
     duplicate,
     forbidden_field,
     invalid,
@@ -31,6 +30,7 @@ from stowplan.apis.machinery.errors import (
 from stowplan.apis.machinery.names import subdomain_problems
 from stowplan.apis.schema import canonical_quantity
 from stowplan.apis.validation import field_checks, resource_requirements
+from stowplan.objects.encoding.tree import Tree
 
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
 DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stowplan.apis.machinery.errors import Cause, Tree, forbidden_field, invalid
+from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid
 from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
 
 _SYSTEM = frozenset({"PodScheduled", "Ready", "Initialized"})
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from stowplan.apis.kind.printing import NONE, PrintedTable, age_of, name_of
 from stowplan.apis.machinery import timestamps
-from stowplan.apis.machinery.errors import Tree
+from stowplan.objects.encoding.tree import Tree
 
 _COLUMNS = "Name, Ready, Status, Restarts, Age, IP+, Node+, Nominated Node+, Readiness Gates+"
 

@@ -13,7 +13,8 @@ from stowplan.apis.core.workload_validation import validate_pod_template
 from stowplan.apis.kind.printing import PrintedTable, containers_of, joined_labels, name_of
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy
-from stowplan.apis.machinery.errors import Cause, Tree
+from stowplan.apis.machinery.errors import Cause
+from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 PodTemplate -- a template of pods.

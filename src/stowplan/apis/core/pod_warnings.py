@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from heapq import merge
 
-from stowplan.apis.machinery.errors import Tree, value_text
+from stowplan.apis.machinery.errors import value_text
 from stowplan.apis.machinery.names import label_value_problems
 from stowplan.apis.schema import canonical_quantity
+from stowplan.objects.encoding.tree import Tree
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"

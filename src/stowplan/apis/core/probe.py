@@ -8,15 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stowplan.apis.machinery.errors import (
-    Cause,
-    Tree,
-    forbidden_field,
-    invalid,
-    not_supported,
-    required,
-)
+from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, not_supported, required
 from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
 
 _COUNTS = (
     "initialDelaySeconds",

@@ -17,9 +17,10 @@ from stowplan.apis.core.workload_validation import (
 from stowplan.apis.kind.printing import PrintedTable, age_of, containers_of, joined_labels, name_of
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy, StatusStrategy, selectable_field
-from stowplan.apis.machinery.errors import Cause, Tree, invalid, not_supported, required
+from stowplan.apis.machinery.errors import Cause, invalid, not_supported, required
 from stowplan.apis.subresources.scale import scale_subresource
 from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 ReplicationControllerConditionType = string

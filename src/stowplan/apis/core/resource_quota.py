@@ -12,9 +12,10 @@ from typing import Any
 from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy, StatusStrategy
-from stowplan.apis.machinery.errors import Cause, Tree, invalid, required
+from stowplan.apis.machinery.errors import Cause, invalid, required
 from stowplan.apis.schema.internal_form import internal_form
 from stowplan.apis.validation import field_checks, resource_requirements
+from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 ResourceQuotaScope ScopeSelectorOperator = string

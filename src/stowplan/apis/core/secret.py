@@ -15,8 +15,9 @@ from stowplan.apis.core.config_map import DATA_BYTES_MAX, validate_still_immutab
 from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy, selectable_field
-from stowplan.apis.machinery.errors import TOO_LONG, Cause, Tree, forbidden_field, invalid, required
+from stowplan.apis.machinery.errors import TOO_LONG, Cause, forbidden_field, invalid, required
 from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 SecretType = string

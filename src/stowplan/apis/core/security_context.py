@@ -11,7 +11,6 @@ from collections.abc import Iterator
 
 from stowplan.apis.machinery.errors import (
     Cause,
-    Tree,
     duplicate,
     forbidden_field,
     invalid,
@@ -19,6 +18,7 @@ from stowplan.apis.machinery.errors import (
     required,
 )
 from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
 
 _SEGMENT = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _SYSCTL_TEXT = rf"^({_SEGMENT}[\./])*{_SEGMENT}$"

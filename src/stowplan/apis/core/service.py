@@ -15,7 +15,6 @@ from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import StatusStrategy, restore_field, selectable_field
 from stowplan.apis.machinery.errors import (
     Cause,
-    Tree,
     duplicate,
     forbidden_field,
     internal_error,
@@ -27,6 +26,7 @@ from stowplan.apis.machinery.errors import (
 from stowplan.apis.machinery.names import label_problems
 from stowplan.apis.machinery.resource import ApiCall, ResourceStrategy
 from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 ServiceAffinity ServiceType IPFamily IPFamilyPolicy ServiceInternalTrafficPolicy = string

@@ -7,16 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stowplan.apis.machinery.errors import (
-    Cause,
-    Tree,
-    forbidden_field,
-    invalid,
-    not_supported,
-    required,
-)
+from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, not_supported, required
 from stowplan.apis.schema import canonical_quantity
 from stowplan.apis.validation import field_checks, resource_requirements
+from stowplan.objects.encoding.tree import Tree
 
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 VOLUME_MODES = ("Block", "Filesystem")

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from stowplan.apis.core.volume_claim_spec import volume_claim_spec
 from stowplan.apis.machinery.errors import (
     Cause,
-    Tree,
     duplicate,
     forbidden_field,
     invalid,
@@ -21,6 +20,7 @@ from stowplan.apis.machinery.errors import (
 from stowplan.apis.machinery.names import subdomain_problems
 from stowplan.apis.schema import canonical_quantity
 from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
 
 Check = Callable[[Tree, str], Iterator[Cause]]
 

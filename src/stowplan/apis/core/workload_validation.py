@@ -14,7 +14,6 @@ from stowplan.apis.kind.strategy import BuiltinStrategy
 from stowplan.apis.machinery.errors import (
     INVALID,
     Cause,
-    Tree,
     forbidden_field,
     invalid,
     not_supported,
@@ -24,6 +23,7 @@ from stowplan.apis.machinery.errors import (
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apis.machinery.strconv import saturated_int
 from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
 
 _PERCENT = re.compile(r"[0-9]+%")
 _PERCENT_TEXT = (

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from stowplan.apis.machinery.errors import Tree
 from stowplan.apis.machinery.timestamps import format_time
+from stowplan.objects.encoding.tree import Tree
 
 _STATUS_CONDITION_KEYS = (
     "type",

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from stowplan.apis.machinery import timestamps
-from stowplan.apis.machinery.errors import Tree
 from stowplan.apis.machinery.resource import TableColumn
 from stowplan.apis.validation.field_checks import formatted_selector
+from stowplan.objects.encoding.tree import Tree
 
 Cells = Callable[[Tree, float], list[Any]]
 

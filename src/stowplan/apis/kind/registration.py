@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from stowplan.apis.machinery.errors import Tree
 from stowplan.apis.machinery.resource import (
     PostAction,
     ResourceAlias,
@@ -18,6 +17,7 @@ from stowplan.apis.machinery.resource import (
 )
 from stowplan.apis.schema import type_tables
 from stowplan.apis.schema.struct_types import DefaultingHook
+from stowplan.objects.encoding.tree import Tree
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 NO_COLLECTION = tuple(verb for verb in ALL_VERBS if verb != "deletecollection")

@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from stowplan.apis.machinery.errors import Cause, Tree
-from stowplan.apis.machinery.names import (
-    path_segment_problems,
-    subdomain_problems,
-)
+from stowplan.apis.machinery.errors import Cause
+from stowplan.apis.machinery.names import path_segment_problems, subdomain_problems
 from stowplan.apis.machinery.resource import ApiCall, ResourceStrategy
+from stowplan.objects.encoding.tree import Tree
 
 Check = Callable[[Tree], Iterable[Cause]]
 UpdateCheck = Callable[[Tree, Tree], Iterable[Cause]]

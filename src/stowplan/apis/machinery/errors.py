@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-Tree = dict[str, Any]
+from stowplan.objects.encoding.tree import Tree
 
 INVALID = "FieldValueInvalid"
 REQUIRED = "FieldValueRequired"

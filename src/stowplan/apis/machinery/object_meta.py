@@ -10,14 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from stowplan.apis.machinery.errors import (
-    Cause,
-    Tree,
-    bad_request,
-    forbidden_field,
-    invalid,
-    required,
-)
+from stowplan.apis.machinery.errors import Cause, bad_request, forbidden_field, invalid, required
 from stowplan.apis.machinery.errors import too_long as too_long_field
 from stowplan.apis.machinery.names import (
     label_problems,
@@ -26,6 +19,7 @@ from stowplan.apis.machinery.names import (
     qualified_name_problems,
 )
 from stowplan.apis.machinery.timestamps import format_time
+from stowplan.objects.encoding.tree import Tree
 
 ANNOTATIONS_BYTES_MAX = 256 << 10
 UID_BATCH_SIZE = 64

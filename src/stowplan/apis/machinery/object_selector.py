@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from stowplan.apis.machinery.errors import Tree
 from stowplan.apis.machinery.field_selector import FieldRequirement
 from stowplan.apis.machinery.label_selector import LabelRequirement
 from stowplan.apis.machinery.resource import Resource
+from stowplan.objects.encoding.tree import Tree
 
 
 class _SelectorMeta(msgspec.Struct):

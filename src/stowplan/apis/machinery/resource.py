@@ -16,9 +16,10 @@ import numpy as np
 
 from stowplan.apis.machinery.access import AccessControl
 from stowplan.apis.machinery.component_errors import ComponentErrors
-from stowplan.apis.machinery.errors import Cause, Tree
+from stowplan.apis.machinery.errors import Cause
 from stowplan.apis.machinery.http_messages import User
 from stowplan.apis.machinery.names import subdomain_problems
+from stowplan.objects.encoding.tree import Tree
 
 
 class ObjectClient(Protocol):

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from stowplan.apis.machinery.errors import Tree
 from stowplan.apis.machinery.resource import Resource
+from stowplan.objects.encoding.tree import Tree
 
 METADATA_KEY_ORDER = (
     "name",

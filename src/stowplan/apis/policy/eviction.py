@@ -13,7 +13,6 @@ from dataclasses import replace
 from stowplan.apis.kind.conditions import find_condition, set_pod_condition
 from stowplan.apis.machinery.errors import (
     ApiError,
-    Tree,
     bad_request,
     conflict,
     forbidden,
@@ -36,6 +35,7 @@ from stowplan.apis.machinery.timestamps import format_time
 from stowplan.apis.policy.pod_disruption_budget import PATH, set_disruption_allowed
 from stowplan.apis.schema import kind_schema
 from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 Eviction -- evicts a pod if its disruption budgets allow it.

@@ -17,9 +17,10 @@ from stowplan.apis.kind.conditions import set_status_condition
 from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy, StatusStrategy
-from stowplan.apis.machinery.errors import Cause, Tree, invalid, not_supported
+from stowplan.apis.machinery.errors import Cause, invalid, not_supported
 from stowplan.apis.schema.internal_form import internal_form
 from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
 
 PATH = "policy/poddisruptionbudgets"
 

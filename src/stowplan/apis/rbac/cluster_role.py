@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from stowplan.apis.kind.printing import CREATED_AT
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import PATH_SEGMENT_NAME, BuiltinStrategy
-from stowplan.apis.machinery.errors import Cause, Tree, required
+from stowplan.apis.machinery.errors import Cause, required
 from stowplan.apis.rbac.role import GROUP, validate_rules
 from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 ClusterRole

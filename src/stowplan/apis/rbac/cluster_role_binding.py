@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from stowplan.apis.kind.printing import PrintedTable
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import PATH_SEGMENT_NAME, BuiltinStrategy
-from stowplan.apis.machinery.errors import Cause, Tree
+from stowplan.apis.machinery.errors import Cause
 from stowplan.apis.rbac.role import GROUP
 from stowplan.apis.rbac.role_binding import (
     BINDING_COLUMNS,
@@ -20,6 +20,7 @@ from stowplan.apis.rbac.role_binding import (
     validate_binding,
     validate_same_role,
 )
+from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 ClusterRoleBinding

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from stowplan.apis.kind.printing import CREATED_AT
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import PATH_SEGMENT_NAME, BuiltinStrategy
-from stowplan.apis.machinery.errors import Cause, Tree, invalid, required
+from stowplan.apis.machinery.errors import Cause, invalid, required
+from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 Role

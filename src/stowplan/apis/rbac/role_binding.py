@@ -12,9 +12,10 @@ from typing import Any
 from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import PATH_SEGMENT_NAME, BuiltinStrategy
-from stowplan.apis.machinery.errors import Cause, Tree, invalid, not_supported, required
+from stowplan.apis.machinery.errors import Cause, invalid, not_supported, required
 from stowplan.apis.rbac.role import GROUP
 from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
 
 BINDING_COLUMNS = "Name, Role, Age, Users+, Groups+, ServiceAccounts+"
 

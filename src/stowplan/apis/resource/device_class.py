@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from stowplan.apis.kind.printing import NAME_AND_AGE
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy
-from stowplan.apis.machinery.errors import Cause, Tree
+from stowplan.apis.machinery.errors import Cause
 from stowplan.apis.resource.device_validation import (
     validate_device_config,
     validate_device_selectors,
 )
+from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 DeviceSelector

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stowplan.apis.machinery.errors import Cause, Tree, invalid, required
+from stowplan.apis.machinery.errors import Cause, invalid, required
 from stowplan.apis.machinery.names import subdomain_problems
+from stowplan.objects.encoding.tree import Tree
 
 
 def validate_driver_name(name: str, path: str) -> Iterator[Cause]:

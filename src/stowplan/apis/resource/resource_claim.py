@@ -15,7 +15,6 @@ from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import METADATA_RESET_FIELDS, BuiltinStrategy, StatusStrategy
 from stowplan.apis.machinery.errors import (
     Cause,
-    Tree,
     duplicate,
     forbidden_field,
     invalid,
@@ -30,6 +29,7 @@ from stowplan.apis.resource.device_validation import (
 )
 from stowplan.apis.schema.internal_form import internal_form
 from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 FullyQualifiedName DeviceTaintEffect DeviceAllocationMode DeviceTolerationOperator = string

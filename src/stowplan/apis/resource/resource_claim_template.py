@@ -10,10 +10,11 @@ from collections.abc import Iterator
 
 from stowplan.apis.kind.printing import NAME_AND_AGE
 from stowplan.apis.kind.registration import KindRegistration
-from stowplan.apis.machinery.errors import Cause, Tree, invalid
+from stowplan.apis.machinery.errors import Cause, invalid
 from stowplan.apis.resource.resource_claim import ResourceClaimStrategy, validate_claim_spec
 from stowplan.apis.schema.internal_form import internal_form
 from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 ResourceClaimTemplate -- template of claims that are created per pod.

@@ -14,10 +14,11 @@ from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy, selectable_field
 from stowplan.apis.machinery import timestamps
-from stowplan.apis.machinery.errors import Cause, Tree, duplicate, invalid, required, too_many
+from stowplan.apis.machinery.errors import Cause, duplicate, invalid, required, too_many
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apis.resource.device_validation import validate_driver_name
 from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 QualifiedName = string

@@ -12,9 +12,10 @@ from typing import Any
 from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy
-from stowplan.apis.machinery.errors import Cause, Tree, forbidden_field
+from stowplan.apis.machinery.errors import Cause, forbidden_field
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 PriorityClass -- maps a name to a priority.

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
-from stowplan.apis.machinery.errors import BodyDecodeError, Tree
+from stowplan.apis.machinery.errors import BodyDecodeError
 from stowplan.apis.machinery.resource import MergeShape
 from stowplan.apis.schema.json_parser import InvalidJson, parse_json
 from stowplan.apis.schema.meta_types import META_TYPES
 from stowplan.apis.schema.scalar_decoders import TypeMismatch
 from stowplan.apis.schema.struct_types import StructType, UnknownFields
 from stowplan.apis.schema.type_notation import TypeTables, openapi_name
+from stowplan.objects.encoding.tree import Tree
 
 __all__ = [
     "InvalidJson",

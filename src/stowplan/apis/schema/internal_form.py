@@ -13,8 +13,8 @@ import difflib
 import json
 from typing import Any
 
-from stowplan.apis.machinery.errors import Tree
 from stowplan.apis.schema.struct_types import StructField, StructType, ValueType
+from stowplan.objects.encoding.tree import Tree
 
 DIFF_LINES_MAX = 2_000
 """Longest diff that is computed whole, in lines of both values.

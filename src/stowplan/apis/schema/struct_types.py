@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
-from stowplan.apis.machinery.errors import Tree
 from stowplan.apis.machinery.resource import MergeStrategy
 from stowplan.apis.schema.scalar_decoders import Decoder, FieldLocation, format_path, type_mismatch
+from stowplan.objects.encoding.tree import Tree
 
 DefaultingHook = Callable[[Tree], None]
 

@@ -12,9 +12,10 @@ from typing import Any
 from stowplan.apis.kind.printing import NONE, UNSET, PrintedTable, age_of, name_of
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import BuiltinStrategy
-from stowplan.apis.machinery.errors import Cause, Tree, duplicate, invalid, not_supported
+from stowplan.apis.machinery.errors import Cause, duplicate, invalid, not_supported
 from stowplan.apis.machinery.names import subdomain_problems
 from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 FSGroupPolicy VolumeLifecycleMode = string

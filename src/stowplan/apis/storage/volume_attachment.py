@@ -13,9 +13,10 @@ from stowplan.apis.core.volume_source import csi_driver_name
 from stowplan.apis.kind.printing import PrintedTable, age_of, name_of
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import METADATA_RESET_FIELDS, BuiltinStrategy, StatusStrategy
-from stowplan.apis.machinery.errors import Cause, Tree, forbidden_field, invalid, required
+from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, required
 from stowplan.apis.schema.internal_form import internal_form
 from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 VolumeAttachment

@@ -11,16 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stowplan.apis.machinery.errors import (
-    Tree,
-    bad_request,
-    conflict,
-    invalid,
-    invalid_object,
-    not_found,
-)
+from stowplan.apis.machinery.errors import bad_request, conflict, invalid, invalid_object, not_found
 from stowplan.apis.machinery.resource import ApiCall, Subresource
 from stowplan.apis.schema import kind_schema
+from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 Scale -- the scale of a workload.

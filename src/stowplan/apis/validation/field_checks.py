@@ -12,14 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from stowplan.apis.machinery.errors import (
-    Cause,
-    Tree,
-    forbidden_field,
-    invalid,
-    not_supported,
-    required,
-)
+from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, not_supported, required
 from stowplan.apis.machinery.names import (
     label_problems,
     label_value_problems,
@@ -28,6 +21,7 @@ from stowplan.apis.machinery.names import (
     subdomain_problems,
 )
 from stowplan.apis.machinery.text_cache import cache_short_texts
+from stowplan.objects.encoding.tree import Tree
 
 IMMUTABLE = "field is immutable"
 NOT_NEGATIVE = "must be greater than or equal to 0"

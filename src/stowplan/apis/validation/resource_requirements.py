@@ -12,7 +12,6 @@ from itertools import repeat
 from stowplan.apis.machinery.errors import (
     NOT_FOUND,
     Cause,
-    Tree,
     duplicate,
     forbidden_field,
     invalid,
@@ -22,6 +21,7 @@ from stowplan.apis.machinery.errors import (
 from stowplan.apis.machinery.names import qualified_name_problems
 from stowplan.apis.schema import canonical_quantity
 from stowplan.apis.validation import field_checks
+from stowplan.objects.encoding.tree import Tree
 
 HUGE_PAGES = "hugepages-"
 _OBJECT_COUNTS = frozenset(

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stowplan.apis.machinery.errors import Tree
 from stowplan.apis.machinery.resource import ApiCall
+from stowplan.objects.encoding.tree import Tree
 
 _NO_CONTROLLER = "no controller acts on it: it gets no pods"
 _KINDS: Mapping[str, str] = {

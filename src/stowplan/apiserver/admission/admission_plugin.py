@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stowplan.apis.machinery.errors import ApiError, Tree, forbidden
+from stowplan.apis.machinery.errors import ApiError, forbidden
 from stowplan.apis.machinery.resource import ApiCall
+from stowplan.objects.encoding.tree import Tree
 
 
 class AdmissionPluginBase:

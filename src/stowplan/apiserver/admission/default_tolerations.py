@@ -5,9 +5,9 @@ Source: kube-apiserver v1.36, plugin/pkg/admission/defaulttolerationseconds.
 
 from __future__ import annotations
 
-from stowplan.apis.machinery.errors import Tree
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apiserver.admission.admission_plugin import AdmissionPluginBase, targets
+from stowplan.objects.encoding.tree import Tree
 
 _KEYS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _SECONDS = 300

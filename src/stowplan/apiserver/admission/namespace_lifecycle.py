@@ -5,13 +5,14 @@ Source: apiserver v1.36, pkg/admission/plugin/namespace/lifecycle.
 
 from __future__ import annotations
 
-from stowplan.apis.machinery.errors import Tree, forbidden, not_found
+from stowplan.apis.machinery.errors import forbidden, not_found
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apiserver.admission.admission_plugin import (
     AdmissionPluginBase,
     admission_forbidden,
     stored_object,
 )
+from stowplan.objects.encoding.tree import Tree
 
 PROTECTED_NAMESPACES = frozenset({"default", "kube-system", "kube-public"})
 

@@ -5,9 +5,9 @@ Source: kube-apiserver v1.36, plugin/pkg/admission/podtopologylabels.
 
 from __future__ import annotations
 
-from stowplan.apis.machinery.errors import Tree
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apiserver.admission.admission_plugin import AdmissionPluginBase, stored_object
+from stowplan.objects.encoding.tree import Tree
 
 COPIED_LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 

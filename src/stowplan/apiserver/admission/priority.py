@@ -5,7 +5,7 @@ Source: kube-apiserver v1.36, plugin/pkg/admission/priority.
 
 from __future__ import annotations
 
-from stowplan.apis.machinery.errors import Tree, forbidden
+from stowplan.apis.machinery.errors import forbidden
 from stowplan.apis.machinery.resource import ApiCall, ObjectClient
 from stowplan.apis.scheduling import priority_class
 from stowplan.apiserver.admission.admission_plugin import (
@@ -15,6 +15,7 @@ from stowplan.apiserver.admission.admission_plugin import (
     stored_objects,
     targets,
 )
+from stowplan.objects.encoding.tree import Tree
 
 
 class PriorityAdmission(AdmissionPluginBase):

@@ -5,7 +5,6 @@ Source: kube-apiserver v1.36, plugin/pkg/admission/runtimeclass.
 
 from __future__ import annotations
 
-from stowplan.apis.machinery.errors import Tree
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apiserver.admission.admission_plugin import (
     AdmissionPluginBase,
@@ -13,6 +12,7 @@ from stowplan.apiserver.admission.admission_plugin import (
     stored_object,
     targets,
 )
+from stowplan.objects.encoding.tree import Tree
 
 RUNTIME_CLASSES_PATH = "node.k8s.io/runtimeclasses"
 _OVERHEAD_DIFFERS = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"

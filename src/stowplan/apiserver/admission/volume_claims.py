@@ -5,7 +5,6 @@ Source: kube-apiserver v1.36, plugin/pkg/admission/storage.
 
 from __future__ import annotations
 
-from stowplan.apis.machinery.errors import Tree
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apiserver.admission.admission_plugin import (
     AdmissionPluginBase,
@@ -14,6 +13,7 @@ from stowplan.apiserver.admission.admission_plugin import (
     stored_objects,
     targets,
 )
+from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.quantity import QuantityError, nanos
 
 CLAIMS = "persistentvolumeclaims"

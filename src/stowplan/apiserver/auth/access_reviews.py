@@ -13,7 +13,7 @@ from typing import Any
 
 from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.machinery.access import AlwaysAllow, Attributes
-from stowplan.apis.machinery.errors import ApiError, Cause, Tree, bad_request, invalid
+from stowplan.apis.machinery.errors import ApiError, Cause, bad_request, invalid
 from stowplan.apis.machinery.http_messages import User
 from stowplan.apis.machinery.resource import ApiCall, PostAction, SubresourceResult
 from stowplan.apis.machinery.timestamps import format_time
@@ -21,6 +21,7 @@ from stowplan.apiserver.auth.rbac import MASTERS_GROUP, RbacAuthorizer, RbacDeci
 from stowplan.apiserver.auth.review_types import AUTHENTICATION_TYPES, AUTHORIZATION_TYPES
 from stowplan.apiserver.auth.static_tokens import AUTHENTICATED, StaticTokens
 from stowplan.apiserver.auth.token_rbac import TokenRbacAccess
+from stowplan.objects.encoding.tree import Tree
 
 AUDIENCE = "https://kubernetes.default.svc"
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stowplan.apis.machinery.errors import Tree
+from stowplan.objects.encoding.tree import Tree
 
 API_VERSION = "rbac.authorization.k8s.io/v1"
 GROUP = "rbac.authorization.k8s.io"

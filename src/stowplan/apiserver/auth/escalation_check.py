@@ -16,12 +16,13 @@ from itertools import islice
 import msgspec
 
 from stowplan.apis.machinery.access import Attributes
-from stowplan.apis.machinery.errors import ApiError, Tree, forbidden
+from stowplan.apis.machinery.errors import ApiError, forbidden
 from stowplan.apis.machinery.http_messages import User
 from stowplan.apis.machinery.resource import ApiCall
 from stowplan.apiserver.auth.rbac import GROUP, MASTERS_GROUP, PolicyRule, RbacAuthorizer
 from stowplan.apiserver.auth.rule_coverage import MISSING_RULES_MAX, HeldRules
 from stowplan.apiserver.auth.token_rbac import TokenRbacAccess
+from stowplan.objects.encoding.tree import Tree
 
 _ROLES = ("Role", "ClusterRole")
 _BINDINGS = ("RoleBinding", "ClusterRoleBinding")

@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from stowplan.apis.machinery.access import Attributes
-from stowplan.apis.machinery.errors import ApiError, Tree, qualified_resource
+from stowplan.apis.machinery.errors import ApiError, qualified_resource
 from stowplan.apis.machinery.http_messages import User
+from stowplan.objects.encoding.tree import Tree
 from stowplan.objects.selectors import LabelSelector, SelectorError, label_selector_matches
 
 GROUP = "rbac.authorization.k8s.io"

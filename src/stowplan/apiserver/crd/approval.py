@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from stowplan.apis.machinery.errors import Cause, Tree, go_quoted, invalid, required
+from stowplan.apis.machinery.errors import Cause, go_quoted, invalid, required
+from stowplan.objects.encoding.tree import Tree
 
 ANNOTATION = "api-approved.kubernetes.io"
 _WHERE = "see https://github.com/kubernetes/enhancements/pull/1111"

@@ -12,7 +12,7 @@ from typing import Any
 
 from stowplan.apis.kind.strategy import restore_field
 from stowplan.apis.machinery import timestamps
-from stowplan.apis.machinery.errors import BodyDecodeError, Cause, Tree, forbidden, invalid
+from stowplan.apis.machinery.errors import BodyDecodeError, Cause, forbidden, invalid
 from stowplan.apis.machinery.names import qualified_name_problems
 from stowplan.apis.machinery.resource import (
     ApiCall,
@@ -39,6 +39,7 @@ from stowplan.apiserver.crd.structural_schema import (
 )
 from stowplan.apiserver.crd.value_validation import ValueValidator, list_causes
 from stowplan.apiserver.http.tables import NAME_TEXT, PLAIN_TABLE
+from stowplan.objects.encoding.tree import Tree
 
 CREATE_WHILE_TERMINATING = "create not allowed while custom resource definition is terminating"
 VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")

@@ -13,11 +13,12 @@ from contextlib import suppress
 from typing import Any
 
 from stowplan.apis.kind import conditions
-from stowplan.apis.machinery.errors import ApiError, Tree
+from stowplan.apis.machinery.errors import ApiError
 from stowplan.apis.machinery.resource import Resource, ServerContext, StoreChange
 from stowplan.apis.machinery.stored_form import decode
 from stowplan.apiserver.crd.approval import approval, is_protected_group
 from stowplan.apiserver.crd.custom_resources import resources_of
+from stowplan.objects.encoding.tree import Tree
 
 DEFINITIONS_PATH = "apiextensions.k8s.io/customresourcedefinitions"
 CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"

@@ -13,7 +13,6 @@ from stowplan.apis.kind.registration import KindRegistration
 from stowplan.apis.kind.strategy import restore_field, update_generation
 from stowplan.apis.machinery.errors import (
     Cause,
-    Tree,
     duplicate,
     forbidden_field,
     invalid,
@@ -32,6 +31,7 @@ from stowplan.apiserver.crd.definition_controller import (
 )
 from stowplan.apiserver.crd.definition_types import TYPES, set_definition_defaults
 from stowplan.apiserver.crd.schema_validation import schema_causes, unknown_formats
+from stowplan.objects.encoding.tree import Tree
 
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = (

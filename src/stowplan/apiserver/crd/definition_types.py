@@ -5,7 +5,7 @@ Source: apiextensions-apiserver v0.36, pkg/apis/apiextensions/v1.
 
 from __future__ import annotations
 
-from stowplan.apis.machinery.errors import Tree
+from stowplan.objects.encoding.tree import Tree
 
 TYPES = """
 ConversionStrategyType ResourceScope ConditionStatus CustomResourceDefinitionConditionType = string

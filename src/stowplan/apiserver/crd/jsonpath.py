@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from itertools import chain, islice
 from typing import Any
 
-from stowplan.apis.machinery.errors import Tree
 from stowplan.apis.machinery.strconv import parse_int
+from stowplan.objects.encoding.tree import Tree
 
 PathStep = Callable[[Any], Iterator[Any]]
 

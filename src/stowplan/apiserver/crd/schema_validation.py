@@ -9,14 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from stowplan.apis.machinery.errors import (
-    Cause,
-    Tree,
-    forbidden_field,
-    invalid,
-    not_supported,
-    required,
-)
+from stowplan.apis.machinery.errors import Cause, forbidden_field, invalid, not_supported, required
 from stowplan.apiserver.crd import string_formats
 from stowplan.apiserver.crd.regular_expressions import PatternError, schema_pattern
 from stowplan.apiserver.crd.structural_schema import (
@@ -31,6 +24,7 @@ from stowplan.apiserver.crd.value_validation import (
     ValueValidator,
     types_of,
 )
+from stowplan.objects.encoding.tree import Tree
 
 MAP_TYPE, MAP_KEYS = "x-kubernetes-map-type", "x-kubernetes-list-map-keys"
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from stowplan.apis.machinery.errors import Tree
+from stowplan.objects.encoding.tree import Tree
 
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
 EMBEDDED = "x-kubernetes-embedded-resource"

@@ -16,7 +16,6 @@ from stowplan.apis.machinery.errors import (
     TOO_MANY,
     TYPE_INVALID,
     Cause,
-    Tree,
     duplicate,
     invalid,
     not_supported,
@@ -28,6 +27,7 @@ from stowplan.apis.machinery.errors import (
 from stowplan.apiserver.crd import string_formats
 from stowplan.apiserver.crd.regular_expressions import PatternError, schema_pattern
 from stowplan.apiserver.crd.structural_schema import EMBEDDED
+from stowplan.objects.encoding.tree import Tree
 
 INT_OR_STRING = "x-kubernetes-int-or-string"
 LIST_TYPE = "x-kubernetes-list-type"

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 
-from stowplan.apis.machinery.errors import Tree, method_not_allowed
+from stowplan.apis.machinery.errors import method_not_allowed
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, User
 from stowplan.apis.machinery.resource import Resource, ResourceRegistry, ServerContext
 from stowplan.apis.machinery.strconv import NumError, parse_uint
@@ -24,6 +24,7 @@ from stowplan.apiserver.http.negotiation import (
     not_acceptable,
 )
 from stowplan.apiserver.http.plain_pages import PAGE_NOT_FOUND, decoded_path, tree_response
+from stowplan.objects.encoding.tree import Tree
 
 _AGGREGATED = {"g": "apidiscovery.k8s.io", "v": "v2", "as": "APIGroupDiscoveryList"}
 _MEDIA = f"{JSON};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"

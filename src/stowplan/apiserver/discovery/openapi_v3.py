@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from stowplan.apis.builtin_kinds import type_tables
-from stowplan.apis.machinery.errors import Tree, method_not_allowed
+from stowplan.apis.machinery.errors import method_not_allowed
 from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse, User
 from stowplan.apis.machinery.resource import Resource, ResourceRegistry, ServerContext
 from stowplan.apis.schema import KindSchema, StructType, openapi_name
 from stowplan.apiserver.http.negotiation import JSON, accept_clauses
 from stowplan.apiserver.http.plain_pages import TEXT, UNCACHED, decoded_path
+from stowplan.objects.encoding.tree import Tree
 
 if TYPE_CHECKING:
     from stowplan.apiserver.crd.custom_resources import CustomSchema

@@ -10,7 +10,6 @@ from typing import Any
 from stowplan.apis.machinery.errors import (
     ApiError,
     BodyDecodeError,
-    Tree,
     bad_request,
     invalid,
     invalid_object,
@@ -39,6 +38,7 @@ from stowplan.apiserver.http.protobuf_body import decode_protobuf as read_protob
 from stowplan.apiserver.http.request_options import QueryParameters
 from stowplan.apiserver.http.tables import internal_group
 from stowplan.apiserver.http.yaml_body import YamlBodyError, read_yaml, warning_lines
+from stowplan.objects.encoding.tree import Tree
 
 SUMMARY_MAX = 30
 SCHEME_SOURCE = "pkg/api/legacyscheme/scheme.go:30"

@@ -9,10 +9,11 @@ and `portforward` return 501, where the original connects to the kubelet.
 
 from __future__ import annotations
 
-from stowplan.apis.machinery.errors import ApiError, Tree, bad_request, method_not_allowed
+from stowplan.apis.machinery.errors import ApiError, bad_request, method_not_allowed
 from stowplan.apis.machinery.http_messages import HttpResponse
 from stowplan.apiserver.http.plain_pages import UNCACHED
 from stowplan.apiserver.http.request_options import QueryParameters
+from stowplan.objects.encoding.tree import Tree
 
 LOG_SUBRESOURCE = "log"
 CONNECT_ACTIONS = {"attach": "attach", "exec": "exec", "portforward": "port-forward"}

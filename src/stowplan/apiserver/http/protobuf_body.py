@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from stowplan.apis.machinery.errors import Tree
 from stowplan.apis.machinery.strconv import atoi
+from stowplan.objects.encoding.tree import Tree
 
 _MAGIC = b"k8s\x00"
 _DEPTH_MAX = 20

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from stowplan.apis.machinery import timestamps
-from stowplan.apis.machinery.errors import Tree, bad_request
+from stowplan.apis.machinery.errors import bad_request
 from stowplan.apis.machinery.resource import Resource, Table, TableColumn
 from stowplan.apiserver.http.negotiation import ResponseForm, not_acceptable
+from stowplan.objects.encoding.tree import Tree
 
 NAME_TEXT = (
     "Name must be unique within a namespace. Is required when creating resources, although some"

@@ -12,10 +12,11 @@ from typing import Any
 
 import msgspec
 
-from stowplan.apis.machinery.errors import ApiError, Tree, bad_request
+from stowplan.apis.machinery.errors import ApiError, bad_request
 from stowplan.apis.machinery.go_format import json_type_name
 from stowplan.apis.machinery.stored_form import encode
 from stowplan.apis.machinery.strconv import NumError, atoi
+from stowplan.objects.encoding.tree import Tree
 
 OPERATIONS_MAX = 10_000
 COPIED_BYTES_MAX = 3 << 20

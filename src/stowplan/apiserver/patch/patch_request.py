@@ -13,7 +13,6 @@ from typing import Any
 from stowplan.apis.machinery.errors import (
     ApiError,
     BodyDecodeError,
-    Tree,
     bad_request,
     invalid,
     invalid_object,
@@ -35,6 +34,7 @@ from stowplan.apiserver.patch.json_patch import (
     merge_patched,
 )
 from stowplan.apiserver.patch.strategic_merge import strategic_merge_patched
+from stowplan.objects.encoding.tree import Tree
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"

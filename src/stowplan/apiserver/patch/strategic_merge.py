@@ -14,10 +14,11 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from stowplan.apis.machinery.errors import ApiError, Tree, bad_request
+from stowplan.apis.machinery.errors import ApiError, bad_request
 from stowplan.apis.machinery.go_format import go_type, go_value
 from stowplan.apis.machinery.resource import MergeShape, MergeStrategy
 from stowplan.apiserver.patch.json_patch import patch_rejected
+from stowplan.objects.encoding.tree import Tree
 
 PATCH_DIRECTIVE = "$patch"
 RETAIN_KEYS_DIRECTIVE = "$retainKeys"

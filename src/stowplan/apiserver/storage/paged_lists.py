@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from stowplan.apis.machinery.errors import ApiError, Tree, bad_request, expired, invalid
+from stowplan.apis.machinery.errors import ApiError, bad_request, expired, invalid
 from stowplan.apis.machinery.object_selector import ObjectSelector
 from stowplan.apis.machinery.resource import Resource
 from stowplan.apis.machinery.stored_form import encode
@@ -19,6 +19,7 @@ from stowplan.apis.machinery.strconv import parse_uint
 from stowplan.apis.schema.json_parser import syntax_error_message
 from stowplan.apiserver.http.request_options import EXACT, ListOptions
 from stowplan.apiserver.storage.store import Store
+from stowplan.objects.encoding.tree import Tree
 
 TOO_OLD_TOKEN = (
     "The provided continue parameter is too old to display a consistent list result. You can start"

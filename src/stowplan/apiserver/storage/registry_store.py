@@ -15,7 +15,6 @@ from stowplan.apis.machinery.errors import (
     OBJECT_MODIFIED,
     ApiError,
     Cause,
-    Tree,
     already_exists,
     bad_request,
     bounded_causes,
@@ -47,6 +46,7 @@ from stowplan.apis.machinery.timestamps import add_seconds, format_time, parse_t
 from stowplan.apis.schema.json_parser import LONG_BYTES, check_extent
 from stowplan.apiserver.storage.repeated_causes import cause_repeats
 from stowplan.apiserver.storage.store import Store, resource_path_of
+from stowplan.objects.encoding.tree import Tree
 
 DEFINITIONS_GROUP = "apiextensions.k8s.io"
 """The group whose finalizers need no domain."""

@@ -14,13 +14,13 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
 
-from stowplan.apis.machinery.errors import Tree
 from stowplan.apis.machinery.http_messages import StreamChunk
 from stowplan.apis.machinery.object_selector import ObjectSelector
 from stowplan.apis.machinery.resource import Resource, StoreChange
 from stowplan.apis.machinery.stored_form import as_served, decode, encode, with_version
 from stowplan.apiserver.http.negotiation import ResponseForm
 from stowplan.apiserver.http.tables import INITIAL_EVENTS_END, make_table, metadata_only, table_for
+from stowplan.objects.encoding.tree import Tree
 
 BOOKMARK_BEFORE_END_S = 2.0
 """A watch with bookmarks gets the last one so long before its timeout."""
