@@ -45,8 +45,6 @@ ALLOWED = {
     "stowplan.columns.engine.kernels:ARRAYS": "a digest; changing it makes Numba compile anew",
     "stowplan.cycle.explanation:Explanation.fits_somewhere": "result of `stowplan.explain`",
     "stowplan.driver.live.background_scheduler:background_scheduler": "entry point for programs",
-    "stowplan.driver.live.configuration_files:default_deciders": "schedulers of tests; only here is"
-    " known how a profile is renamed",
     "stowplan.fault_runs.fault_run:first_failure": "entry point of seeded runs, for tests and soak",
     "stowplan.plugins.pod_affinity.inter_pod_affinity:TopologyPairCounts.by_pair": "counts kept by"
     " delta, as a mapping that tests compare with a recount",
