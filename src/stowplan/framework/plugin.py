@@ -22,8 +22,8 @@ Source: kube-scheduler v1.36, framework interface and runtime.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 import numpy as np
@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from stowplan.columns import NodeInfo, NodeTable, PodInfo, Rows
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.diagnosis import Diagnosis
+from stowplan.framework.problems import ContractError, did_you_mean
 from stowplan.framework.snapshot import Snapshot
 from stowplan.framework.status import Status
 from stowplan.objects.meta import Object
@@ -41,10 +42,107 @@ SCORE_MAX = 100
 """The highest score a plugin may give a node after NormalizeScore; the lowest is 0."""
 
 
-class Plugin(Protocol):
-    """What every plugin has."""
+NORMALIZES = ("", "highest", "reversed")
+"""What `Plugin.normalizes` may be."""
 
-    name: ClassVar[str]
+
+class _PluginMeta(msgspec.StructMeta):
+    """Refuses unknown fields by name; a Struct's own error names no field that is near."""
+
+    def __call__(self, *args: Any, **fields: Any) -> Any:
+        for field in fields:
+            if field not in self.__struct_fields__:
+                hint = did_you_mean(field, self.__struct_fields__)
+                raise ContractError(f"unknown field {field!r}{f' ({hint})' if hint else ''}")
+        return super().__call__(*args, **fields)
+
+
+class Plugin(msgspec.Struct, frozen=True, kw_only=True, metaclass=_PluginMeta):
+    """The declaration of a plugin: what it is, and what the framework may rely on.
+
+    A plugin class has it as `declaration = Plugin(name=..., ...)`, or gives the fields that it
+    needs as class attributes of the same names. A plugin whose declaration depends on its arguments
+    sets `self.declaration` in its constructor. What is not declared is not relied on.
+
+    name: the name in configurations. weight: of its scores, where a configuration names none.
+    reads: the kinds beside nodes and pods that its answers depend on; a scheduler watches them.
+    None: unknown, so any change of an object may change its answers.
+    row_local: for one `signature`, `filter_column` and `score_column` read nothing but the row
+    itself, so columns are kept and evaluated again for changed rows only. node_only: its answers
+    read nodes and never the pods on them.
+    by_amounts: of the pods on a node, `filter_column` reads `pod_count` and `requested` only.
+    scores_by_amounts: of a node, `score_column` reads amounts only, and is not normalized.
+    filters_resources: its Filter compares requests with free resources. Sessions leave it out, as
+    they keep their own account of resources.
+    repeatable: its answers depend on the pod, the snapshot and the cycle state only; it keeps no
+    state of its own. A refusal is then repeated without a call for equal pods and snapshots.
+    cross_node: any pod that is bound in the namespace may turn its refusal, on whichever node.
+    normalizes: how `normalize_score` works where it reads nothing of the other nodes but the
+    highest raw score: "highest" for percentages of it, "reversed" for 100 minus these, "" for any
+    other way. whole_list: a priority that scores all nodes in one call.
+    rests_when_skipped: Score in sessions, Reserve, Unreserve and PreBind have nothing to do for a
+    pod that its PreFilter skipped. binds_all: its Bind never answers Skip and never fails.
+    takes_ignored_resources: its arguments have `ignored_resources`, which is set to the resources
+    that the configured extenders manage.
+    perform_timeout_s: seconds that `perform` may take; None: the scheduler's default, 600.
+    perform_in_parallel: `perform` at PreBind runs beside that of adjacent plugins that declare it.
+    simulated_s: virtual seconds that `perform` takes in a simulation; None: the default, 1.
+    """
+
+    name: str
+    weight: int = 1
+    reads: tuple[type[Object], ...] | None = None
+    row_local: bool = False
+    node_only: bool = False
+    by_amounts: bool = False
+    scores_by_amounts: bool = False
+    filters_resources: bool = False
+    repeatable: bool = False
+    cross_node: bool = False
+    normalizes: str = ""
+    whole_list: bool = False
+    rests_when_skipped: bool = False
+    binds_all: bool = False
+    takes_ignored_resources: bool = False
+    perform_timeout_s: float | None = None
+    perform_in_parallel: bool = False
+    simulated_s: float | None = None
+
+    def __set_name__(self, owner: type[Any], _: str) -> None:
+        """Give the class its `name`, which Python code reads, where it does not set it itself."""
+        if "name" not in vars(owner):
+            owner.name = self.name
+
+    def __post_init__(self) -> None:
+        """Check the types and ranges of the fields; raises ContractError."""
+        for field, value, expected in _invalid_fields(self):
+            raise ContractError(f"{field}: Invalid value: {value!r}: expected {expected}")
+
+
+def _invalid_fields(declared: Plugin) -> Iterator[tuple[str, object, str]]:
+    """(field, value, what is allowed) of each field that is out of range."""
+    if not isinstance(declared.name, str) or not declared.name:
+        yield "name", declared.name, "a non-empty string"
+    weight, reads = declared.weight, declared.reads
+    if isinstance(weight, bool) or not isinstance(weight, int) or weight < 1:
+        yield "weight", weight, "a whole number above 0"
+    is_tuple = isinstance(reads, tuple)
+    if reads is not None and not (is_tuple and all(isinstance(kind, type) for kind in reads)):
+        yield "reads", reads, "a tuple of kinds, such as (Namespace,)"
+    if declared.normalizes not in NORMALIZES:
+        yield "normalizes", declared.normalizes, " or ".join(map(repr, NORMALIZES))
+    for field in ("perform_timeout_s", "simulated_s"):
+        seconds = getattr(declared, field)
+        if seconds is None:
+            continue
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
+            yield field, seconds, "seconds, 0 or more"
+    for field, default in zip(
+        declared.__struct_fields__[1:], declared.__struct_defaults__, strict=True
+    ):
+        value = getattr(declared, field)
+        if isinstance(default, bool) and not isinstance(value, bool):
+            yield field, value, "True or False"
 
 
 class QueuedPod(msgspec.Struct):

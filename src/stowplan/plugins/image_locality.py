@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.framework import SCORE_MAX, NodeInfo, NodeTable, Rows
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod, PodSpec
 from stowplan.plugins.arithmetic import n_rows_of
 
@@ -30,7 +31,7 @@ class ImageLocality:
     """Score by the bytes of the pod's images that a node has."""
 
     name = "ImageLocality"
-    node_only = True
+    declaration = Plugin(name=name, reads=(), node_only=True)
 
     def score(self, pod: Pod, node: NodeInfo, nodes: NodeTable) -> int:
         """0 for less than 23 MiB here, 100 for 1000 MiB per container or more."""

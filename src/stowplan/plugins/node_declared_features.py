@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from stowplan.framework import OK, SKIP, Handle, NodeInfo, NodeTable, Rows, Status, unresolvable
 from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod, PodSpec
 from stowplan.plugins import node_hints as hints
 
@@ -22,8 +23,7 @@ class NodeDeclaredFeatures:
     """Filter on `status.declaredFeatures` of nodes."""
 
     name = "NodeDeclaredFeatures"
-    node_only = True
-    row_local = True
+    declaration = Plugin(name=name, reads=(), row_local=True, node_only=True)
     # Unresolvable: a feature comes with the kubelet, not with room on the node.
     REJECTED = unresolvable("node(s) didn't match Pod's required features")
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status, unresolvable
 from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.plugins import node_hints as hints
 from stowplan.plugins.arithmetic import n_rows_of
@@ -19,8 +20,7 @@ class NodeName:
     """Filter on `spec.nodeName`."""
 
     name = "NodeName"
-    node_only = True
-    row_local = True
+    declaration = Plugin(name=name, reads=(), row_local=True, node_only=True)
     # Unresolvable: no eviction renames a node.
     REJECTED = unresolvable("node(s) didn't match the requested node name")
 

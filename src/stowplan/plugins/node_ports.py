@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from stowplan.columns.pods.podinfo import Port, host_ports
 from stowplan.framework import OK, SKIP, NodeInfo, NodeTable, Rows, Status, unschedulable
 from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.plugins import node_hints as hints
 
@@ -21,7 +22,7 @@ class NodePorts:
     """Filter on the host ports of containers and sidecars."""
 
     name = "NodePorts"
-    row_local = True
+    declaration = Plugin(name=name, reads=(), row_local=True, repeatable=True)
     # Resolvable: the pod that holds the port may be evicted.
     REJECTED = unschedulable("node(s) didn't have free ports for the requested pod ports")
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from stowplan.framework import OK, Handle, NodeInfo, NodeTable, Rows, Status, unresolvable
 from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.taints import UNSCHEDULABLE_TAINT, is_tolerated
 from stowplan.plugins import node_hints as hints
@@ -19,8 +20,7 @@ class NodeUnschedulable:
     """Filter on `spec.unschedulable` of nodes."""
 
     name = "NodeUnschedulable"
-    node_only = True
-    row_local = True
+    declaration = Plugin(name=name, reads=(), row_local=True, node_only=True)
     # Unresolvable: no eviction uncordons a node.
     REJECTED = unresolvable("node(s) were unschedulable")
 

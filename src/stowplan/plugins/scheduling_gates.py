@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from stowplan.framework import OK, Status, unresolvable
 from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.plugins import pod_hints
 
@@ -15,6 +16,7 @@ class SchedulingGates:
     """PreEnqueue on `spec.schedulingGates`."""
 
     name = "SchedulingGates"
+    declaration = Plugin(name=name, reads=(), repeatable=True)
 
     def concerns(self, pod: Pod) -> bool:
         """False for a pod without gates."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from stowplan.framework import OK, Handle, NodeInfo, NodeTable, Rows, Status, unresolvable
 from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.node import Node, Taint
 from stowplan.objects.pod import Pod
 from stowplan.objects.taints import HARD_EFFECTS, SOFT_EFFECTS, is_tolerated
@@ -21,10 +22,9 @@ class TaintToleration:
     """Filter on hard taints, score on soft ones."""
 
     name = "TaintToleration"
-    node_only = True
-    normalizes = "reversed"
-    row_local = True
-    weight = 3
+    declaration = Plugin(
+        name=name, weight=3, reads=(), row_local=True, node_only=True, normalizes="reversed"
+    )
     # Unresolvable: evicting pods from a node cannot remove its taints.
     REJECTED = unresolvable("node(s) had untolerated taint(s)")
 

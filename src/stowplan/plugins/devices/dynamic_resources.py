@@ -32,7 +32,8 @@ from stowplan.framework import (
     unschedulable,
 )
 from stowplan.framework.clusterevents import ClusterEventWithHint
-from stowplan.objects.device import ResourceClaim
+from stowplan.framework.plugin import Plugin
+from stowplan.objects.device import DeviceClass, ResourceClaim, ResourceSlice
 from stowplan.objects.pod import Pod, PodResourceClaim
 from stowplan.plugins.arithmetic import default_normalize_score, n_rows_of
 from stowplan.plugins.devices.hints import dynamic_resources_events
@@ -64,9 +65,14 @@ class DynamicResources:
     """Skips pods without claims and refuses those with some."""
 
     name = "DynamicResources"
-    weight = 2
+    declaration = Plugin(
+        name=name,
+        weight=2,
+        reads=(ResourceClaim, DeviceClass, ResourceSlice),
+        repeatable=True,
+        rests_when_skipped=True,
+    )
     Args = DynamicResourcesArgs
-    rests_when_skipped = True
     # Differs: the original allocates devices. Device classes that stand for extended resources are
     # not looked at either: these resources are what the nodes say that they have.
     # Unresolvable: evicting pods does not help, since no claim is looked at.

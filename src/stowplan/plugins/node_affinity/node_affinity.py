@@ -25,6 +25,7 @@ from stowplan.framework import (
     unresolvable,
 )
 from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.plugin import Plugin
 from stowplan.objects import pod as pods
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -84,10 +85,9 @@ class NodeAffinityPlugin:
     """Filter on `nodeSelector` and required node affinity, score on preferred node affinity."""
 
     name = "NodeAffinity"
-    node_only = True
-    normalizes = "highest"
-    row_local = True
-    weight = 2
+    declaration = Plugin(
+        name=name, weight=2, reads=(), row_local=True, node_only=True, normalizes="highest"
+    )
     Args = NodeAffinityArgs
     # Unresolvable, all of them: no eviction changes a label.
     REJECTED = unresolvable("node(s) didn't match Pod's node affinity/selector")

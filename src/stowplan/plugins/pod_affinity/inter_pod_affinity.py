@@ -46,6 +46,7 @@ from stowplan.framework.deciders.kernel_terms import (
     TopologyTermKind,
     TopologyTerms,
 )
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.selectors import SelectorRequirement
 from stowplan.objects.workload import Namespace
@@ -196,8 +197,7 @@ class InterPodAffinity:
     """Filter on required, score on preferred affinity and anti-affinity between pods."""
 
     name = "InterPodAffinity"
-    reads_objects = (Namespace,)
-    weight = 2
+    declaration = Plugin(name=name, weight=2, reads=(Namespace,))
     Args = InterPodAffinityArgs
     # Unresolvable: evicting pods brings no pod near.
     NO_AFFINITY = unresolvable("node(s) didn't match pod affinity rules")

@@ -35,6 +35,7 @@ from stowplan.framework.clusterevents import POD, QUEUE_SKIP, Action, ClusterEve
 from stowplan.framework.deciders.extender_review import ExtenderReview, PreemptionCandidate
 from stowplan.framework.diagnosis import Diagnosis
 from stowplan.framework.node_to_status import NodeToStatus
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.workload import PodDisruptionBudget
 from stowplan.plugins.preemption.dry_run_cache import DryRunCache
@@ -121,6 +122,7 @@ class DefaultPreemption:
     """PostFilter: make room by evicting pods of lower priority."""
 
     name = "DefaultPreemption"
+    declaration = Plugin(name=name, reads=(PodDisruptionBudget,), repeatable=True)
     Args = DefaultPreemptionArgs
 
     def __init__(self, args: DefaultPreemptionArgs, handle: Handle) -> None:

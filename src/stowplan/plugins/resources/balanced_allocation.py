@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from stowplan.columns.pods.podinfo import reports_resources
 from stowplan.framework import OK, SCORE_MAX, SKIP, NodeInfo, NodeTable, Problem, Rows, Status
 from stowplan.framework.deciders.kernel_terms import BalancedAllocation, KernelTerm
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.requests import balanced_requests
 from stowplan.plugins.arithmetic import divide_truncated
@@ -63,7 +64,7 @@ class NodeResourcesBalancedAllocation:
     """Score by how much the pod evens out the use of a node's resources."""
 
     name = "NodeResourcesBalancedAllocation"
-    row_local = True
+    declaration = Plugin(name=name, reads=(), row_local=True, scores_by_amounts=True)
     Args = NodeResourcesBalancedAllocationArgs
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs) -> None:

@@ -30,6 +30,8 @@ from stowplan.framework.deciders.kernel_terms import (
     ScoredResource,
     ScoringStrategyType,
 )
+from stowplan.framework.plugin import Plugin
+from stowplan.objects.device import DeviceClass
 from stowplan.objects.pod import Pod
 from stowplan.objects.quantity import format_quantity
 from stowplan.objects.requests import fit_requests, fit_score_requests, is_extended
@@ -92,8 +94,15 @@ class NodeResourcesFit:
     """
 
     name = "NodeResourcesFit"
-    row_local = True
-    by_amounts = True
+    declaration = Plugin(
+        name=name,
+        reads=(DeviceClass,),
+        row_local=True,
+        by_amounts=True,
+        scores_by_amounts=True,
+        filters_resources=True,
+        takes_ignored_resources=True,
+    )
     Args = NodeResourcesFitArgs
     TOO_MANY_PODS = "Too many pods"
     SIDECARS_DISABLED = unresolvable(

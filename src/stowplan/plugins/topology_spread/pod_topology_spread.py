@@ -45,6 +45,7 @@ from stowplan.framework.deciders.kernel_terms import (
     TopologyTermKind,
     TopologyTerms,
 )
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.node import HOSTNAME_LABEL, Node, Taint
 from stowplan.objects.pod import Pod
 from stowplan.objects.selectors import SelectorError
@@ -184,8 +185,7 @@ class PodTopologySpread:
     """Filter by hard, score by soft topology spread constraints."""
 
     name = "PodTopologySpread"
-    reads_objects = SELECTOR_KINDS
-    weight = 2
+    declaration = Plugin(name=name, weight=2, reads=SELECTOR_KINDS, cross_node=True)
     Args = PodTopologySpreadArgs
     REJECTED = unschedulable("node(s) didn't match pod topology spread constraints")
     # Unresolvable: no eviction gives a node a label.

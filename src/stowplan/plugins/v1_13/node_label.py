@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from stowplan.columns.labels import ABSENT
 from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status, unresolvable
 from stowplan.framework.functions.priorities import PRIORITY_MAX
+from stowplan.framework.plugin import Plugin
 from stowplan.plugins.arithmetic import n_rows_of
 
 Ints = NDArray[np.int64]
@@ -36,7 +37,7 @@ class CheckNodeLabelPresence:
     """Filter on the presence of labels, whatever their values."""
 
     name = "CheckNodeLabelPresence"
-    row_local = True
+    declaration = Plugin(name=name, reads=(), row_local=True)
     Args = LabelsPresenceArgs
     REJECTED = unresolvable("node(s) didn't have the requested labels")
 
@@ -65,7 +66,7 @@ class NodeLabelPriority:
     """Score 10 where the label's presence is as preferred, else 0."""
 
     name = "NodeLabelPriority"
-    row_local = True
+    declaration = Plugin(name=name, reads=(), row_local=True)
     Args = LabelPreferenceArgs
 
     def __init__(self, args: LabelPreferenceArgs) -> None:

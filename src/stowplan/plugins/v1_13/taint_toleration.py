@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status, unresolvable
 from stowplan.framework.functions.priorities import PRIORITY_MAX, normalize_scores
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.node import Taint
 from stowplan.objects.pod import Pod
 from stowplan.objects.taints import HARD_EFFECTS, SOFT_EFFECTS, is_tolerated
@@ -31,7 +32,7 @@ class PodToleratesNodeTaints:
     """Filter on NoSchedule and NoExecute taints."""
 
     name = "PodToleratesNodeTaints"
-    row_local = True
+    declaration = Plugin(name=name, reads=(), row_local=True)
     REJECTED = unresolvable("node(s) had taints that the pod didn't tolerate")
 
     def filter(self, pod: Pod, node: NodeInfo) -> Status:
@@ -54,7 +55,7 @@ class TaintTolerationPriority:
     """Score by PreferNoSchedule taints: the fewest that the pod does not tolerate score 10."""
 
     name = "TaintTolerationPriority"
-    row_local = True
+    declaration = Plugin(name=name, reads=(), row_local=True)
 
     def score(self, pod: Pod, node: NodeInfo) -> int:
         """The soft taints that the pod does not tolerate."""

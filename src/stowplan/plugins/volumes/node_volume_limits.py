@@ -28,8 +28,16 @@ from stowplan.framework import (
     unschedulable,
 )
 from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
-from stowplan.objects.storage import CSIDriver, CSINode
+from stowplan.objects.storage import (
+    CSIDriver,
+    CSINode,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
 from stowplan.objects.volume import Volume
 from stowplan.plugins.arithmetic import n_rows_of
 from stowplan.plugins.volumes.attached_volumes import (
@@ -81,6 +89,18 @@ class NodeVolumeLimits:
     """Filter on the number of CSI volumes attached to the node."""
 
     name = "NodeVolumeLimits"
+    declaration = Plugin(
+        name=name,
+        reads=(
+            PersistentVolume,
+            PersistentVolumeClaim,
+            StorageClass,
+            CSIDriver,
+            CSINode,
+            VolumeAttachment,
+        ),
+        repeatable=True,
+    )
     EXCEEDED = unschedulable("node(s) exceed max volume count")
 
     def __init__(self, handle: Handle) -> None:

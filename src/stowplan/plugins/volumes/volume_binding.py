@@ -34,9 +34,17 @@ from stowplan.framework import (
     unresolvable,
 )
 from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.quantity import QuantityError, value
-from stowplan.objects.storage import PersistentVolumeClaim
+from stowplan.objects.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
 from stowplan.plugins.arithmetic import n_rows_of
 from stowplan.plugins.utilization_shape import (
     POINT_SCORE_MAX,
@@ -136,10 +144,22 @@ class VolumeBinding:
     """Filter, Reserve and PreBind for claims; Score by free storage behind a feature gate."""
 
     name = "VolumeBinding"
+    declaration = Plugin(
+        name=name,
+        reads=(
+            PersistentVolume,
+            PersistentVolumeClaim,
+            StorageClass,
+            CSINode,
+            CSIDriver,
+            CSIStorageCapacity,
+        ),
+        repeatable=True,
+        rests_when_skipped=True,
+        perform_in_parallel=True,
+    )
     Args = VolumeBindingArgs
     RESERVED = "VolumeBinding/reserved"
-    rests_when_skipped = True
-    perform_in_parallel = True
 
     def __init__(self, args: VolumeBindingArgs, handle: Handle) -> None:
         """Raises ConfigError for a shape without the gate that makes use of it."""

@@ -26,7 +26,9 @@ from stowplan.framework import (
     unschedulable,
 )
 from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
+from stowplan.objects.storage import PersistentVolumeClaim
 from stowplan.objects.volume import Volume
 from stowplan.plugins.volumes.hints import volume_restrictions_events
 from stowplan.plugins.volumes.volume_claims import (
@@ -65,6 +67,7 @@ class VolumeRestrictions:
     """Filter on disks in use on the node, and on claims in use anywhere."""
 
     name = "VolumeRestrictions"
+    declaration = Plugin(name=name, reads=(PersistentVolumeClaim,), repeatable=True)
     DISK_CONFLICT = unschedulable("node(s) had no available disk")
     CLAIM_CONFLICT = unschedulable(
         "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode"

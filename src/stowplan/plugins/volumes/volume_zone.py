@@ -24,8 +24,9 @@ from stowplan.framework import (
     unresolvable,
 )
 from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
-from stowplan.objects.storage import PersistentVolume, StorageClass
+from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from stowplan.plugins.arithmetic import n_rows_of
 from stowplan.plugins.volumes.csi_translation import (
     BETA_REGION,
@@ -70,6 +71,9 @@ class VolumeZone:
     """Filter on the zone and region labels of the volumes of bound claims."""
 
     name = "VolumeZone"
+    declaration = Plugin(
+        name=name, reads=(PersistentVolume, PersistentVolumeClaim, StorageClass), repeatable=True
+    )
     # Unresolvable: evicting pods moves no volume.
     REJECTED = unresolvable("node(s) had no available volume zone")
     CLAIM_UNNAMED = unresolvable("PersistentVolumeClaim had no name")

@@ -34,6 +34,7 @@ from stowplan.framework import (
     unschedulable,
 )
 from stowplan.framework.clusterevents import ClusterEventWithHint
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.scv import Scv
 from stowplan.plugins.arithmetic import n_rows_of
 from stowplan.plugins.yoda.card_columns import CardColumns, RequestedGpuMemory
@@ -113,8 +114,8 @@ class Yoda:
     """
 
     name = "yoda"
+    declaration = Plugin(name=name, reads=(Scv,), rests_when_skipped=True)
     Args = YodaArgs
-    rests_when_skipped = True
     # No eviction makes cards, or changes their clock.
     REFUSALS = {
         NO_REPORT: unresolvable("node(s) had no report of their GPUs"),

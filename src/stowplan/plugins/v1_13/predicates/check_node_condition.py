@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status, unresolvable
+from stowplan.framework.plugin import Plugin
+from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.quantity import exact
@@ -38,7 +40,7 @@ class CheckNodeCondition:
     """
 
     name = "CheckNodeCondition"
-    row_local = True
+    declaration = Plugin(name=name, reads=(), row_local=True)
 
     def filter(self, node: NodeInfo) -> Status:
         """Success for a healthy node that is not cordoned; every condition amiss is named."""
@@ -82,6 +84,7 @@ class _PressurePredicate:
     CONDITION = ""
     REJECTED: Status
     row_local = True
+    reads: tuple[type[Object], ...] = ()
 
     def is_affected(self, pod: Pod) -> bool:
         """True for a pod that has to keep off nodes under this pressure."""

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status, unresolvable
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.taints import UNSCHEDULABLE_TAINT, is_tolerated
 from stowplan.plugins.v1_13.predicates.check_node_condition import NODE_UNSCHEDULABLE
@@ -18,7 +19,7 @@ class CheckNodeUnschedulable:
     """Filter on `spec.unschedulable` of nodes."""
 
     name = "CheckNodeUnschedulable"
-    row_local = True
+    declaration = Plugin(name=name, reads=(), row_local=True)
     REJECTED = unresolvable(NODE_UNSCHEDULABLE)
 
     def tolerates_unschedulable(self, pod: Pod) -> bool:

@@ -23,8 +23,10 @@ from stowplan.framework import (
     Status,
     unschedulable,
 )
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.plugins.arithmetic import n_rows_of
+from stowplan.plugins.topology_spread.default_selector import SELECTOR_KINDS
 from stowplan.plugins.v1_13.spread_selectors import (
     SpreadSelectors,
     requirements_from_labels,
@@ -74,6 +76,7 @@ class CheckServiceAffinity:
     """
 
     name = "CheckServiceAffinity"
+    declaration = Plugin(name=name, reads=SELECTOR_KINDS)
     Args = ServiceAffinityArgs
     REJECTED = unschedulable("node(s) didn't match service affinity")
 

@@ -8,6 +8,7 @@ controller/volume/persistentvolume/scheduler_binder.go, index.go.
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -188,6 +189,7 @@ class CheckVolumeBinding(VolumeBinding):
     """Filter on claims; Reserve and PreBind as VolumeBinding does."""
 
     name = "CheckVolumeBinding"
+    declaration = msgspec.structs.replace(VolumeBinding.declaration, name=name)
     RESERVED = "CheckVolumeBinding/reserved"
 
     def pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.plugins.v1_13.predicates.host_name import HostName
 from stowplan.plugins.v1_13.predicates.match_node_selector import MatchNodeSelector
@@ -28,7 +29,7 @@ class GeneralPredicates:
     """Filter as PodFitsResources, HostName, PodFitsHostPorts and MatchNodeSelector together."""
 
     name = "GeneralPredicates"
-    row_local = True
+    declaration = Plugin(name=name, reads=(), row_local=True)
     Args = PodFitsResourcesArgs
 
     def __init__(self, args: PodFitsResourcesArgs) -> None:

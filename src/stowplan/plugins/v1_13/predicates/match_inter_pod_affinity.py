@@ -25,7 +25,9 @@ from stowplan.framework import (
     unresolvable,
     unschedulable,
 )
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
+from stowplan.objects.workload import Namespace
 from stowplan.plugins.arithmetic import n_rows_of
 from stowplan.plugins.pod_affinity.inter_pod_affinity import (
     InterPodAffinityPreFilterState,
@@ -69,6 +71,7 @@ class MatchInterPodAffinity:
     """Filter on required affinity and anti-affinity between pods."""
 
     name = "MatchInterPodAffinity"
+    declaration = Plugin(name=name, reads=(Namespace,))
     # Unresolvable: evicting pods brings no pod near.
     NO_AFFINITY = unresolvable(NO_MATCH, "node(s) didn't match pod affinity rules")
     REJECTED_BY_POD = unschedulable(NO_MATCH, "node(s) didn't match pod anti-affinity rules")

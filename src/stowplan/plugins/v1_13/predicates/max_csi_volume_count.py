@@ -20,6 +20,7 @@ from stowplan.framework import (
     error,
     unschedulable,
 )
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim
 from stowplan.plugins.v1_13.claim_errors import CLAIM_WITHOUT_NAME
@@ -40,6 +41,7 @@ class MaxCSIVolumeCountPred:
     """Filter on the number of CSI volumes behind claims. A driver without a limit has none."""
 
     name = "MaxCSIVolumeCountPred"
+    declaration = Plugin(name=name, reads=(PersistentVolume, PersistentVolumeClaim))
     Args = VolumeCountArgs
     EXCEEDED = unschedulable("node(s) exceed max volume count")
 

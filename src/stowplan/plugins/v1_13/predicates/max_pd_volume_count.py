@@ -70,6 +70,7 @@ class _MaxVolumeCountPlugin:
     """Filter on the number of distinct volumes of a kind."""
 
     name = ""
+    reads = (PersistentVolume, PersistentVolumeClaim)
     SOURCE = ""
     IDENTITY = ""
     LIMIT_KEY = ""

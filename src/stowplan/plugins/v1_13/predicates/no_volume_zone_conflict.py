@@ -23,6 +23,7 @@ from stowplan.framework import (
     error,
     unresolvable,
 )
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from stowplan.plugins.arithmetic import n_rows_of
@@ -64,6 +65,7 @@ class NoVolumeZoneConflict:
     """Filter on the zone and region labels of the volumes of bound claims."""
 
     name = "NoVolumeZoneConflict"
+    declaration = Plugin(name=name, reads=(PersistentVolume, PersistentVolumeClaim, StorageClass))
     REJECTED = unresolvable("node(s) had no available volume zone")
 
     def pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:

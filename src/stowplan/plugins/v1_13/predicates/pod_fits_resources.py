@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from stowplan.columns.nodeinfo import wrapped
 from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status, unschedulable
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.requests import is_extended
 from stowplan.plugins.resources.fit import format_amount
@@ -46,7 +47,7 @@ class PodFitsResources:
     """
 
     name = "PodFitsResources"
-    row_local = True
+    declaration = Plugin(name=name, reads=(), row_local=True)
     Args = PodFitsResourcesArgs
 
     def __init__(self, args: PodFitsResourcesArgs) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from stowplan.framework import CycleState, NodeInfo, NodeTable, Rows
 from stowplan.framework.functions.priorities import PRIORITY_MAX
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.plugins.v1_13.predicates.max_pd_volume_count import (
     ATTACHED_VOLUMES_STATE,
@@ -42,12 +43,14 @@ class BalancedResourceAllocation:
     """Score 10 where the shares in use are equal, less the further they are apart."""
 
     name = "BalancedResourceAllocation"
+    declaration = Plugin(name=name, reads=(), row_local=True)
     Args = BalancedResourceAllocationArgs
 
     def __init__(self, args: BalancedResourceAllocationArgs) -> None:
         self.args = args
-        # What is attached may be another thing for the next pod on the same row.
-        self.row_local = not args.balance_attached_volumes
+        # The attached volumes of a row may differ for the next pod.
+        row_local = not args.balance_attached_volumes
+        self.declaration = msgspec.structs.replace(type(self).declaration, row_local=row_local)
 
     def score(self, pod: Pod, node: NodeInfo, state: CycleState) -> int:
         """0 to 10; 0 where a resource would be full."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from stowplan.framework import NodeInfo, NodeTable, Rows
 from stowplan.framework.functions.priorities import PRIORITY_MAX
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.plugins.image_locality import normalized_image_name, scaled_image_size
@@ -27,6 +28,7 @@ class ImageLocalityPriority:
     """Score by the bytes of the pod's images that a node has, as that node gives their size."""
 
     name = "ImageLocalityPriority"
+    declaration = Plugin(name=name, reads=())
 
     def score(self, pod: Pod, node: NodeInfo, nodes: NodeTable) -> int:
         """0 for less than 23 MiB here, 10 for 1000 MiB or more."""

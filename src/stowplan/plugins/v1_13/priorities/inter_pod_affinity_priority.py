@@ -25,7 +25,9 @@ from stowplan.framework import (
     Status,
 )
 from stowplan.framework.functions.priorities import PRIORITY_MAX
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
+from stowplan.objects.workload import Namespace
 from stowplan.plugins.arithmetic import n_rows_of
 from stowplan.plugins.pod_affinity.inter_pod_affinity import namespace_labels_of, resolve_namespaces
 from stowplan.plugins.v1_13.affinity_terms import (
@@ -71,7 +73,7 @@ class InterPodAffinityPriority(FailingPriority):
     """Score by preferred terms of the pod and of placed pods, and required ones of the latter."""
 
     name = "InterPodAffinityPriority"
-    whole_list = True
+    declaration = Plugin(name=name, reads=(Namespace,), whole_list=True)
     Args = HardPodAffinityWeightArgs
 
     def __init__(self, args: HardPodAffinityWeightArgs, handle: Handle) -> None:

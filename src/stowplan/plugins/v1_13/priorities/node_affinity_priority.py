@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from stowplan.framework import Handle, NodeInfo, NodeTable, Rows, Snapshot, Status
 from stowplan.framework.functions.priorities import PRIORITY_MAX, normalize_scores
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.selectors import PreferredSchedulingTerm, term_matches
 from stowplan.plugins.arithmetic import n_rows_of
@@ -32,7 +33,7 @@ class NodeAffinityPriority(FailingPriority):
     """
 
     name = "NodeAffinityPriority"
-    row_local = True
+    declaration = Plugin(name=name, reads=(), row_local=True)
 
     def __init__(self, handle: Handle) -> None:
         self._handle = handle

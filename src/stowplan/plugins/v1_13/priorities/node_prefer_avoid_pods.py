@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from stowplan.framework import NodeInfo, NodeTable, Rows
 from stowplan.framework.functions.priorities import PRIORITY_MAX
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.meta import Time
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
@@ -60,7 +61,7 @@ class NodePreferAvoidPodsPriority:
     """
 
     name = "NodePreferAvoidPodsPriority"
-    row_local = True
+    declaration = Plugin(name=name, reads=(), row_local=True)
 
     def score(self, pod: Pod, node: NodeInfo) -> int:
         """0 or 10."""

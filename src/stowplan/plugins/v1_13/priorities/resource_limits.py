@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stowplan.framework import NodeInfo, NodeTable, Rows
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.plugins.arithmetic import n_rows_of
 from stowplan.plugins.v1_13.priorities.resource_priorities import SCORED_RESOURCES
@@ -21,7 +22,7 @@ class ResourceLimitsPriority:
     """Score 1 where the node offers the pod's limit of cpu or of memory, else 0."""
 
     name = "ResourceLimitsPriority"
-    row_local = True
+    declaration = Plugin(name=name, reads=(), row_local=True)
 
     def score(self, pod: Pod, node: NodeInfo) -> int:
         """1 or 0."""

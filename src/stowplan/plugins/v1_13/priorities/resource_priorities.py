@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from stowplan.framework import NodeInfo, NodeTable, Problem, Rows
 from stowplan.framework.functions.priorities import PRIORITY_MAX
+from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
 from stowplan.plugins.arithmetic import divide_truncated
 from stowplan.plugins.utilization_shape import (
@@ -64,6 +65,7 @@ class _ResourcePriority:
     """Score by the mean of a score for cpu and one for memory."""
 
     row_local = True
+    reads: tuple[type[Object], ...] = ()
 
     def of_resource(self, requested: Ints, allocatable: Ints) -> Ints:
         """int64 (n_rows,) in [0, 10]: the score of one resource."""

@@ -12,6 +12,7 @@ from stowplan.columns.pods.podcounts import MatchingPods, admits
 from stowplan.framework import OK, CycleState, NodeInfo, NodeTable, Rows, Snapshot, Status
 from stowplan.framework.functions.priorities import PRIORITY_MAX
 from stowplan.objects.pod import Pod
+from stowplan.plugins.topology_spread.default_selector import SELECTOR_KINDS
 from stowplan.plugins.v1_13.priorities.priority_metadata import PriorityMetadata
 from stowplan.plugins.v1_13.spread_selectors import Requirements, selected_pods
 from stowplan.plugins.volumes.csi_translation import BETA_REGION, BETA_ZONE
@@ -26,6 +27,7 @@ class SelectorSpreadPriority:
     """Score by how few pods of the same selectors are on the node, and in its zone."""
 
     name = "SelectorSpreadPriority"
+    reads = SELECTOR_KINDS
 
     def pre_score(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
         """See to the pod's metadata."""

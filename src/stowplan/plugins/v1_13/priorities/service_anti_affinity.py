@@ -13,8 +13,10 @@ from stowplan.columns.labels import ABSENT
 from stowplan.columns.pods.podcounts import MatchingPods, sums_by_value
 from stowplan.framework import OK, CycleState, NodeInfo, NodeTable, Rows, Snapshot, Status
 from stowplan.framework.functions.priorities import PRIORITY_MAX
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.plugins.arithmetic import n_rows_of
+from stowplan.plugins.topology_spread.default_selector import SELECTOR_KINDS
 from stowplan.plugins.v1_13.priorities.priority_metadata import PriorityMetadata
 from stowplan.plugins.v1_13.spread_selectors import selected_pods
 
@@ -33,6 +35,7 @@ class ServiceAntiAffinityPriority:
     """Score by how few pods of the pod's first service are on nodes with the same label value."""
 
     name = "ServiceAntiAffinityPriority"
+    declaration = Plugin(name=name, reads=SELECTOR_KINDS)
     Args = ServiceAntiAffinityArgs
 
     def __init__(self, args: ServiceAntiAffinityArgs) -> None:
