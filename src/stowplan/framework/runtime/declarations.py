@@ -110,13 +110,15 @@ def check_arguments(declared: Plugin, args: type[msgspec.Struct], where: str) ->
 
 
 def misspelt_fields(plugin: type[Any]) -> Iterator[tuple[str, str]]:
-    """(attribute, the name that it is near) of data attributes that are probably misspelt."""
-    known = (*FIELDS, *OTHER_NAMES)
+    """(attribute, the name that it is near) of data attributes that are probably misspelt; what
+    the class gives as well is not what was meant."""
+    known = (*FIELDS, *OTHER_NAMES, *RENAMED)
+    missing = [name for name in (*FIELDS, *OTHER_NAMES) if not hasattr(plugin, name)]
     for owner in plugin.__mro__[:-1]:
         for name, value in vars(owner).items():
             if name.startswith("_") or name in known or _is_behaviour(value):
                 continue
-            for field in known:
+            for field in missing:
                 if edit_distance(name, field) <= (1 if len(field) <= SHORT_NAME else EDITS_MAX):
                     yield name, field
                     break
