@@ -121,9 +121,12 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True, metaclass=_PluginMeta):
 
 def _invalid_fields(declared: Plugin) -> Iterator[tuple[str, object, str]]:
     """(field, value, what is allowed) of each field that is out of range."""
-    if not isinstance(declared.name, str) or not declared.name:
-        yield "name", declared.name, "a non-empty string"
-    weight, reads = declared.weight, declared.reads
+    # Any: the annotations are promises, and this is where they are checked.
+    name: Any = declared.name
+    weight: Any = declared.weight
+    reads: Any = declared.reads
+    if not isinstance(name, str) or not name:
+        yield "name", name, "a non-empty string"
     if isinstance(weight, bool) or not isinstance(weight, int) or weight < 1:
         yield "weight", weight, "a whole number above 0"
     is_tuple = isinstance(reads, tuple)

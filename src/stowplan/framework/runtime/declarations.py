@@ -29,9 +29,10 @@ CLASSES_KEPT = 1000
 def declaration_of(plugin: Any) -> Plugin:
     """The checked declaration of a plugin class, or of an object, whose own `declaration` counts
     more than that of its class. Raises ContractError."""
-    if isinstance(plugin, type):
-        return _of_class(plugin)
-    declared = _of_class(type(plugin))
+    owner: Any = plugin if isinstance(plugin, type) else type(plugin)
+    declared = _of_class(owner)
+    if owner is plugin:
+        return declared
     own = getattr(plugin, "__dict__", {})
     given = own.get(DECLARATION)
     if given is not None:
