@@ -70,7 +70,7 @@ def _of_class(plugin: type[Any]) -> Plugin:
     declared = getattr(plugin, DECLARATION, None)
     if declared is None:
         # Without a name it is no plugin, whatever else it declares.
-        return _checked({"name": None, **short}, where)
+        return _checked({"name": None, **short}, where, class_location(plugin))
     _check_type(declared, where)
     for field, value in short.items():
         if field == "name" and value == declared.name:
@@ -83,11 +83,11 @@ def _of_class(plugin: type[Any]) -> Plugin:
     return result
 
 
-def _checked(fields: dict[str, Any], where: str) -> Plugin:
+def _checked(fields: dict[str, Any], where: str, location: str) -> Plugin:
     try:
         return Plugin(**fields)
     except ContractError as wrong:
-        raise ContractError(f"{where}: {wrong}") from None
+        raise ContractError(f"{where}: {wrong}{location}") from None
 
 
 def _check_type(declared: object, where: str) -> None:
