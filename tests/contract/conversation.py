@@ -191,7 +191,7 @@ class Conversation:
         """Raises Different."""
         with pytest.MonkeyPatch.context() as patch:
             for module in CHOOSING:
-                patch.setattr(module, "one_of", partial(self._chosen, module.one_of))
+                patch.setattr(module, "break_tie", partial(self._chosen, module.break_tie))
             self._play()
 
     def _chosen(self, choose: Callable[..., int], attempt: Attempt, best: Any, *how: Any) -> int:

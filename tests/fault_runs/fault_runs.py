@@ -240,7 +240,7 @@ def answers(rng: RandomSource, until: int) -> Iterator[ChurnEvent]:
 
 
 def answer(sea: ClusterChurn, kind: type[Any]) -> None:
-    for instance in sea.crew:
+    for instance in sea.schedulers:
         for waiting in instance.scheduler._context.shared.waiting:
             instance.deliver(kind(waiting.pod.uid, min(waiting.pending)))
 
