@@ -10,11 +10,11 @@ from stowplan.framework.plugin import Plugin
 
 
 class DefaultBinder:
-    """Takes every pod that no binder before it took."""
+    """Bind: takes every pod that no earlier plugin bound."""
 
     name = "DefaultBinder"
     declaration = Plugin(name=name, reads=(), binds_all=True, repeatable=True)
 
     def bind(self) -> Status:
-        """Success: the pod is this binder's. The engine asks for the binding itself."""
+        """Success: the pod is bound through the API."""
         return OK

@@ -61,7 +61,7 @@ class ImageLocality:
 
 
 def scaled_image_size(size: int, n_holders: Ints, n_nodes: int) -> Ints:
-    """int64 (n,): bytes that an image counts for, where it is known to be on `n_holders` nodes."""
+    """int64 (n,): bytes that an image counts for, where `n_holders` nodes have it."""
     counted: Ints = (size * (n_holders / n_nodes)).astype(np.int64)
     return counted
 
@@ -69,14 +69,14 @@ def scaled_image_size(size: int, n_holders: Ints, n_nodes: int) -> Ints:
 def image_locality_score(held: Ints, pod: Pod) -> Ints:
     """int64 (n,): bytes as a score from 0 to 100."""
     most = BYTES_MAX_PER_CONTAINER * n_containers(pod)
-    # The lower bound goes first: of a pod without containers, it is above the upper one.
+    # The lower bound goes first: for a pod without containers it exceeds the upper one.
     clamped = np.where(held < BYTES_MIN, BYTES_MIN, np.minimum(held, most))
     scores: Ints = SCORE_MAX * (clamped - BYTES_MIN) // (most - BYTES_MIN)
     return scores
 
 
 def n_containers(pod: Pod) -> int:
-    """Containers and init containers of the pod."""
+    """Number of containers and init containers of the pod."""
     return len(pod.spec.containers) + len(pod.spec.init_containers)
 
 

@@ -1,4 +1,4 @@
-"""NodeName: a pod that names its node runs there or nowhere.
+"""NodeName: a pod that names a node runs on that node only.
 
 Source: kube-scheduler v1.36, plugins/nodename.
 """
@@ -25,7 +25,7 @@ class NodeName:
     REJECTED = unresolvable("node(s) didn't match the requested node name")
 
     def filter(self, pod: Pod, node: NodeInfo) -> Status:
-        """Success on the node that the pod names, or on all when it names none."""
+        """Success on the node that the pod names, or on all nodes when it names none."""
         return OK if pod.node_name in ("", node.name) else self.REJECTED
 
     def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.bool_]:
@@ -39,9 +39,9 @@ class NodeName:
         return is_named[rows]
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
-        """A node arrives."""
+        """A node is added."""
         return hints.node_name_events()
 
     def signature(self, pod: Pod) -> object:
-        """The node named."""
+        """The node that the pod names."""
         return pod.node_name

@@ -1,4 +1,4 @@
-"""NodePorts: a host port can be given out once per node and address.
+"""NodePorts: a host port is used once per node and address.
 
 Source: kube-scheduler v1.36, plugins/nodeports.
 """
@@ -23,7 +23,7 @@ class NodePorts:
 
     name = "NodePorts"
     declaration = Plugin(name=name, reads=(), row_local=True, repeatable=True)
-    # Resolvable: the pod that holds the port may be evicted.
+    # Resolvable: the pod that uses the port may be evicted.
     REJECTED = unschedulable("node(s) didn't have free ports for the requested pod ports")
 
     def concerns(self, pod: Pod) -> bool:
@@ -39,7 +39,7 @@ class NodePorts:
         return self.REJECTED if any(map(node.port_conflicts, host_ports_of(pod))) else OK
 
     def explain(self, pod: Pod, node: NodeInfo) -> list[str]:
-        """The ports that are taken."""
+        """The ports that are in use."""
         return [
             f"port {number}/{protocol} on {ip} is taken"
             for ip, protocol, number in host_ports_of(pod)
@@ -51,7 +51,7 @@ class NodePorts:
         return ~nodes.ports.conflicts(host_ports_of(pod), nodes.n_nodes)[rows]
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
-        """A node arrives, or a pod frees a port."""
+        """A node is added, or a pod frees a port."""
         return hints.node_ports_events(host_ports_of)
 
     def signature(self, pod: Pod) -> object:
@@ -60,7 +60,7 @@ class NodePorts:
 
 
 def host_ports_of(pod: Pod) -> tuple[Port, ...]:
-    """(ip, protocol, port) of every host port; pods of one template share the answer."""
+    """(ip, protocol, port) of every host port; cached per pod template."""
     kept: tuple[Port, ...] | None = pod.spec.__dict__.get(_KEPT)
     if kept is None:
         kept = pod.spec.__dict__[_KEPT] = host_ports(pod.spec)

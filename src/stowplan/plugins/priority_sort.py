@@ -1,4 +1,4 @@
-"""PrioritySort: higher priority first, then whoever was put in the queue earlier.
+"""PrioritySort: higher priority first, then the earlier time of entry.
 
 Source: kube-scheduler v1.36, plugins/queuesort.
 """

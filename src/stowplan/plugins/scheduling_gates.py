@@ -1,4 +1,4 @@
-"""SchedulingGates: keep pods out of the queue while somebody else holds a gate on them.
+"""SchedulingGates: keep pods out of the queue while they have scheduling gates.
 
 Source: kube-scheduler v1.36, plugins/schedulinggates.
 """
@@ -23,7 +23,7 @@ class SchedulingGates:
         return bool(pod.spec.scheduling_gates)
 
     def pre_enqueue(self, pod: Pod) -> Status:
-        """Lets pods without gates in; the refusal lists the gates."""
+        """Success for pods without gates; the refusal lists the gates."""
         gates = pod.spec.scheduling_gates
         if not gates:
             return OK
@@ -31,5 +31,5 @@ class SchedulingGates:
         return unresolvable(f"waiting for scheduling gates: [{names}]")
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
-        """The pod itself loses its last gate."""
+        """The last gate of the pod was removed."""
         return pod_hints.scheduling_gates_events()

@@ -31,7 +31,7 @@ class TaintToleration:
     def __init__(self, handle: Handle) -> None:
         self._comparisons = handle.gates.taint_toleration_comparison_operators
 
-    # The rule. Everything below only decides how many taints to show it.
+    # The rule over one taint; the walks below only select the taints.
 
     def is_untolerated(self, taint: Taint, pod: Pod, effects: frozenset[str]) -> bool:
         """True when `taint` acts by one of `effects` and no toleration of `pod` covers it."""
@@ -58,14 +58,14 @@ class TaintToleration:
         ]
 
     def pre_score(self) -> Status:
-        """Success: every pod is scored. It stands here for configurations that name it."""
+        """Success: every pod is scored. Configurations may name PreScore of this plugin."""
         return OK
 
     def score(self, pod: Pod, node: NodeInfo) -> int:
         """Untolerated soft taints on `node`; lower is better until normalised."""
         return sum(self.is_untolerated(t, pod, SOFT_EFFECTS) for t in node.taints)
 
-    # Every node: the same answers, asking the rule once per distinct taint.
+    # Every node: the same answers, with one call of the rule per distinct taint.
 
     def filter_column(self, pod: Pod, nodes: NodeTable, rows: Rows) -> NDArray[np.bool_]:
         """bool (n_rows,): True where `filter` succeeds."""
@@ -83,7 +83,7 @@ class TaintToleration:
         return default_normalize_score_reversed(scores)
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
-        """A node arrives or has other taints, or the pod tolerates more."""
+        """A node is added or has other taints, or the pod tolerates more."""
         return hints.taint_toleration_events(self.tolerates_node)
 
     def signature(self, pod: Pod) -> object:

@@ -1,7 +1,7 @@
 """Which nodes a pod's node selector and node affinity select, for one node and for all rows.
 
-The rule over one value is `requirement_admits`. The column walk asks it once per distinct value
-of a label; for the operators that name values or ask for a key's presence it needs no asking.
+The rule over one value is `requirement_admits`. The column walk calls it once per distinct value of
+a label; operators that name values or test a key's presence need no call.
 
 Source: kube-scheduler v1.36: component-helpers scheduling/corev1/nodeaffinity.
 """
@@ -83,7 +83,7 @@ def node_selector_term_column(term: NodeSelectorTerm, nodes: NodeTable, rows: Ro
 
 
 def label_column(requirement: SelectorRequirement, nodes: NodeTable, rows: Rows) -> Bools:
-    """bool (n_rows,): rows whose labels meet a requirement without faults."""
+    """bool (n_rows,): rows whose labels meet a valid requirement."""
     column = nodes.labels.column(requirement.key)
     if requirement.operator == "In":
         return column.where_in(requirement.values, rows)
@@ -96,7 +96,7 @@ def label_column(requirement: SelectorRequirement, nodes: NodeTable, rows: Rows)
 
 
 def field_column(requirement: SelectorRequirement, nodes: NodeTable, rows: Rows) -> Bools:
-    """bool (n_rows,): rows whose fields meet a requirement without faults.
+    """bool (n_rows,): rows whose fields meet a valid requirement.
 
     The only field is `metadata.name`; every other is read as the empty string.
     """
