@@ -149,7 +149,7 @@ def _invalid_fields(declared: Plugin) -> Iterator[tuple[str, object, str]]:
 
 
 class QueuedPod(msgspec.Struct):
-    """A pending pod as the queue sees it. added_at: nanoseconds, when it was added or last failed."""
+    """A pending pod of the queue. added_at: nanoseconds, when it was added or last failed."""
 
     pod: Pod
     added_at: float = 0.0
@@ -438,9 +438,9 @@ class BindPlugin(Protocol):
 class Perform(Protocol):
     """I/O of PreBind, Bind or PostBind: the only place for it.
 
-    `perform_timeout_s` of the declaration limits it. `perform_in_parallel` runs it at PreBind beside
-    that of adjacent plugins in the configured order that declare it too; others run one after the
-    other. Both hold for PreBindWait as well.
+    `perform_timeout_s` of the declaration limits it. With `perform_in_parallel` it runs at PreBind
+    beside that of adjacent plugins in the configured order that declare it too; others run one
+    after the other. Both hold for PreBindWait as well.
     """
 
     async def perform(self, ctx: Any) -> None:

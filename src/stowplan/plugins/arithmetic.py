@@ -1,4 +1,4 @@
-"""Integer arithmetic over rows that plugins share, exact as in the original.
+"""Array types and integer arithmetic over rows that plugins share, exact as in the original.
 
 Source: kube-scheduler v1.36, plugins/helper normalize_score; Go's integer division.
 """
@@ -12,6 +12,8 @@ from stowplan.framework import SCORE_MAX, Rows
 from stowplan.framework.functions import priorities
 
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
 
 
 def n_rows_of(rows: Rows) -> int:

@@ -11,14 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.framework import SCORE_MAX, NodeInfo, NodeTable, Rows
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod, PodSpec
-from stowplan.plugins.arithmetic import n_rows_of
-
-Ints = NDArray[np.int64]
+from stowplan.plugins.arithmetic import Ints, n_rows_of
 
 _MIB = 1024 * 1024
 BYTES_MIN = 23 * _MIB

@@ -13,7 +13,7 @@ from stowplan.framework.clusterevents import ClusterEventWithHint
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.node import Node, Taint
 from stowplan.objects.pod import Pod
-from stowplan.objects.taints import HARD_EFFECTS, SOFT_EFFECTS, is_tolerated
+from stowplan.objects.taints import HARD_EFFECTS, SOFT_EFFECTS, is_untolerated
 from stowplan.plugins import node_hints as hints
 from stowplan.plugins.arithmetic import default_normalize_score_reversed
 
@@ -34,10 +34,8 @@ class TaintToleration:
     # The rule over one taint; the walks below only select the taints.
 
     def is_untolerated(self, taint: Taint, pod: Pod, effects: frozenset[str]) -> bool:
-        """True when `taint` acts by one of `effects` and no toleration of `pod` covers it."""
-        return taint.effect in effects and not is_tolerated(
-            taint, pod.tolerations, self._comparisons
-        )
+        """True when `taint` has one of `effects` and no toleration of `pod` covers it."""
+        return is_untolerated(taint, pod.tolerations, effects, self._comparisons)
 
     # One node.
 
@@ -88,4 +86,9 @@ class TaintToleration:
 
     def signature(self, pod: Pod) -> object:
         """What the tolerations cover, in any order."""
-        return frozenset((t.key, t.operator, t.value, t.effect) for t in pod.tolerations)
+        return tolerations_signature(pod)
+
+
+def tolerations_signature(pod: Pod) -> object:
+    """What the tolerations cover, in any order."""
+    return frozenset((t.key, t.operator, t.value, t.effect) for t in pod.tolerations)

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.columns.labels import ABSENT
 from stowplan.framework import NodeTable, Rows
@@ -25,9 +24,7 @@ from stowplan.objects.selectors import (
     node_selector_matches,
     requirement_admits,
 )
-from stowplan.plugins.arithmetic import n_rows_of
-
-Bools = NDArray[np.bool_]
+from stowplan.plugins.arithmetic import Bools, n_rows_of
 
 
 def node_affinity_of(pod: Pod) -> NodeAffinity | None:

@@ -50,7 +50,7 @@ from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.selectors import SelectorRequirement
 from stowplan.objects.workload import Namespace
-from stowplan.plugins.arithmetic import n_rows_of
+from stowplan.plugins.arithmetic import Ints, n_rows_of
 from stowplan.plugins.pod_affinity.hints import inter_pod_affinity_events
 from stowplan.plugins.pod_affinity.kernel_terms import (
     IncomingPodAffinity,
@@ -59,7 +59,6 @@ from stowplan.plugins.pod_affinity.kernel_terms import (
     preferred_affinity_terms,
 )
 
-Ints = NDArray[np.int64]
 Pair = tuple[str, str]
 
 SELECTS_NO_POD = PodSelection((), frozenset())

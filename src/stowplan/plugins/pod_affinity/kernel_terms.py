@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.columns.pods.podcounts import MatchingPods, PodSelection, anchor
 from stowplan.columns.pods.podterms import ExistingPodTerms, TermRole, WeightedTerm, terms_of
@@ -22,8 +21,7 @@ from stowplan.framework.deciders.kernel_terms import (
     TopologyTermKind,
 )
 from stowplan.objects.pod import Pod
-
-Ints = NDArray[np.int64]
+from stowplan.plugins.arithmetic import Ints
 
 
 class IncomingPodAffinity(msgspec.Struct, frozen=True):

@@ -16,7 +16,6 @@ from functools import lru_cache
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.framework import (
     OK,
@@ -38,6 +37,7 @@ from stowplan.framework.node_to_status import NodeToStatus
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.workload import PodDisruptionBudget
+from stowplan.plugins.arithmetic import Ints
 from stowplan.plugins.preemption.dry_run_cache import DryRunCache
 from stowplan.plugins.preemption.dry_runs import (
     NO_VICTIMS,
@@ -72,8 +72,6 @@ PERCENTAGE_DEFAULT = 10
 ABSOLUTE_DEFAULT = 100
 VECTOR_DRY_RUN_MIN = 6
 """From so many rows on, dry runs by arithmetic cost less than one by one."""
-
-Ints = NDArray[np.int64]
 
 
 class DefaultPreemptionArgs(

@@ -8,16 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.columns import PodInfo
 from stowplan.framework import ObjectStore
 from stowplan.objects.pod import Pod
 from stowplan.objects.selectors import SelectorError, label_selector_matches
 from stowplan.objects.workload import PodDisruptionBudget
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from stowplan.plugins.arithmetic import Bools, Ints
 
 NO_PDB = 0
 """The group of the pods that no budget covers."""

@@ -12,17 +12,14 @@ from collections import OrderedDict
 from collections.abc import Hashable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable
 from stowplan.framework import Snapshot
 from stowplan.framework.runtime.touched_rows import TouchedRows
+from stowplan.plugins.arithmetic import Bools, Ints
 from stowplan.plugins.preemption.disruption_budgets import DisruptionBudgetIndex
 from stowplan.plugins.preemption.dry_runs import DryRunResults
 from stowplan.plugins.preemption.ranked_pods import RankedPods
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 CELLS_MAX = 2_000_000
 CLASSES_MAX = 1024

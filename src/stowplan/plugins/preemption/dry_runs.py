@@ -15,10 +15,9 @@ from stowplan.columns.array_growth import grow
 from stowplan.framework import Snapshot, Status, error, unresolvable
 from stowplan.framework.deciders.extender_review import PreemptionCandidate
 from stowplan.framework.node_to_status import NodeToStatus, PluginVerdicts
+from stowplan.plugins.arithmetic import Floats, Ints
 from stowplan.plugins.preemption.ranked_pods import RankedPods, pod_importance, pod_start_time
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Codes = NDArray[np.int32]
 Flags = NDArray[np.uint8]
 

@@ -10,15 +10,14 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.columns import NodeTable, PodInfo
+from stowplan.columns.nodetable import PodWatcher
 from stowplan.framework import Snapshot
 from stowplan.framework.deciders.extender_review import PreemptionCandidate
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import GROUP_ANNOTATIONS, PodGroup
-
-Ints = NDArray[np.int64]
+from stowplan.plugins.arithmetic import Ints
 
 _EXTRA = "gangs"
 
@@ -30,7 +29,7 @@ def pod_group_key(pod: Pod) -> str:
     return f"{pod.namespace}/{name}" if name else ""
 
 
-class PodGroupMembers:
+class PodGroupMembers(PodWatcher):
     """The pods on nodes that name a group, by its key; kept by delta beside a table."""
 
     def __init__(self) -> None:
@@ -59,15 +58,6 @@ class PodGroupMembers:
             members.pop(info.uid, None)
             if not members:
                 del self.of[key]
-
-    def row_added(self, row: int) -> None:
-        """Rows do not matter."""
-
-    def row_moved(self, source: int, target: int) -> None:
-        """Nor where they stand."""
-
-    def row_dropped(self, row: int) -> None:
-        """Nor that they end."""
 
 
 class PreemptedPodGroups:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from stowplan.columns import NodeTable, PodInfo
+from stowplan.columns.nodetable import PodWatcher
 
 _EXTRA = "priorities"
 
 NO_PODS = float("inf")
 
 
-class AssignedPodPriorities:
+class AssignedPodPriorities(PodWatcher):
     """How many pods of each priority are on nodes; kept by delta beside a table.
 
     lowest: the lowest priority of a pod on any node, NOBODY where there is no pod.
@@ -42,12 +43,3 @@ class AssignedPodPriorities:
             del self._counts[priority]
             if priority == self.lowest:
                 self.lowest = min(self._counts, default=NO_PODS)
-
-    def row_added(self, row: int) -> None:
-        """Rows do not matter."""
-
-    def row_moved(self, source: int, target: int) -> None:
-        """Nor where they stand."""
-
-    def row_dropped(self, row: int) -> None:
-        """Nor that they end."""

@@ -16,10 +16,7 @@ from stowplan.columns import NodeTable, PodInfo
 from stowplan.columns.array_growth import grow
 from stowplan.columns.nodeinfo import wrapped
 from stowplan.objects.pod import Pod
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
-Bools = NDArray[np.bool_]
+from stowplan.plugins.arithmetic import Bools, Floats, Ints
 
 UNUSED_SLOTS_FACTOR = 2
 """Slots per pod and row above which all rows are laid out anew. Rows that have just been laid out

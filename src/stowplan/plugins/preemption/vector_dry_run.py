@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.framework import Status
 from stowplan.framework.node_to_status import PASSED, NodeToStatus, PluginVerdicts
 from stowplan.framework.runtime.nominated_pods import NominatedPodsByRow
+from stowplan.plugins.arithmetic import Bools, Floats, Ints
 from stowplan.plugins.preemption.disruption_budgets import DisruptionBudgetIndex
 from stowplan.plugins.preemption.dry_runs import (
     AGE,
@@ -32,15 +32,11 @@ from stowplan.plugins.preemption.dry_runs import (
     VIOLATIONS,
     Codes,
     DryRunResults,
-    Floats,
     no_victim_error,
 )
 from stowplan.plugins.preemption.ranked_pods import RankedPods, expand_ranges
 from stowplan.plugins.preemption.victim_selector import VictimSelector
 from stowplan.plugins.resources.fit import RequestedResources
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 PODS_MAX = 512
 SUM_MAX = 2**60

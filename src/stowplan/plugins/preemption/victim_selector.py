@@ -19,14 +19,13 @@ from stowplan.framework.deciders.extender_review import PreemptionCandidate
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.workload import PodDisruptionBudget
+from stowplan.plugins.arithmetic import Ints
 from stowplan.plugins.node_ports import NodePorts
 from stowplan.plugins.preemption.disruption_budgets import filter_pods_with_pdb_violation
 from stowplan.plugins.preemption.dry_runs import NO_VICTIMS, no_victim_error
 from stowplan.plugins.preemption.ranked_pods import pod_importance
 from stowplan.plugins.preemption.remaining_resources import RemainingResources, sums_fit_int64
 from stowplan.plugins.resources.fit import NodeResourcesFit
-
-Ints = NDArray[np.int64]
 
 Reprieve = Callable[[PodInfo], bool | Status]
 """Whether there is room for a pod beside the one that preempts, or what failed."""

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import numpy as np
 from msgspec.structs import force_setattr
-from numpy.typing import NDArray
 
 from stowplan.columns.pods.podinfo import reports_resources
 from stowplan.framework import OK, SCORE_MAX, SKIP, NodeInfo, NodeTable, Problem, Rows, Status
@@ -18,7 +17,7 @@ from stowplan.framework.deciders.kernel_terms import BalancedAllocation, KernelT
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.requests import balanced_requests
-from stowplan.plugins.arithmetic import divide_truncated
+from stowplan.plugins.arithmetic import Floats, Ints, divide_truncated
 from stowplan.plugins.resources.resource_allocation import (
     DEFAULT_RESOURCES,
     NodeResourceReader,
@@ -30,9 +29,6 @@ from stowplan.plugins.resources.resource_allocation import (
     score_resources,
     scored_requests,
 )
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 _KEPT = "NodeResourcesBalancedAllocation"
 

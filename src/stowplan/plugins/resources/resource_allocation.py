@@ -19,9 +19,7 @@ from numpy.typing import NDArray
 
 from stowplan.framework import NodeInfo, NodeTable, Problem, Rows
 from stowplan.objects.requests import is_scalar, is_tracked
-from stowplan.plugins.arithmetic import n_rows_of
-
-Ints = NDArray[np.int64]
+from stowplan.plugins.arithmetic import Ints, n_rows_of
 
 WEIGHT_MAX = 100
 NONZERO_RESOURCES = ("cpu", "memory")

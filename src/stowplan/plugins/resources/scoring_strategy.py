@@ -11,11 +11,10 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import numpy as np
 from msgspec.structs import force_setattr
-from numpy.typing import NDArray
 
 from stowplan.framework import Problem
 from stowplan.framework.problems import did_you_mean
-from stowplan.plugins.arithmetic import divide_truncated, percentages
+from stowplan.plugins.arithmetic import Ints, divide_truncated, percentages
 from stowplan.plugins.resources.resource_allocation import (
     DEFAULT_RESOURCES,
     ResourceSpec,
@@ -29,8 +28,6 @@ from stowplan.plugins.utilization_shape import (
     piecewise_linear_scores,
     shape_problems,
 )
-
-Ints = NDArray[np.int64]
 
 LEAST, MOST, RATIO = "LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"
 STRATEGY_TYPES = (LEAST, MOST, RATIO)

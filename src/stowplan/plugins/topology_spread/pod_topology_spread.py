@@ -49,8 +49,8 @@ from stowplan.framework.plugin import Plugin
 from stowplan.objects.node import HOSTNAME_LABEL, Node, Taint
 from stowplan.objects.pod import Pod
 from stowplan.objects.selectors import SelectorError
-from stowplan.objects.taints import HARD_EFFECTS, is_tolerated
-from stowplan.plugins.arithmetic import divide_truncated, n_rows_of
+from stowplan.objects.taints import HARD_EFFECTS, is_untolerated
+from stowplan.plugins.arithmetic import Bools, Floats, Ints, divide_truncated, n_rows_of
 from stowplan.plugins.node_affinity.node_selector import (
     matches_node_selector_and_affinity,
     node_selector_and_affinity_column,
@@ -65,10 +65,6 @@ from stowplan.plugins.topology_spread.spread_constraint import (
     SpreadConstraint,
     spread_constraint_of,
 )
-
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 INT32_MAX = 2**31 - 1
 INVALID_SCORE = -1
@@ -222,9 +218,7 @@ class PodTopologySpread:
         return tuple(spread_constraint_of(c, pod, requirements) for c in defaults)
 
     def _is_untolerated(self, pod: Pod, taint: Taint) -> bool:
-        return taint.effect in HARD_EFFECTS and not is_tolerated(
-            taint, pod.tolerations, self._comparisons
-        )
+        return is_untolerated(taint, pod.tolerations, HARD_EFFECTS, self._comparisons)
 
     def includes(self, constraint: SpreadConstraint, pod: Pod, node: Node) -> bool:
         """True when the constraint's inclusion policies accept a node."""

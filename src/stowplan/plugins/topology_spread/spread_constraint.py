@@ -11,7 +11,6 @@ from functools import cached_property
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.columns.pods.podcounts import MatchingPods, PodSelection, admits
 from stowplan.framework import NodeTable, Problem
@@ -22,8 +21,7 @@ from stowplan.objects.selectors import (
     SelectorRequirement,
     label_key_errors,
 )
-
-Ints = NDArray[np.int64]
+from stowplan.plugins.arithmetic import Ints
 
 HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
 SYSTEM, LIST = "System", "List"

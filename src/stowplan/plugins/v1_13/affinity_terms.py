@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from stowplan.columns.nodetable import PodWatcher
 from stowplan.columns.pods.podterms import terms_of
 from stowplan.framework import NodeTable, PodInfo
 from stowplan.objects.pod import Pod, PodAffinity, PodAffinityTerm
@@ -46,7 +47,7 @@ def selector_error(terms: Iterable[PodAffinityTerm]) -> str:
     return ""
 
 
-class FaultyTerms:
+class FaultyTerms(PodWatcher):
     """The pods on the nodes that have a malformed term. A PodWatcher."""
 
     @classmethod
@@ -74,12 +75,3 @@ class FaultyTerms:
         """A pod left a row."""
         if info.footprint.has_affinity:
             self._pods.pop(info.uid, None)
-
-    def row_added(self, row: int) -> None:
-        """Nothing is kept per row."""
-
-    def row_moved(self, source: int, target: int) -> None:
-        """Nothing is kept per row."""
-
-    def row_dropped(self, row: int) -> None:
-        """Nothing is kept per row."""

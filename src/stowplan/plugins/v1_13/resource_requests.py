@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.columns.array_growth import grow
 from stowplan.columns.nodeinfo import wrapped
@@ -25,8 +24,8 @@ from stowplan.objects.requests import (
     NONZERO_MEMORY_BYTES,
     is_tracked,
 )
+from stowplan.plugins.arithmetic import Ints
 
-Ints = NDArray[np.int64]
 ResourceAmounts = Mapping[str, int]
 
 NATIVE_RESOURCES = ("cpu", "memory", "ephemeral-storage")

@@ -14,7 +14,6 @@ from operator import is_not
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.columns.array_growth import grow
 from stowplan.framework import NodeTable, ObjectStore, PodInfo
@@ -26,6 +25,7 @@ from stowplan.objects.storage import (
     StorageClass,
 )
 from stowplan.objects.volume import Volume
+from stowplan.plugins.arithmetic import Bools, Ints
 from stowplan.plugins.volumes.csi_translation import (
     TranslationError,
     in_tree_plugin_by_name,
@@ -34,6 +34,7 @@ from stowplan.plugins.volumes.csi_translation import (
     translate_inline_volume,
 )
 from stowplan.plugins.volumes.volume_claims import (
+    CLAIM_WITHOUT_NAME,
     ClaimUse,
     find_claim,
     not_found_message,
@@ -44,13 +45,9 @@ from stowplan.plugins.volumes.volume_claims import (
 from stowplan.plugins.volumes.volume_index import VolumeIndex
 from stowplan.plugins.volumes.volume_usage import VolumeUsage
 
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
-
 VolumeDrivers = dict[str, str]
 """Volume as `DRIVER/HANDLE` -> driver."""
 
-CLAIM_WITHOUT_NAME = "PersistentVolumeClaim had no name"
 # Differs: the original draws a random prefix, so that no real handle can be the same.
 _UNPROVISIONED = "\0"
 

@@ -41,8 +41,8 @@ from stowplan.objects.volume import Volume
 from stowplan.plugins.pod_hints import is_assigned_or_nominated, queueing_hint
 from stowplan.plugins.volumes.csi_translation import in_tree_plugin_of
 from stowplan.plugins.volumes.volume_claims import WAIT_FOR_FIRST_CONSUMER, volume_uses_of
+from stowplan.plugins.volumes.volume_index import MIGRATED_PLUGINS
 
-MIGRATED_PLUGINS = "storage.alpha.kubernetes.io/migrated-plugins"
 _ADD_OR_UPDATE = Action.ADD | Action.UPDATE
 
 

@@ -50,10 +50,13 @@ from stowplan.plugins.volumes.attached_volumes import (
     node_volumes,
 )
 from stowplan.plugins.volumes.hints import node_volume_limits_events
-from stowplan.plugins.volumes.volume_claims import claims_signature, has_storage, volume_uses_of
+from stowplan.plugins.volumes.volume_claims import (
+    NO_STATE,
+    claims_signature,
+    has_storage,
+    volume_uses_of,
+)
 from stowplan.plugins.volumes.volume_index import VolumeIndex, volume_limits
-
-NO_STATE = error("not found")
 
 
 class NewVolumes(msgspec.Struct, frozen=True):

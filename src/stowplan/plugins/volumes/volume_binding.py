@@ -55,6 +55,7 @@ from stowplan.plugins.utilization_shape import (
 )
 from stowplan.plugins.volumes.hints import volume_binding_events
 from stowplan.plugins.volumes.volume_claims import (
+    NO_STATE,
     binding_mode_missing_message,
     claims_signature,
     find_claim,
@@ -92,7 +93,6 @@ REASONS = {
     PV_NOT_EXIST: "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
 }
 UNBOUND_IMMEDIATE_CLAIMS = unresolvable("pod has unbound immediate PersistentVolumeClaims")
-NO_STATE = error("not found")
 DEADLINE_EXCEEDED = binding_error("context deadline exceeded")
 
 DEFAULT_SHAPE = (

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import msgspec
 
-from stowplan.framework import ObjectStore
+from stowplan.framework import ObjectStore, error
 from stowplan.objects.pod import Pod, PodSpec
 from stowplan.objects.quantity import Quantity, exact
 from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -25,6 +25,10 @@ WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
 
 _DISKS = ("gce_persistent_disk", "aws_elastic_block_store", "iscsi", "rbd")
 _KEPT = "volumes.uses"
+
+CLAIM_WITHOUT_NAME = "PersistentVolumeClaim had no name"
+NO_STATE = error("not found")
+"""The error of a plugin whose PreFilter wrote no state; Kubernetes' ErrNotFound."""
 
 
 class ClaimUse(msgspec.Struct, frozen=True):

@@ -15,7 +15,6 @@ from functools import cached_property
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.framework import NodeTable, ObjectStore, Rows
 from stowplan.objects.node import Node
@@ -28,7 +27,7 @@ from stowplan.objects.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
-from stowplan.plugins.arithmetic import n_rows_of
+from stowplan.plugins.arithmetic import Bools, Ints, n_rows_of
 from stowplan.plugins.volumes.csi_translation import (
     TranslationError,
     in_tree_plugin_of,
@@ -53,9 +52,6 @@ from stowplan.plugins.volumes.volume_topology import (
     topology_column,
     volume_topology,
 )
-
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
 
 NODE_CONFLICT, BIND_CONFLICT, NOT_ENOUGH_SPACE, PV_NOT_EXIST = 1, 2, 4, 8
 """Conflicts of a node: bits, since bound and unbound claims are evaluated separately."""

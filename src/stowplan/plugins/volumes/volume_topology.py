@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.framework import NodeTable, Rows
 from stowplan.objects.selectors import (
@@ -33,11 +32,8 @@ from stowplan.objects.storage import (
     StorageClass,
     TopologySelectorTerm,
 )
-from stowplan.plugins.arithmetic import n_rows_of
+from stowplan.plugins.arithmetic import Bools, Ints, n_rows_of
 from stowplan.plugins.node_affinity.node_selector import label_column
-
-Bools = NDArray[np.bool_]
-Ints = NDArray[np.int64]
 
 TopologyRequirements = tuple[SelectorRequirement, ...]
 AccessibleTopology = tuple[TopologyRequirements, ...] | None

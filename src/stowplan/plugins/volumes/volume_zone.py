@@ -20,7 +20,6 @@ from stowplan.framework import (
     Rows,
     Snapshot,
     Status,
-    error,
     unresolvable,
 )
 from stowplan.framework.clusterevents import ClusterEventWithHint
@@ -37,6 +36,8 @@ from stowplan.plugins.volumes.csi_translation import (
 )
 from stowplan.plugins.volumes.hints import volume_zone_events
 from stowplan.plugins.volumes.volume_claims import (
+    CLAIM_WITHOUT_NAME,
+    NO_STATE,
     WAIT_FOR_FIRST_CONSUMER,
     binding_mode_missing_message,
     find_claim,
@@ -49,8 +50,6 @@ from stowplan.plugins.volumes.volume_claims import (
 TOPOLOGY_LABELS = (BETA_ZONE, BETA_REGION, ZONE, REGION)
 GA_LABEL_OF = {BETA_ZONE: ZONE, BETA_REGION: REGION}
 """The label that replaced a beta label."""
-
-NO_STATE = error("not found")
 
 
 class VolumeTopologyLabel(msgspec.Struct, frozen=True):
@@ -76,7 +75,7 @@ class VolumeZone:
     )
     # Unresolvable: evicting pods moves no volume.
     REJECTED = unresolvable("node(s) had no available volume zone")
-    CLAIM_UNNAMED = unresolvable("PersistentVolumeClaim had no name")
+    CLAIM_UNNAMED = unresolvable(CLAIM_WITHOUT_NAME)
     CLASS_UNNAMED = unresolvable("PersistentVolumeClaim had no pv name and storageClass name")
     VOLUME_UNNAMED = unresolvable("PersistentVolume had no name")
 

@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 from stowplan.columns.array_growth import grow
 from stowplan.framework import NodeTable, ObjectStore, PodInfo, Rows
 from stowplan.objects.scv import Scv
+from stowplan.plugins.arithmetic import Bools, Ints
 from stowplan.plugins.yoda.gpu_ledger import GpuLedger, GpuReport, available_cards, gpu_report_of
 from stowplan.plugins.yoda.gpu_request import MEMORY_LABEL, parse_uint
 
-Ints = NDArray[np.int64]
 UInts = NDArray[np.uint64]
 Numbers = TypeVar("Numbers", Ints, UInts)
-Bools = NDArray[np.bool_]
 
 
 class CardColumns:

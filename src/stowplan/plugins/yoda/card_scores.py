@@ -16,14 +16,13 @@ from numpy.typing import NDArray
 
 from stowplan.framework import SCORE_MAX, Rows
 from stowplan.objects.quantity import INT64_MAX
+from stowplan.plugins.arithmetic import Bools, Ints
 from stowplan.plugins.yoda.card_columns import CardColumns
 from stowplan.plugins.yoda.gpu_request import UINT64_MAX
 
-Ints = NDArray[np.int64]
 UInts = NDArray[np.uint64]
 Amount = TypeVar("Amount", int, UInts)
 """One amount, or uint64 many."""
-Bools = NDArray[np.bool_]
 
 # For numbers and for arrays, which is more than the checker of types can say.
 _MASK: Any = UINT64_MAX

@@ -36,7 +36,7 @@ from stowplan.framework import (
 from stowplan.framework.clusterevents import ClusterEventWithHint
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.scv import Scv
-from stowplan.plugins.arithmetic import n_rows_of
+from stowplan.plugins.arithmetic import Ints, n_rows_of
 from stowplan.plugins.yoda.card_columns import CardColumns, RequestedGpuMemory
 from stowplan.plugins.yoda.card_scores import (
     CardMaxima,
@@ -65,8 +65,6 @@ from stowplan.plugins.yoda.gpu_request import (
     queue_priority,
 )
 from stowplan.plugins.yoda.hints import yoda_events
-
-Ints = NDArray[np.int64]
 
 NO_STATE = error("yoda is enabled at filter and not at preFilter, wanted both")
 FITS, NO_REPORT, TOO_FEW_CARDS, NO_MATCHING_CLOCK, INSUFFICIENT_GPU_MEMORY = range(5)

@@ -23,8 +23,8 @@ from stowplan.framework import (
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim
-from stowplan.plugins.v1_13.claim_errors import CLAIM_WITHOUT_NAME
 from stowplan.plugins.v1_13.predicates.max_pd_volume_count import UnnamedClaimError, VolumeCountArgs
+from stowplan.plugins.volumes.volume_claims import CLAIM_WITHOUT_NAME
 
 LIMIT_PREFIX = "attachable-volumes-"
 CSI_PREFIX = f"{LIMIT_PREFIX}csi-"

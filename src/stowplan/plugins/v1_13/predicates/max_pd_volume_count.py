@@ -26,7 +26,7 @@ from stowplan.framework import (
 from stowplan.objects.pod import Pod
 from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim, PVSpec
 from stowplan.objects.volume import Volume
-from stowplan.plugins.v1_13.claim_errors import CLAIM_WITHOUT_NAME
+from stowplan.plugins.volumes.volume_claims import CLAIM_WITHOUT_NAME
 
 INSTANCE_TYPE = "beta.kubernetes.io/instance-type"
 ATTACHED_VOLUMES_STATE = "v1_13.attached"

@@ -27,9 +27,9 @@ from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from stowplan.plugins.arithmetic import n_rows_of
-from stowplan.plugins.v1_13.claim_errors import CLAIM_WITHOUT_NAME
 from stowplan.plugins.volumes.csi_translation import BETA_REGION, BETA_ZONE, ZONE_SEPARATOR
 from stowplan.plugins.volumes.volume_claims import (
+    CLAIM_WITHOUT_NAME,
     WAIT_FOR_FIRST_CONSUMER,
     binding_mode_missing_message,
     not_found_message,

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.columns.nodeinfo import wrapped
 from stowplan.framework import OK, NodeInfo, NodeTable, Rows, Status, unschedulable
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.requests import is_extended
+from stowplan.plugins.arithmetic import Ints
 from stowplan.plugins.resources.fit import format_amount
 from stowplan.plugins.v1_13.resource_requests import (
     NATIVE_RESOURCES,
@@ -22,7 +22,6 @@ from stowplan.plugins.v1_13.resource_requests import (
     resource_requests_of,
 )
 
-Ints = NDArray[np.int64]
 ComparedResources = tuple[tuple[str, int], ...]
 
 TOO_MANY_PODS = "Insufficient pods"

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.framework import CycleState, NodeInfo, NodeTable, Rows
 from stowplan.framework.functions.priorities import PRIORITY_MAX
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
+from stowplan.plugins.arithmetic import Floats, Ints
 from stowplan.plugins.v1_13.predicates.max_pd_volume_count import (
     ATTACHED_VOLUMES_STATE,
     AttachedVolumeCount,
@@ -23,9 +23,6 @@ from stowplan.plugins.v1_13.priorities.resource_priorities import (
     rows_resource_use,
 )
 from stowplan.plugins.v1_13.resource_requests import resource_requests_of
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 
 class BalancedResourceAllocationArgs(

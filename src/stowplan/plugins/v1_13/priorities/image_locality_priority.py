@@ -6,16 +6,14 @@ Source: Kubernetes v1.13, priorities/image_locality.go and scheduler/cache/util.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.framework import NodeInfo, NodeTable, Rows
 from stowplan.framework.functions.priorities import PRIORITY_MAX
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
+from stowplan.plugins.arithmetic import Ints
 from stowplan.plugins.image_locality import normalized_image_name, scaled_image_size
-
-Ints = NDArray[np.int64]
 
 _MIB = 1024 * 1024
 BYTES_MIN = 23 * _MIB

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.columns.labels import LabelColumn
 from stowplan.columns.pods.podcounts import MatchingPods, sums_by_value
@@ -28,7 +27,7 @@ from stowplan.framework.functions.priorities import PRIORITY_MAX
 from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.workload import Namespace
-from stowplan.plugins.arithmetic import n_rows_of
+from stowplan.plugins.arithmetic import Ints, n_rows_of
 from stowplan.plugins.pod_affinity.inter_pod_affinity import namespace_labels_of, resolve_namespaces
 from stowplan.plugins.v1_13.affinity_terms import (
     FaultyTerms,
@@ -41,7 +40,6 @@ from stowplan.plugins.v1_13.priorities.priority_errors import (
     priority_errors_status,
 )
 
-Ints = NDArray[np.int64]
 Preference = tuple[str, int, Ints]
 """Topology key, weight, and int64 (n_nodes,) how often the pods of each row meet it."""
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.framework import NodeInfo, NodeTable, Rows
 from stowplan.framework.functions.priorities import PRIORITY_MAX
@@ -18,9 +17,8 @@ from stowplan.framework.plugin import Plugin
 from stowplan.objects.meta import Time
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
-from stowplan.plugins.arithmetic import n_rows_of
+from stowplan.plugins.arithmetic import Ints, n_rows_of
 
-Ints = NDArray[np.int64]
 Controller = tuple[str, str]
 """(kind, uid) of the owner that controls a pod."""
 

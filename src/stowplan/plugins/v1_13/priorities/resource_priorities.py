@@ -11,13 +11,12 @@ from itertools import pairwise
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.framework import NodeInfo, NodeTable, Problem, Rows
 from stowplan.framework.functions.priorities import PRIORITY_MAX
 from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
-from stowplan.plugins.arithmetic import divide_truncated
+from stowplan.plugins.arithmetic import Ints, divide_truncated
 from stowplan.plugins.utilization_shape import (
     POINT_SCORE_MAX,
     UTILIZATION_MAX,
@@ -30,7 +29,6 @@ from stowplan.plugins.v1_13.resource_requests import (
     resource_requests_of,
 )
 
-Ints = NDArray[np.int64]
 RequestedAndAllocatable = tuple[Ints, Ints]
 """(requested with the pod, allocatable) of a resource: int64 (n_rows,), base units."""
 

@@ -6,19 +6,16 @@ Source: Kubernetes v1.13, priorities/selector_spreading.go and util/node GetZone
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stowplan.columns.pods.podcounts import MatchingPods, admits
 from stowplan.framework import OK, CycleState, NodeInfo, NodeTable, Rows, Snapshot, Status
 from stowplan.framework.functions.priorities import PRIORITY_MAX
 from stowplan.objects.pod import Pod
+from stowplan.plugins.arithmetic import Floats, Ints
 from stowplan.plugins.topology_spread.default_selector import SELECTOR_KINDS
 from stowplan.plugins.v1_13.priorities.priority_metadata import PriorityMetadata
 from stowplan.plugins.v1_13.spread_selectors import Requirements, selected_pods
 from stowplan.plugins.volumes.csi_translation import BETA_REGION, BETA_ZONE
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
 
 ZONE_WEIGHT = 2.0 / 3.0
 
