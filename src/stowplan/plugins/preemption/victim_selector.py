@@ -1,6 +1,6 @@
-"""Dry runs of a preemption, node by node: which pods would have to go.
+"""Preemption dry runs node by node: the victims that a pod needs.
 
-Take away every pod of lower priority, see whether the pod fits, then give back as many as possible,
+Remove every pod of lower priority, check whether the pod fits, then reprieve as many as possible,
 the important ones first and those that a disruption budget protects before all.
 
 Source: kube-scheduler v1.36, plugins/defaultpreemption SelectVictimsOnNode.
@@ -28,14 +28,14 @@ from stowplan.plugins.preemption.remaining_resources import RemainingResources, 
 from stowplan.plugins.resources.fit import NodeResourcesFit
 
 Reprieve = Callable[[PodInfo], bool | Status]
-"""Whether there is room for a pod beside the one that preempts, or what failed."""
+"""Whether a pod may stay beside the preempting pod, or what failed."""
 
 
 class VictimSelector:
     """The dry runs of one attempt.
 
-    filters: those in force, if each reads one row only; else None. fit: NodeResourcesFit, if by
-    these filters the pods on a node matter by room and host ports only; else None.
+    filters: those that run, if each reads one row only; else None. fit: NodeResourcesFit, if by
+    these filters the pods on a node count by resources and host ports only; else None.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class VictimSelector:
         budgets: Sequence[PodDisruptionBudget],
         protected_uids: frozenset[str] = frozenset(),
     ) -> None:
-        """spared: uids of pods that must not go."""
+        """protected_uids: uids of pods that must not be evicted."""
         self.pod = pod
         self.snapshot = snapshot
         self.state = state
@@ -63,7 +63,7 @@ class VictimSelector:
         self._protected_uids = protected_uids
 
     def is_resource_only(self, rows: Ints) -> NDArray[np.bool_]:
-        """bool (n_rows,): rows where pods matter by what they request only."""
+        """bool (n_rows,): rows where pods count by their requests only."""
         if self.fit is None:
             return np.zeros(rows.shape[0], dtype=np.bool_)
         if not self._minds_ports:
@@ -112,7 +112,7 @@ class VictimSelector:
         return self._reprieve_pods(node, evictable, reprieve_pod)
 
     def select_resource_only(self, row: int) -> PreemptionCandidate | Status:
-        """The same for a row where pods matter by what they request only."""
+        """The same for a row where pods count by their requests only."""
         pod, snapshot = self.pod, self.snapshot
         assert self.fit is not None, "by room without NodeResourcesFit"
         info = snapshot.nodes.info(row)
