@@ -115,7 +115,7 @@ class Yoda:
     name = "yoda"
     declaration = Plugin(name=name, reads=(Scv,), rests_when_skipped=True)
     Args = YodaArgs
-    # No eviction makes cards, or changes their clock.
+    # No eviction adds cards or changes their clock.
     REFUSALS = {
         NO_REPORT: unresolvable("node(s) had no report of their GPUs"),
         TOO_FEW_CARDS: unresolvable("node(s) had too few GPUs"),
@@ -129,7 +129,7 @@ class Yoda:
         self._shared = handle.shared
         self._ledger = GpuLedger.of(handle.shared)
 
-    # The queue.
+    # Queue sort.
 
     def less(self, first: QueuedPod, second: QueuedPod) -> bool:
         """True when `first` is to be scheduled before `second`."""
@@ -144,7 +144,7 @@ class Yoda:
         pod = queued.pod
         return -queue_priority(pod.labels), -pod.priority, queued.added_at
 
-    # The rule: over the cards of one node.
+    # The rule, over the cards of one node.
 
     def verdict(
         self, demand: GpuRequest, report: GpuReport, cards_left: list[AvailableCard]
@@ -304,7 +304,7 @@ class Yoda:
         memory = demand.memory or 0
         if self.compat:
             roomy = cards.healthy & (cards.free >= memory)
-            # What is not asked for is not counted.
+            # Without a request for it, a property is not counted.
             short = cards.count(roomy) < wanted if demand.memory is not None else False
             slow = cards.count(cards.healthy & right) < wanted if clock is not None else False
             codes = np.where(slow, NO_MATCHING_CLOCK, FITS)
@@ -351,7 +351,7 @@ class Yoda:
         """int64 (n_rows,): from 0, the lowest of them, to 100; 100 for all where they are equal."""
         return normalize_min_max(scores) if scores.shape[0] else scores
 
-    # After the choice.
+    # After the node is chosen.
 
     def reserve(self, pod: Pod, node_name: str, state: CycleState) -> Status:
         """Reserve the cards until a report includes them.
@@ -378,7 +378,7 @@ class Yoda:
         """End the reservation."""
         self._ledger.drop(pod.uid)
 
-    # What else there is to say.
+    # Events, signature and explanations.
 
     def events_to_register(self) -> tuple[ClusterEventWithHint, ...]:
         """A report or a node is added or changed, a pod with cards is deleted, or the pod's request

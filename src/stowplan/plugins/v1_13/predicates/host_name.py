@@ -1,4 +1,4 @@
-"""HostName: a pod with `spec.nodeName` goes to that node.
+"""HostName: a pod with `spec.nodeName` runs on that node.
 
 Source: Kubernetes v1.13, predicates.PodFitsHost.
 """

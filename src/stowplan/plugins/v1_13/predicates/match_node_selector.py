@@ -32,7 +32,7 @@ class MatchNodeSelector:
     REJECTED = unresolvable("node(s) didn't match node selector")
 
     def filter(self, pod: Pod, node: NodeInfo) -> Status:
-        """Success where every wanted label is there and one required term matches."""
+        """Success where the node has every selected label and one required term matches."""
         wanted = selector_from_labels(pod.spec.node_selector or NO_LABELS)
         if any(node.labels.get(key) != value for key, value in wanted.items()):
             return self.REJECTED

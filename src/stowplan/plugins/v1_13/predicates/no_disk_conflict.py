@@ -1,4 +1,4 @@
-"""NoDiskConflict: old in-tree disks that two pods of a node may not share.
+"""NoDiskConflict: in-tree disks that two pods of a node may not share.
 
 Source: Kubernetes v1.13, predicates.NoDiskConflict.
 """

@@ -1,4 +1,4 @@
-"""NoVolumeZoneConflict: a pod goes where the zone labels of its volumes say that they are.
+"""NoVolumeZoneConflict: a pod runs in the zones of its volumes' labels.
 
 Source: Kubernetes v1.13, predicates.VolumeZoneChecker and volume/util LabelZonesToSet.
 """
@@ -40,7 +40,8 @@ BETA_TOPOLOGY_LABELS = (BETA_ZONE, BETA_REGION)
 
 
 class VolumeZoneLabel(msgspec.Struct, frozen=True):
-    """Where a volume is: the node's label must have one of the values, "" for a missing label."""
+    """Topology of a volume: the node's label must have one of the values, "" for a missing
+    label."""
 
     key: str
     values: frozenset[str]
@@ -51,9 +52,9 @@ class VolumeZoneLabel(msgspec.Struct, frozen=True):
 
 
 class NoVolumeZoneConflictState:
-    """What one attempt knows, volume by volume: where it is, or why that cannot be said.
+    """Result of PreFilter, volume by volume: its topology, or why it is unknown.
 
-    A fault ends the list: nothing behind it is looked at.
+    A fault ends the list: nothing after it is evaluated.
     """
 
     def __init__(self, zones: tuple[VolumeZoneLabel, ...], fault: str) -> None:
@@ -69,7 +70,7 @@ class NoVolumeZoneConflict:
     REJECTED = unresolvable("node(s) had no available volume zone")
 
     def pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
-        """Read the volumes' labels; Skip where none says where it is."""
+        """Read the volumes' labels; Skip where no volume has a zone."""
         zones: list[VolumeZoneLabel] = []
         fault = ""
         for volume in pod.spec.volumes:
@@ -109,7 +110,7 @@ class NoVolumeZoneConflict:
         return codes
 
     def filter_status(self, code: int, state: CycleState) -> Status:
-        """The refusal, or the error, behind a code of `filter_column`."""
+        """The refusal, or the error, of a code of `filter_column`."""
         return (
             self.REJECTED
             if code == 1
@@ -118,7 +119,8 @@ class NoVolumeZoneConflict:
 
 
 def _zones_of_claim(name: str, pod: Pod, object_store: ObjectStore) -> list[VolumeZoneLabel] | str:
-    """Where the volume of a claim is, or why that cannot be said; nothing for one that waits."""
+    """The topology of a claim's volume, or why it is unknown; none for a claim that waits for its
+    first consumer."""
     if not name:
         return CLAIM_WITHOUT_NAME
     claim = object_store.find(PersistentVolumeClaim, f"{pod.namespace}/{name}")

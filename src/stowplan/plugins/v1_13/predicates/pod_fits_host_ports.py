@@ -1,4 +1,4 @@
-"""PodFitsHostPorts: a host port can be given out once per node and address.
+"""PodFitsHostPorts: a host port is used once per node and address.
 
 Source: Kubernetes v1.13, predicates.PodFitsHostPorts and scheduler/cache/host_ports.go.
 """

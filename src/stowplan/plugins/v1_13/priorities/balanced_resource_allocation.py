@@ -1,4 +1,4 @@
-"""BalancedResourceAllocation: prefer nodes of which the pod makes cpu and memory evenly used.
+"""BalancedResourceAllocation: prefer nodes whose cpu and memory are used evenly with the pod.
 
 Source: Kubernetes v1.13, priorities/balanced_resource_allocation.go.
 """
@@ -30,14 +30,14 @@ class BalancedResourceAllocationArgs(
 ):
     """balance_attached_volumes: whether the share of attached volumes counts as well.
 
-    Only those volumes count that a predicate of the profile has counted for the pod.
+    Only volumes that a predicate of the profile has counted for the pod count.
     """
 
     balance_attached_volumes: bool = False
 
 
 class BalancedResourceAllocation:
-    """Score 10 where the shares in use are equal, less the further they are apart."""
+    """Score 10 where the used shares are equal, less the more they differ."""
 
     name = "BalancedResourceAllocation"
     declaration = Plugin(name=name, reads=(), row_local=True)
@@ -72,12 +72,12 @@ class BalancedResourceAllocation:
         return scores
 
     def signature(self, pod: Pod) -> object:
-        """What the pod asks for, with the defaults; where volumes count, nobody is like it."""
+        """Requests with the defaults; unique for every pod where volumes count."""
         counts = self.args.balance_attached_volumes and pod.spec.volumes
         return resource_requests_of(pod).nonzero, pod.uid if counts else ""
 
     def _volume_fraction(self, node: NodeInfo, state: CycleState) -> float | None:
-        """The share of the node's free attachments that the pod takes, None where none counts."""
+        """The share of the node's free attachments that the pod uses, None where none counts."""
         counted: AttachedVolumeCount | None = state.find(ATTACHED_VOLUMES_STATE)
         if counted is None or counted.fault or not self.args.balance_attached_volumes:
             return None
@@ -86,7 +86,7 @@ class BalancedResourceAllocation:
 
 
 def _fractions(use: RequestedAndAllocatable) -> Floats:
-    """float64 (n_rows,): requested / allocatable, 1 where there is nothing to share."""
+    """float64 (n_rows,): requested / allocatable, 1 where nothing is allocatable."""
     requested, allocatable = use
     nothing = allocatable == 0
     shares: Floats = requested / np.where(nothing, 1, allocatable)

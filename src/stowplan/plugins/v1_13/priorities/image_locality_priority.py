@@ -23,7 +23,7 @@ _KEPT = "v1_13.images"
 
 
 class ImageLocalityPriority:
-    """Score by the bytes of the pod's images that a node has, as that node gives their size."""
+    """Score by the bytes of the pod's images that a node has, by the sizes in its status."""
 
     name = "ImageLocalityPriority"
     declaration = Plugin(name=name, reads=())
@@ -58,7 +58,7 @@ class ImageLocalityPriority:
 
 
 def image_sizes_on_node(node: Node) -> dict[str, int]:
-    """Image name -> bytes on a node; of a name that is listed twice the last size counts."""
+    """Image name -> bytes on a node; for a name that is listed twice the last size counts."""
     return {name: image.size_bytes for image in node.status.images for name in image.names}
 
 

@@ -26,7 +26,7 @@ _KEPT = "v1_13.preferred"
 class NodeAffinityPriority(FailingPriority):
     """Score by the weights of the preferred terms that match, shares of the highest sum.
 
-    Conditions on fields are not looked at, and a term of nothing else matches nothing.
+    Requirements on fields are ignored, and a term of nothing else matches nothing.
     """
 
     name = "NodeAffinityPriority"
@@ -36,11 +36,12 @@ class NodeAffinityPriority(FailingPriority):
         self._handle = handle
 
     def pre_score(self, pod: Pod, snapshot: Snapshot) -> Status:
-        """An error where a term is malformed; it names what other priorities fail with as well."""
+        """An error where a term is malformed; it names the errors of the other priorities as
+        well."""
         return priority_errors_status(self._handle.framework, pod, snapshot)
 
     def failure(self, pod: Pod, snapshot: Snapshot) -> str:
-        """What is wrong with the pod's terms, "" for nothing."""
+        """The error of the pod's malformed terms, "" for none."""
         if snapshot.nodes.n_nodes == 0:
             return ""
         faults = (fault for term in _preferred(pod) for fault in term.preference.faults)
@@ -71,7 +72,7 @@ class NodeAffinityPriority(FailingPriority):
 
 
 def _preferred(pod: Pod) -> tuple[PreferredSchedulingTerm, ...]:
-    """The terms with a weight, without their conditions on fields; made once per spec."""
+    """The terms with a weight, without their requirements on fields; cached per spec."""
     kept: tuple[PreferredSchedulingTerm, ...] | None = pod.spec.__dict__.get(_KEPT)
     if kept is None:
         affinity = node_affinity_of(pod)

@@ -1,4 +1,4 @@
-"""ResourceLimitsPriority: break ties for nodes that have what the pod is limited to.
+"""ResourceLimitsPriority: break ties for nodes that satisfy the pod's limits.
 
 Source: Kubernetes v1.13, priorities/resource_limits.go.
 """
@@ -16,7 +16,7 @@ from stowplan.plugins.v1_13.resource_requests import resource_requests_of
 
 
 class ResourceLimitsPriority:
-    """Score 1 where the node offers the pod's limit of cpu or of memory, else 0."""
+    """Score 1 where the node's allocatable covers the pod's limit of cpu or of memory, else 0."""
 
     name = "ResourceLimitsPriority"
     declaration = Plugin(name=name, reads=(), row_local=True)

@@ -1,4 +1,4 @@
-"""SelectorSpreadPriority, ServiceSpreadingPriority: keep the pods of a service or controller apart.
+"""SelectorSpreadPriority, ServiceSpreadingPriority: spread the pods of a service or controller.
 
 Source: Kubernetes v1.13, priorities/selector_spreading.go and util/node GetZoneKey.
 """
@@ -27,12 +27,13 @@ class SelectorSpreadPriority:
     reads = SELECTOR_KINDS
 
     def pre_score(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
-        """See to the pod's metadata."""
+        """Create the pod's metadata."""
         PriorityMetadata.of(pod, snapshot, state)
         return OK
 
     def score(self, pod: Pod, node: NodeInfo, state: CycleState) -> int:
-        """The pods here that any of the pod's selectors takes, those being deleted left out."""
+        """Number of pods on the node that any of the pod's selectors selects, without terminating
+        ones."""
         selectors = PriorityMetadata.read(state).selectors
         return sum(_matches_any_selector(info.pod, pod, selectors) for info in node.pods)
 
@@ -45,7 +46,8 @@ class SelectorSpreadPriority:
         if len(columns) == 1:
             counts += columns[0]
         elif columns:
-            # A pod may be of several selectors, so rows that more than one finds are counted anew.
+            # Several selectors may select a pod, so rows that more than one finds are counted
+            # again.
             found = np.array(columns)
             counts += found.sum(axis=0)
             for row in np.flatnonzero((found > 0).sum(axis=0) > 1).tolist():
@@ -75,7 +77,7 @@ class SelectorSpreadPriority:
 
 
 class ServiceSpreadingPriority(SelectorSpreadPriority):
-    """The same as SelectorSpreadPriority: what it reads holds the selectors of all kinds."""
+    """Equal to SelectorSpreadPriority: the metadata has the selectors of all kinds."""
 
     name = "ServiceSpreadingPriority"
 

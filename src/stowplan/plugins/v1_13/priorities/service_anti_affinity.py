@@ -39,12 +39,12 @@ class ServiceAntiAffinityPriority:
         self.args = args
 
     def pre_score(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status:
-        """See to the pod's metadata."""
+        """Create the pod's metadata."""
         PriorityMetadata.of(pod, snapshot, state)
         return OK
 
     def score(self, pod: Pod, node: NodeInfo, state: CycleState) -> int:
-        """The pods of the service here, those being deleted left out."""
+        """Number of pods of the service on the node, without terminating ones."""
         selector = PriorityMetadata.read(state).first_service_selector
         if selector is None:
             return 0
