@@ -138,7 +138,7 @@ class DefaultPreemption:
     def may_help(self, pod: Pod, snapshot: Snapshot) -> bool:
         """False where no node has a pod of lower priority. `post_filter` then refuses for reasons
         that the filters gave."""
-        return AssignedPodPriorities.on(snapshot.nodes).lowest < pod.priority
+        return AssignedPodPriorities.of(snapshot.nodes).lowest < pod.priority
 
     def post_filter(
         self, pod: Pod, snapshot: Snapshot, diagnosis: Diagnosis, state: CycleState

@@ -65,7 +65,7 @@ from stowplan.plugins.yoda.gpu_request import (
 )
 from stowplan.plugins.yoda.hints import yoda_events
 
-NO_STATE = error("yoda is enabled at filter and not at preFilter, wanted both")
+NO_STATE = error("yoda is enabled at filter and not at preFilter; expected both")
 FITS, NO_REPORT, TOO_FEW_CARDS, NO_MATCHING_CLOCK, INSUFFICIENT_GPU_MEMORY = range(5)
 
 
