@@ -134,15 +134,6 @@ class TopologyPairCounts:
         chosen: NDArray[np.bool_] = (self._sums[key] > 0)[self._columns[key].codes[rows]]
         return chosen
 
-    def by_pair(self) -> dict[Pair, int]:
-        """Every pair with a count."""
-        pairs = set(self._changes)
-        for key, sums in self._sums.items():
-            values = self._columns[key].vocabulary.values
-            pairs.update((key, values[item]) for item in np.flatnonzero(sums))
-        counts = {pair: self.of(*pair) for pair in pairs}
-        return {pair: n_counted for pair, n_counted in counts.items() if n_counted}
-
     def clone(self) -> TopologyPairCounts:
         """A copy that changes independently."""
         copy = TopologyPairCounts()
