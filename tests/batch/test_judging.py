@@ -41,7 +41,7 @@ def test_room_that_was_promised_before_counts_for_the_queue(
 ) -> None:
     where_room_is_promised()
     monkeypatch.setattr(session_invariants, "pipelined_before", lambda session: set())
-    with pytest.raises(Violation, match="queue q1 is left"):
+    with pytest.raises(Violation, match="queue q1 keeps"):
         where_room_is_promised()
 
 
