@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan.client.backoff import SECOND
 from stowplan.client.leader_election import ElectionRole, LeaderElectionConfig, LeaderElector
 from stowplan.client.requests import ApiRequest
 from stowplan.client.responses import ApiResponse
+from stowplan.objects.encoding.duration import SECOND
 from tests.soak import examples
 
 MOMENT = "2026-01-01T00:00:00.000000Z"

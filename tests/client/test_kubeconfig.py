@@ -122,26 +122,29 @@ def test_a_program_is_found_beside_the_file_or_in_the_path() -> None:
     ("change", "text"),
     [
         ({"current-context": "hre"}, "did you mean 'here'?"),
-        ({"current-context": ""}, "current-context: got nothing"),
-        ({"clusters": []}, "contexts[here].cluster: got 'c', wanted one of its clusters: none"),
+        ({"current-context": ""}, "current-context: Invalid value: nothing"),
+        (
+            {"clusters": []},
+            "contexts[here].cluster: Invalid value: 'c': expected one of its clusters: none",
+        ),
         ({"users": []}, "contexts[here].user"),
         ({"clusters": [{"name": "c", "cluster": {"server": "api:6443"}}]}, "begins with http"),
         ({"clusters": 3}, "$.clusters"),
         (
             {"users": [{"name": "u", "user": {"client-key-data": "%%%"}}]},
-            "users[u].client-key-data: got something else, wanted base64",
+            "users[u].client-key-data: Invalid value: something else: expected base64",
         ),
         (
             {"users": [{"name": "u", "user": {"as-groups": ["g"]}}]},
-            "users[u].as: got nothing, wanted a user beside",
+            "users[u].as: Invalid value: nothing: expected a user beside",
         ),
         (
             {"users": [{"name": "u", "user": {"exec": {"apiVersion": "v1alpha1"}}}]},
-            "users[u].exec.apiVersion: got 'v1alpha1'",
+            "users[u].exec.apiVersion: Invalid value: 'v1alpha1'",
         ),
         (
             {"users": [{"name": "u", "user": {"exec": {"apiVersion": V1}}}]},
-            "users[u].exec.command: got nothing",
+            "users[u].exec.command: Invalid value: nothing",
         ),
     ],
 )

@@ -7,11 +7,11 @@ import json
 import numpy as np
 import pytest
 
-from stowplan.client.backoff import SECOND
 from stowplan.client.informer import Informer
 from stowplan.client.requests import ApiRequest
 from stowplan.client.resources import NODES, PODS, RESOURCES, ApiResource
 from stowplan.client.responses import ApiResponse
+from stowplan.objects.encoding.duration import SECOND
 
 NOW = 1_000 * SECOND
 GROUPS = next(one for one in RESOURCES if one.plural == "podgroups")

@@ -20,7 +20,8 @@ from stowplan.driver.blocking_queue import (
     task,
 )
 from stowplan.framework.clusterevents import ANYTHING
-from stowplan.queue import SECOND, QueueEntry, QueueOptions
+from stowplan.objects.encoding.duration import SECOND
+from stowplan.queue import QueueEntry, QueueOptions
 
 N_THREADS = 8
 STEP = SECOND // 5

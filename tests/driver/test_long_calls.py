@@ -39,7 +39,7 @@ def run(story: Coroutine[Any, Any, None]) -> None:
 class Waiting(SchedulerServer):
     """Wrong: holds sessions in the loop."""
 
-    def _may_take_long(self) -> bool:
+    def _may_run_session(self) -> bool:
         return False
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stowplan.inputs.manifests import KINDS, ManifestInventory
+from stowplan.inputs.manifests import KINDS, ManifestInventory, items
 from stowplan.inputs.object_defaults import NAMESPACE_LABEL
 from stowplan.objects.encoding.json_codec import DecodeError
 from stowplan.objects.node import Node
@@ -18,7 +18,8 @@ Tree = dict[str, Any]
 def inventory(*trees: Any) -> ManifestInventory:
     found = ManifestInventory()
     for number, tree in enumerate(trees, start=1):
-        found.add_document(tree, f"f.yaml: document {number}")
+        for item, path in items(tree):
+            found.add_item(item, path, f"f.yaml: document {number}")
     return found
 
 

@@ -319,7 +319,7 @@ class FirstRefusesFirst(InterPodAffinity):
     ("name", "wrong", "fault"),
     [
         ("required_terms", one_term_is_enough, counts_differ),
-        ("resolved", without_the_second_question, counts_differ),
+        ("resolve_namespaces", without_the_second_question, counts_differ),
         ("InterPodAffinity", FirstRefusesFirst, walks_differ),
         ("InterPodAffinity", ForgetsAffinityOfAdded, what_if_differs),
     ],

@@ -315,7 +315,7 @@ def test_what_is_not_asked_for_is_forgotten() -> None:
         kept.counts(selection)
     kept.counts(SELECTIONS[0])
     kept.counts(SELECTIONS[5])
-    assert kept.in_use() == (SELECTIONS[2], SELECTIONS[3], SELECTIONS[0], SELECTIONS[5])
+    assert tuple(kept._tallies) == (SELECTIONS[2], SELECTIONS[3], SELECTIONS[0], SELECTIONS[5])
 
 
 # Wrong variants, each as it might have been written.

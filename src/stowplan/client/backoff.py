@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-SECOND = 1_000_000_000
+from stowplan.objects.encoding.duration import SECOND
 
 
 class JitteredBackoff:

@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from stowplan.client.backoff import SECOND
 from stowplan.client.requests import ApiRequest, create_event, patch_event
 from stowplan.messages.effects import RecordEvent
+from stowplan.objects.encoding.duration import SECOND
 
 SERIES_FINISHED_S = 360
 """A series that has not been told for so long is over."""

@@ -18,7 +18,7 @@ from enum import Enum
 
 import numpy as np
 
-from stowplan.client.backoff import SECOND, JitteredBackoff, seconds_after
+from stowplan.client.backoff import JitteredBackoff, seconds_after
 from stowplan.client.requests import ApiRequest, list_request, watch_request
 from stowplan.client.resources import ApiResource
 from stowplan.client.responses import (
@@ -42,6 +42,7 @@ from stowplan.client.watch_decoding import (
 )
 from stowplan.messages import events as happened
 from stowplan.messages.events import Event
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.meta import NamespacedObject, Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod

@@ -20,9 +20,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from stowplan.client.backoff import SECOND, seconds_after
+from stowplan.client.backoff import seconds_after
 from stowplan.client.requests import ApiRequest, create_lease, read_lease, update_lease
 from stowplan.client.responses import ApiResponse, decode_body, error_message
+from stowplan.objects.encoding.duration import SECOND
 
 JITTER = 1.2
 

@@ -25,13 +25,6 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 _EXCERPT_BYTES_MAX = 200
 
 
-class WatchEvent(msgspec.Struct, frozen=True, gc=False):
-    """A line of a watch. type: ADDED, MODIFIED, DELETED, BOOKMARK or ERROR."""
-
-    type: str
-    object: Any
-
-
 class Bookmark(msgspec.Struct, frozen=True):
     """How far the watch has come. is_initial_end: all there was at the beginning has been told."""
 
@@ -263,11 +256,6 @@ class LineSplitter:
         if rest:
             self._rest.append(rest)
         return (line for line in whole if line and not line.isspace())
-
-    @property
-    def is_cut(self) -> bool:
-        """True in the middle of a line."""
-        return bool(self._rest)
 
 
 def _identity(value: Object) -> Object:

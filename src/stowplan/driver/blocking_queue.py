@@ -14,9 +14,11 @@ would be idle otherwise, from the moment on at which an event has given it hope.
                 try:
                     send(entry.pod.name)
                 except QuotaReached:
-                    queue.put_back(entry, refused_by={"quota"})   # parked, see below
+                    # unschedulable, see below
+                    queue.add_unschedulable_if_not_present(entry, refused_by={"quota"})
                 except OSError:
-                    queue.put_back(entry)                         # again in a second or more
+                    # tried again in a second or more
+                    queue.add_unschedulable_if_not_present(entry)
                 else:
                     queue.done(entry.uid)
 
@@ -39,17 +41,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, Self, TypeVar
 
+from stowplan._deprecated import deprecated_method
 from stowplan.framework.clusterevents import ClusterEvent
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.meta import ObjectMeta
 from stowplan.objects.pod import Pod, PodSpec
-from stowplan.queue import (
-    SECOND,
-    QueueEntry,
-    QueueingHintMap,
-    QueueOptions,
-    SchedulingQueue,
-    seconds_to_ns,
-)
+from stowplan.queue import QueueEntry, QueueingHintMap, QueueOptions, SchedulingQueue, seconds_to_ns
 from stowplan.queue.entry import NO_PLUGINS
 from stowplan.queue.pre_enqueue import PreEnqueueGates
 
@@ -150,6 +147,8 @@ class BaseBlockingQueue(ABC):
                 entry, now, refused_by=refused_by, pending_on=pending_on, pod=pod
             )
         )
+
+    put_back = deprecated_method("put_back", "add_unschedulable_if_not_present")
 
     def tick(self) -> None:
         """Do the flushes that are due; for a clock that jumps. As long as time just passes, those

@@ -14,7 +14,6 @@ from pathlib import Path
 import msgspec
 
 from stowplan.assembly.deciders import Deciders
-from stowplan.client.backoff import SECOND
 from stowplan.client.leader_election import Lease
 from stowplan.client.requests import read_lease
 from stowplan.client.responses import ResponseOutcome, decode_body, error_message
@@ -41,6 +40,7 @@ from stowplan.driver.live.scheduler_server import SchedulerServer, SchedulerServ
 from stowplan.driver.live.status import write_state_dump
 from stowplan.framework import ConfigError, ContractError
 from stowplan.messages.events import ConfigurationChanged
+from stowplan.objects.encoding.duration import SECOND
 
 log = logging.getLogger("stowplan.scheduler")
 

@@ -135,14 +135,6 @@ class ObservedCluster:
             if one.pod.node_name in self.nodes
         )
 
-    def cores_used(self, node: str) -> float:
-        """CPU that the pods of a node have asked for, those that are leaving included."""
-        return sum(
-            cores_of(one.pod)
-            for one in self.pods.values()
-            if not one.gone_at and one.pod.node_name == node
-        )
-
     def is_up(self, node: str) -> bool:
         """True while the node is not known to be silent."""
         return all(taint.effect != "NoExecute" for taint in self.nodes[node].taints)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import heapq
 import math
-from typing import Any
 
 import msgspec
 
@@ -22,8 +21,6 @@ from stowplan.controllers.runtime.controller_client import LEASES, NODES, Contro
 from stowplan.controllers.runtime.object_fields import find_condition
 from stowplan.controllers.runtime.object_index import PodFacts, split_key
 from stowplan.kubelet.hollow_nodes import node_status
-
-Tree = dict[str, Any]
 
 RENEW_SECONDS = 10.0
 LEASE_SECONDS = 40

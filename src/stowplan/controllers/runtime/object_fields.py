@@ -15,12 +15,6 @@ from stowplan.objects.selectors import LabelSelector, SelectorError, label_selec
 Tree = dict[str, Any]
 
 
-def key_of(obj: Tree) -> tuple[str, str]:
-    """Namespace ("" for a cluster-wide object) and name."""
-    meta = obj["metadata"]
-    return meta.get("namespace", ""), meta["name"]
-
-
 def controller_of(obj: Tree) -> Tree | None:
     """The owner reference with `controller: true`, if there is one."""
     owners = obj["metadata"].get("ownerReferences") or ()

@@ -32,12 +32,12 @@ from stowplan.client.exec_credentials import (
 )
 from stowplan.client.kubeconfig import ClientConfig, DataOrFile
 from stowplan.driver.clocks import monotonic_ns
+from stowplan.objects.encoding.duration import SECOND
 
 FILE_REREAD_S = 60
 EXEC_TIMEOUT_S = 60.0
 RENEW_BEFORE_EXPIRY_S = 10
 """What is over so soon is taken for over."""
-SECOND = 1_000_000_000
 
 
 class CredentialError(ValueError):

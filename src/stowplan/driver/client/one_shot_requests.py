@@ -12,7 +12,6 @@ import numpy as np
 
 from stowplan.assembly.deciders import Deciders
 from stowplan.assembly.watched_kinds import kinds_read
-from stowplan.client.backoff import SECOND
 from stowplan.client.informer import Informer
 from stowplan.client.kubeconfig import ClientConfig
 from stowplan.client.resources import ApiResource, resources_of
@@ -21,6 +20,7 @@ from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.client.credentials import client_tls_context, read_credential_file
 from stowplan.driver.clocks import monotonic_ns
 from stowplan.messages import events as happened
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod

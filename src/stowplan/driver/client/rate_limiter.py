@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from stowplan.driver.clocks import monotonic_ns
-
-SECOND = 1_000_000_000
+from stowplan.objects.encoding.duration import SECOND
 
 
 class RateLimiter:

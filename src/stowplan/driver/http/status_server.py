@@ -41,6 +41,7 @@ from stowplan.driver.clocks import monotonic_ns
 from stowplan.driver.http.origins import foreign_origin
 from stowplan.driver.live import status as standing
 from stowplan.driver.live.exposition import CONTENT_TYPE, SchedulerCollector, exposition_text
+from stowplan.objects.encoding.duration import SECOND
 
 if TYPE_CHECKING:
     from stowplan.driver.live.scheduler_server import SchedulerServer
@@ -51,7 +52,6 @@ DEFAULT_LISTEN_ADDRESS = "127.0.0.1:10259"
 UNAUTHENTICATED_PATHS = ("/healthz", "/livez", "/readyz")
 REVIEW_CACHE_TTL_S = 10
 """How long an answer of the API server about somebody is gone by."""
-SECOND = 1_000_000_000
 REVIEW_CACHE_SIZE = 1000
 NO_LIMIT = -1.0
 

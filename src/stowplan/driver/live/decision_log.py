@@ -26,6 +26,7 @@ from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.messages.extender_api import ExtenderVerb
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.podgroup import PodGroupStatus
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("stowplan.decisions")
 
-SECOND = 1_000_000_000
 LINES_PER_S, BURST = 100, 1000
 """Of each kind of line."""
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable
 import aiohttp
 import numpy as np
 
-from stowplan.client.backoff import SECOND
 from stowplan.client.informer import Informer
 from stowplan.client.requests import ApiRequest
 from stowplan.client.resources import ApiResource
@@ -19,6 +18,7 @@ from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.clocks import monotonic_ns
 from stowplan.driver.logs import log_keys
 from stowplan.messages.events import Event
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.pod_templates import PodTemplates

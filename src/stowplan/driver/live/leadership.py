@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from stowplan.client.backoff import SECOND
 from stowplan.client.kubeconfig import ClientConfig
 from stowplan.client.leader_election import ElectionRole, LeaderElectionConfig, LeaderElector
 from stowplan.driver.client.api_client import ApiClient
 from stowplan.driver.clocks import monotonic_ns, request_time
 from stowplan.driver.logs import log_keys
+from stowplan.objects.encoding.duration import SECOND
 
 log = logging.getLogger("stowplan.leader")
 

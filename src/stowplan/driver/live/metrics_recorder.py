@@ -26,13 +26,13 @@ from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.messages.extender_api import ExtenderVerb
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.scheduler.binding.binding_cycle import BindingStage
 
 if TYPE_CHECKING:
     from stowplan.driver.client.api_client import ApiClient
     from stowplan.scheduler import Scheduler
 
-SECOND = 1e9
 ATTEMPTS_LABEL_MAX = 15
 ERROR = "SchedulerError"
 SAMPLED_S, SAMPLES = 1.0, 60

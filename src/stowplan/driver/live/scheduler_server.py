@@ -24,7 +24,6 @@ import numpy as np
 from stowplan.assembly.deciders import Deciders
 from stowplan.assembly.watched_kinds import kinds_read
 from stowplan.client.api_calls import ApiCalls
-from stowplan.client.backoff import SECOND
 from stowplan.client.event_correlator import EventCorrelator
 from stowplan.client.kubeconfig import ClientConfig
 from stowplan.client.leader_election import LeaderElectionConfig
@@ -48,6 +47,7 @@ from stowplan.messages import events as happened
 from stowplan.messages.effects import Effect
 from stowplan.messages.events import Event
 from stowplan.messages.extender_api import object_tree
+from stowplan.objects.encoding.duration import SECOND
 from stowplan.objects.meta import Object
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod

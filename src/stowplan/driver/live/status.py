@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stowplan._version import __version__
-from stowplan.client.backoff import SECOND
 from stowplan.driver.clocks import monotonic_ns, request_time
 from stowplan.driver.live.exposition import pending_pods
+from stowplan.objects.encoding.duration import SECOND
 
 if TYPE_CHECKING:
     from stowplan.driver.live.scheduler_server import SchedulerServer

@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from stowplan.columns.array_types import Ints
 from stowplan.columns.labels import ABSENT, LabelColumn
 from stowplan.columns.pods.podcounts import MatchingPods, PodSelection, admits, sums_by_value
 from stowplan.columns.pods.podterms import AffinityTerm, ExistingPodTerms, TermRole, terms_of
@@ -50,7 +51,7 @@ from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
 from stowplan.objects.selectors import SelectorRequirement
 from stowplan.objects.workload import Namespace
-from stowplan.plugins.arithmetic import Ints, n_rows_of
+from stowplan.plugins.arithmetic import n_rows_of
 from stowplan.plugins.pod_affinity.hints import inter_pod_affinity_events
 from stowplan.plugins.pod_affinity.kernel_terms import (
     IncomingPodAffinity,

@@ -12,11 +12,11 @@ import msgspec
 import numpy as np
 
 from stowplan.columns import PodInfo
+from stowplan.columns.array_types import Ints
 from stowplan.framework import Snapshot
 from stowplan.framework.deciders.extender_review import PreemptionCandidate
 from stowplan.objects.pod import Pod
 from stowplan.objects.podgroup import GROUP_ANNOTATIONS, PodGroup
-from stowplan.plugins.arithmetic import Ints
 from stowplan.plugins.table_watcher import TableWatcher
 
 

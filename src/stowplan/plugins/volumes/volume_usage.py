@@ -15,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.columns.array_growth import grow
+from stowplan.columns.array_types import grow
 from stowplan.framework import PodInfo
 from stowplan.objects.volume import Volume
 from stowplan.plugins.table_watcher import TableWatcher

@@ -1,4 +1,7 @@
-"""Arrays that grow by doubling, so that a row or a resource added costs its own size only."""
+"""Types of arrays, and growth by doubling.
+
+Doubling makes the cost of adding a row or a resource constant on average.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
 CAPACITY_MIN = 8
 
 
 def grow(array: NDArray[Any], wanted: tuple[int, ...], fill: int = 0) -> NDArray[Any]:
     """`array` itself if it has the wanted shape, else a copy at least that large.
 
-    An axis that grows at least doubles; new places hold `fill`.
+    An axis that grows at least doubles; new elements are `fill`.
     """
     if all(have >= want for have, want in zip(array.shape, wanted, strict=True)):
         return array
