@@ -1,4 +1,5 @@
-"""Garbage collection: exactly what nobody owns any more goes, in the way that was asked for."""
+"""Garbage collection: exactly the objects without owners are deleted, by the requested
+propagation."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def names(world: World) -> list[str]:
     return sorted(each["metadata"]["name"] for each in world.list(MAPS, "default"))
 
 
-def test_in_the_background_the_owner_goes_first() -> None:
+def test_background_deletion_deletes_the_owner_first() -> None:
     world = World(2)
     world.create(DEPLOYMENTS, deployment("web", 2))
     world.run(5)
@@ -81,7 +82,7 @@ def test_an_owner_that_never_was_owns_nothing() -> None:
     assert names(world) == []
 
 
-def test_one_living_owner_is_enough_and_the_dead_is_cut_off() -> None:
+def test_a_deleted_owner_is_removed_while_another_exists() -> None:
     world = quiet()
     one = world.create(MAPS, {"metadata": {"name": "one"}})
     two = world.create(MAPS, {"metadata": {"name": "two"}})
@@ -119,7 +120,7 @@ def test_a_circle_that_waits_for_itself_is_opened() -> None:
     assert names(world) == []
 
 
-def test_a_kind_that_nobody_serves_is_left_alone() -> None:
+def test_owners_of_unserved_kinds_are_kept() -> None:
     world = quiet()
     strange = owned("a")
     reference = {"apiVersion": "example.com/v1", "kind": "Thing", "name": "t", "uid": "u"}
@@ -166,19 +167,19 @@ def outcome(forest: Forest, deleted: set[int]) -> list[str]:
 
 @given(forests(), st.sets(st.integers(0, 8)))
 @settings(max_examples=examples(40), deadline=None)
-def test_exactly_what_nobody_owns_goes(forest: Forest, chosen: set[int]) -> None:
+def test_exactly_the_objects_without_owners_are_deleted(forest: Forest, chosen: set[int]) -> None:
     deleted = chosen & set(forest)
     assert outcome(forest, deleted) == survivors(forest, deleted)
 
 
 def test_deleting_at_the_first_dead_owner_is_caught(monkeypatch: Any) -> None:
     """The wrong variant: an object goes as soon as one of its owners has gone."""
-    right = GarbageCollector._judge
+    right = GarbageCollector._decide
 
     def hasty(self: GarbageCollector, item: Any, obj: Tree, owners: list[Tree]) -> None:
         dead = [owner for owner in owners if self._owner(owner, item[1]) == {}]
         right(self, item, obj, dead or owners)
 
-    monkeypatch.setattr(GarbageCollector, "_judge", hasty)
+    monkeypatch.setattr(GarbageCollector, "_decide", hasty)
     forest: Forest = {0: (), 1: (), 2: (0, 1)}
     assert outcome(forest, {0}) != survivors(forest, {0})

@@ -1,4 +1,4 @@
-"""A cluster that knows nothing: it records what it is asked, and says what it is told to."""
+"""Stub of a served cluster: records requests and returns configured responses."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ from stowplan.driver.storage.sqlite_store import SqliteStore
 JSON = (("Content-Type", "application/json"),)
 
 
-class StubFace:
+class StubCluster:
     """Answers by `answer`; a GET of /watch opens a stream, fed through `feed`."""
 
     def __init__(self, answer: Callable[[HttpRequest], HttpResponse] | None = None) -> None:
@@ -84,16 +84,16 @@ class StubFace:
 
 @contextlib.asynccontextmanager
 async def served(
-    face: StubFace,
+    cluster: StubCluster,
     bounds: ServerLimits | None = None,
     store: SqliteStore | None = None,
     tls: ServerTls = PLAIN_ONLY,
     failed: Callable[[str], None] | None = None,
 ) -> AsyncIterator[tuple[HttpServer, int]]:
-    server = HttpServer(ServerLoop(face, store, failed), bounds)
-    door = listening_socket("127.0.0.1", 0)
-    port = door.getsockname()[1]
-    await server.start(door, tls)
+    server = HttpServer(ServerLoop(cluster, store, failed), bounds)
+    listener = listening_socket("127.0.0.1", 0)
+    port = listener.getsockname()[1]
+    await server.start(listener, tls)
     try:
         yield server, port
     finally:
@@ -102,7 +102,7 @@ async def served(
 
 
 class Client:
-    """One connection, spoken by hand."""
+    """One raw HTTP connection."""
 
     opened: ClassVar[list["Client"]] = []
 

@@ -1,4 +1,4 @@
-"""Tokens and certificates: made once, kept, readable by nobody else, told to nobody."""
+"""Tokens and certificates: created once, kept, readable by the owner only, never logged."""
 
 import base64
 import ssl
@@ -75,14 +75,14 @@ def test_the_form_of_kube_apiserver(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("sesame\n", "line 1: got 1 columns"),
-        ("a,b,c\nsesame,ann\n", "line 2: got 2 columns"),
-        (",ann,1\n", "line 1: got 3 columns"),
-        ("sesame,,1\n", "line 1: got 3 columns"),
-        ("\udcffsesame", "no CSV text"),
+        ("sesame\n", "line 1: 1 columns"),
+        ("a,b,c\nsesame,ann\n", "line 2: 2 columns"),
+        (",ann,1\n", "line 1: 3 columns"),
+        ("sesame,,1\n", "line 1: 3 columns"),
+        ("\udcffsesame", "not CSV text"),
     ],
 )
-def test_a_file_that_is_none(tmp_path: Path, text: str, said: str) -> None:
+def test_invalid_token_files(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(CredentialFilesError) as refused:
@@ -93,14 +93,14 @@ def test_a_file_that_is_none(tmp_path: Path, text: str, said: str) -> None:
 
 def test_a_data_directory_without_its_tokens(tmp_path: Path) -> None:
     (tmp_path / "tokens.csv").write_text("abc,somebody,1\n")
-    with pytest.raises(CredentialFilesError, match="has no token of admin"):
+    with pytest.raises(CredentialFilesError, match="no token of admin"):
         load_tokens(tmp_path)
     (tmp_path / "tls-127.0.0.1.pem").write_text("nonsense")
-    with pytest.raises(CredentialFilesError, match="no usable key and certificate"):
+    with pytest.raises(CredentialFilesError, match="invalid key or certificate"):
         serving_certificate(tmp_path, "127.0.0.1", NOW)
 
 
-def test_a_kubeconfig_says_where_and_who() -> None:
+def test_a_kubeconfig_has_server_and_user() -> None:
     content = kubeconfig_tree("https://x:1", "PEM", "ann", "abc")
     (cluster,) = content["clusters"]
     (user,) = content["users"]

@@ -1,4 +1,4 @@
-"""Whatever is done to a cluster, in the end every controller has kept its promise."""
+"""Whatever is done to a cluster, in the end every controller has reached its goal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queue that controllers work from, and the index sets of Indexed Jobs."""
+"""The work queue of controllers, and the index sets of Indexed Jobs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def drained(queue: WorkQueue[str], now: float) -> list[str]:
     return found
 
 
-def test_a_key_is_looked_at_once_and_at_the_earlier_moment() -> None:
+def test_a_key_is_due_once_at_the_earlier_time() -> None:
     queue: WorkQueue[str] = WorkQueue()
     queue.add("a", 10.0)
     queue.add("a", 5.0)
@@ -78,6 +78,6 @@ def test_the_wrong_way_of_writing_is_caught() -> None:
     assert completion_indexes.parse_indexes(without_pairs({1, 3}), 41) != {1, 3}
 
 
-def test_the_first_free_indexes_are_taken() -> None:
+def test_the_first_free_indexes_are_used() -> None:
     assert completion_indexes.pending_indexes({0, 2, 3}, 3, 10) == [1, 4, 5]
     assert completion_indexes.pending_indexes({0, 1}, 3, 3) == [2]

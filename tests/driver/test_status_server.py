@@ -1,4 +1,4 @@
-"""What a scheduler shows of itself elsewhere than on loopback, its logs, and its pace."""
+"""The status server on other addresses than loopback, logs, and metrics."""
 
 from __future__ import annotations
 
@@ -170,12 +170,12 @@ def test_addresses(text: str, address: ListenAddress | None) -> None:
 
 
 @pytest.mark.parametrize("text", ["here", "127.0.0.1:x", "127.0.0.1:99999"])
-def test_addresses_that_are_none(text: str) -> None:
+def test_invalid_addresses(text: str) -> None:
     with pytest.raises(AddressError, match="wanted HOST:PORT"):
         parse_listen_address(text)
 
 
-def test_an_address_in_use_is_told() -> None:
+def test_an_address_in_use_is_reported() -> None:
     async def story() -> None:
         async with SmallApi() as api:
             port = int(api.url.rpartition(":")[2])
@@ -190,7 +190,7 @@ def test_an_address_in_use_is_told() -> None:
     run(story())
 
 
-def test_loopback_is_told_from_the_rest() -> None:
+def test_which_addresses_are_loopback() -> None:
     assert ListenAddress("localhost", 1).is_loopback
     assert ListenAddress("::1", 1).is_loopback
     assert not ListenAddress("0.0.0.0", 1).is_loopback
@@ -328,7 +328,7 @@ def test_logs_are_text_or_json() -> None:
     assert "WARNING leader: a b" in TextFormatter().format(record("a b"))
 
 
-def test_levels_are_told_by_part() -> None:
+def test_log_levels_by_component() -> None:
     assert parse_levels("info,informers=debug") == {"": logging.INFO, "informers": logging.DEBUG}
     for text in ("loud", "nobody=info"):
         with pytest.raises(LogError, match="wanted one of"):

@@ -1,4 +1,4 @@
-"""Life as a whole: bounded steps, restarts from what was saved, and the same world twice."""
+"""All controllers together: bounded steps, restarts from the store, and reproducible runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stowplan.assembly.embedded_cluster import EmbeddedCluster
 from tests.apiserver.small_cluster import DEPLOYMENTS, JOBS, World, deployment, job, pod
 
 
-def test_a_step_is_bounded_and_says_that_there_is_more() -> None:
+def test_a_step_is_bounded_and_reports_remaining_work() -> None:
     world = World(1, schedules=False)
     for n in range(30):
         world.create(DEPLOYMENTS, deployment(f"web-{n}", 3))
@@ -24,7 +24,7 @@ def test_a_step_is_bounded_and_says_that_there_is_more() -> None:
     assert len(world.pods()) == 90
 
 
-def test_a_cluster_goes_on_from_what_was_saved() -> None:
+def test_a_cluster_continues_from_its_store() -> None:
     world = World(2)
     world.create(DEPLOYMENTS, deployment("web", 2))
     slow = {"stowplan.dev/run-seconds": "60"}
@@ -55,7 +55,7 @@ def test_a_cluster_goes_on_from_what_was_saved() -> None:
     assert world.pods(app="web") == []
 
 
-def test_the_same_dice_make_the_same_world() -> None:
+def test_the_same_seed_gives_the_same_cluster() -> None:
     def history() -> list[tuple[str, bytes]]:
         world = World(3)
         world.create(DEPLOYMENTS, deployment("web", 4))
@@ -71,7 +71,7 @@ def test_the_same_dice_make_the_same_world() -> None:
     assert history() == history()
 
 
-def test_nothing_lives_when_told_so() -> None:
+def test_controllers_can_be_disabled() -> None:
     manager_options = ControllerManagerOptions(controllers=False, hollow_nodes=False)
     options = ApiServerOptions(registry=built_in_registry(), admission=default_admission())
     cluster = EmbeddedCluster(options, np.random.default_rng(1), manager_options=manager_options)

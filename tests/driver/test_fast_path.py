@@ -1,4 +1,4 @@
-"""The short way for plain writes: what is taken, what is not, and that both ways say the same."""
+"""The fast path: which requests take it, and that both paths answer the same."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from stowplan.apis.machinery.http_messages import HttpRequest, HttpResponse
 from stowplan.driver.http import fast_path
 from stowplan.driver.http.fast_path import SimpleRequest, parse_simple_request
 from stowplan.driver.http.http_server import ServerLimits
-from tests.driver.stub_face import JSON, Client, StubFace, served
+from tests.driver.stub_cluster import JSON, Client, StubCluster, served
 from tests.property.wrong import assert_caught
 from tests.soak import examples
 
@@ -57,29 +57,29 @@ def test_a_plain_request_is_read() -> None:
         HEAD + b"Content-Length: 100000\r\n\r\n" + b"x" * 100_000,
     ],
 )
-def test_anything_else_goes_the_general_way(data: bytes) -> None:
+def test_other_requests_take_the_general_path(data: bytes) -> None:
     assert parse_simple_request(data) is None
 
 
 def test_a_connection_in_use_is_not_idle() -> None:
     async def scene() -> None:
-        face = StubFace(lambda _: HttpResponse(201, JSON, b"{}"))
-        async with served(face, ServerLimits(idle_s=0.5)) as (_, port):
+        cluster = StubCluster(lambda _: HttpResponse(201, JSON, b"{}"))
+        async with served(cluster, ServerLimits(idle_s=0.5)) as (_, port):
             client = await Client.to(port)
             for _ in range(5):
                 client.send(GOOD)
                 assert (await client.whole())[0] == 201
                 await asyncio.sleep(0.2)
             assert await client.rest() == b""
-        assert len(face.requests) == 5
+        assert len(cluster.requests) == 5
 
     asyncio.run(scene())
 
 
-def test_requests_that_come_while_one_waits_are_kept() -> None:
+def test_requests_that_arrive_while_one_is_pending_are_kept() -> None:
     async def scene() -> None:
-        face = StubFace(lambda request: HttpResponse(201, JSON, request.body, after=0.1))
-        async with served(face) as (_, port):
+        cluster = StubCluster(lambda request: HttpResponse(201, JSON, request.body, after=0.1))
+        async with served(cluster) as (_, port):
             client = await Client.to(port)
             client.send(HEAD + b"Content-Length: 1\r\n\r\n1")
             await asyncio.sleep(0.05)
@@ -93,8 +93,8 @@ def test_requests_that_come_while_one_waits_are_kept() -> None:
 
 def test_a_long_answer_is_not_kept_for_a_client_that_does_not_read() -> None:
     async def scene() -> None:
-        face = StubFace(lambda _: HttpResponse(200, JSON, b"x" * (64 << 20)))
-        async with served(face, ServerLimits(send_s=-63.5)) as (server, port):
+        cluster = StubCluster(lambda _: HttpResponse(200, JSON, b"x" * (64 << 20)))
+        async with served(cluster, ServerLimits(send_s=-63.5)) as (server, port):
             client = await Client.to(port, limit=1 << 10)
             client.send(GOOD)
             await client.reader.readexactly(100)
@@ -128,7 +128,7 @@ PIECES = st.sampled_from(
 
 @st.composite
 def requests(draw: st.DrawFn) -> bytes:
-    """Nearly plain: a byte or a piece changed here and there."""
+    """Nearly simple requests: a byte or a piece changed here and there."""
     data = draw(st.sampled_from([GOOD, HEAD + b"\r\n"]))
     for _ in range(draw(st.integers(0, 2))):
         at = draw(st.integers(0, len(data)))
@@ -145,12 +145,12 @@ async def _both(
     for reading in (read, lambda _: None):
         fast_path.parse_simple_request = reading
         try:
-            face = StubFace(lambda _: HttpResponse(201, JSON, b"{}"))
-            async with served(face) as (_, port):
+            cluster = StubCluster(lambda _: HttpResponse(201, JSON, b"{}"))
+            async with served(cluster) as (_, port):
                 client = await Client.to(port)
                 client.send(data)
                 await asyncio.wait_for(client.reader.read(20), 60)
-                told = [(r.method, r.path, r.query, r.headers, r.body) for r in face.requests]
+                told = [(r.method, r.path, r.query, r.headers, r.body) for r in cluster.requests]
                 seen.append(told)
         finally:
             fast_path.parse_simple_request = original

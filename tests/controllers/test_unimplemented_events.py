@@ -1,4 +1,4 @@
-"""What is stored and has no effect is said at once, and on the object."""
+"""Objects without effect are reported at once, by a warning and an event."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def told(one: EmbeddedCluster) -> list[str]:
 
 
 @pytest.mark.parametrize("path", CASES)
-def test_who_creates_it_is_warned_and_it_has_an_event(path: str) -> None:
+def test_the_creator_gets_a_warning_and_the_object_an_event(path: str) -> None:
     obj, text = CASES[path]
     one = cluster()
     assert warnings(post(one, path, obj)) == [f'299 - "{text}"']
@@ -132,7 +132,7 @@ def test_who_creates_it_is_warned_and_it_has_an_event(path: str) -> None:
     assert told(again) == [text]
 
 
-def test_every_path_is_one() -> None:
+def test_every_listed_path_exists() -> None:
     registry = built_in_registry()
     assert all(registry.by_path(path) is not None for path in PATHS)
 

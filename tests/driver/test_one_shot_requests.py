@@ -90,7 +90,7 @@ def test_a_live_cluster_is_simulated_and_shared_out_by_listing_only(tmp_path: Pa
     run(story())
 
 
-def test_without_the_right_to_list_it_says_which_is_missing(tmp_path: Path) -> None:
+def test_a_forbidden_list_names_the_resource(tmp_path: Path) -> None:
     async def story() -> None:
         async with SmallApi() as api:
 
@@ -103,16 +103,14 @@ def test_without_the_right_to_list_it_says_which_is_missing(tmp_path: Path) -> N
             file = kubeconfig(tmp_path / "k", api.url)
             code, _, err = await stowplan("explain", "--kubeconfig", file, "web")
             assert code == 2
-            assert "the right to list pods" in err
+            assert "unable to list pods" in err
             assert len(err.splitlines()) == 1
 
     run(story())
 
 
 @pytest.mark.parametrize(("n_busy", "code"), [(2, 0), (99, 2)])
-def test_a_server_that_is_busy_is_asked_again_a_few_times(
-    tmp_path: Path, n_busy: int, code: int
-) -> None:
+def test_a_throttled_list_is_retried_a_few_times(tmp_path: Path, n_busy: int, code: int) -> None:
     async def story() -> None:
         n_asked = 0
 
@@ -134,13 +132,13 @@ def test_a_server_that_is_busy_is_asked_again_a_few_times(
             file = kubeconfig(tmp_path / "k", api.url)
             ended, _, err = await stowplan("explain", "--kubeconfig", file, "web")
             assert ended == code
-            assert ("got later, please" in err) == bool(code)
+            assert ("unable to list pods: later, please" in err) == bool(code)
             assert n_asked == (n_busy + 1 if not code else LIST_ATTEMPTS_MAX)
 
     run(story())
 
 
-def test_what_a_running_scheduler_says_of_itself() -> None:
+def test_status_of_a_running_scheduler() -> None:
     async def story() -> None:
         async with SmallApi() as api:
             api.node("n1")
@@ -186,7 +184,7 @@ def test_what_a_running_scheduler_says_of_itself() -> None:
                 assert config["kubescheduler.config.k8s.io"]["profiles"]
             code, _, err = await stowplan("status", "--address", address)
             assert code == 2
-            assert "wanted a running `stowplan run`" in err
+            assert "is `stowplan run` running there?" in err
 
     run(story())
 

@@ -1,9 +1,9 @@
-"""Pods that bring their claims along."""
+"""Claims of ephemeral volumes."""
 
 from __future__ import annotations
 
 from tests.apiserver.small_cluster import Tree, World, pod
-from tests.controllers.test_volumes import CLAIMS, CLASSES, claim, storage_class
+from tests.controllers.test_persistent_volume import CLAIMS, CLASSES, claim, storage_class
 
 SPEC = claim("", "fast")["spec"]
 LABELS = {"from": "template"}
@@ -26,7 +26,7 @@ def owner(tree: Tree) -> tuple[str, str]:
     return one["kind"], one["uid"]
 
 
-def test_a_claim_comes_with_its_pod_and_goes_with_it() -> None:
+def test_a_claim_is_created_and_deleted_with_its_pod() -> None:
     here = world()
     made = here.create("pods", pod("p", volumes=VOLUMES))
     here.run(5)
@@ -53,7 +53,7 @@ def test_a_claim_that_is_lost_is_made_again() -> None:
     assert here.the(CLAIMS, "p-v")["metadata"]["uid"] != first
 
 
-def test_the_claim_of_somebody_else_is_left_alone_and_told() -> None:
+def test_a_claim_of_another_owner_is_reported_and_kept() -> None:
     here = world()
     theirs = here.create(CLAIMS, claim("p-v", "fast"))
     here.create("pods", pod("p", volumes=VOLUMES))

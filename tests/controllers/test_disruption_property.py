@@ -1,4 +1,4 @@
-"""However evictions come, a budget's pods never fall below what it wants healthy."""
+"""Whatever the evictions, a budget's healthy pods never fall below its minimum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept of objects as the server spells them goes when they go, however that is told."""
+"""Cached encodings of objects are dropped with their objects, however a deletion is reported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stowplan.objects.pod_templates import KEPT_MIN, PodTemplates
 LIST = b'{"metadata":{"resourceVersion":"%d"},"items":[%b]}'
 
 
-def spelt(name: str, uid: str, version: int, rest: str = "") -> bytes:
+def full_tree(name: str, uid: str, version: int, rest: str = "") -> bytes:
     meta = f'"name":"{name}","namespace":"d","uid":"{uid}","resourceVersion":"{version}"'
     return f'{{"metadata":{{{meta}}},"spec":{{"hostIPC":true}}{rest}}}'.encode()
 
@@ -25,7 +25,7 @@ def follower(whole: RawObjectCache, templates: PodTemplates | None = None) -> In
     (pods,) = resources_of((Pod,))
     made = Informer(pods, np.random.default_rng(0), templates, streams=False, whole=whole)
     made.next(0)
-    made.answered(ApiResponse(200, LIST % (1, spelt("a", "u1", 1))), 0)
+    made.answered(ApiResponse(200, LIST % (1, full_tree("a", "u1", 1))), 0)
     made.next(0)
     made.opened(0)
     return made
@@ -35,11 +35,11 @@ def line(kind: str, value: bytes) -> bytes:
     return b'{"type":"%b","object":%b}\n' % (kind.encode(), value)
 
 
-def test_a_pod_is_shown_as_it_is_spelt() -> None:
+def test_a_pod_keeps_its_encoding() -> None:
     whole = RawObjectCache()
     found = follower(whole).find("d/a")
     assert found is not None
-    assert whole.spelt(found)["spec"] == {"hostIPC": True}
+    assert whole.full_tree(found)["spec"] == {"hostIPC": True}
 
 
 @pytest.mark.parametrize("rest", ["", ',"status":null'], ids=["plainly", "with a null"])
@@ -47,32 +47,32 @@ def test_a_pod_that_is_deleted_is_kept_no_longer(rest: str) -> None:
     whole = RawObjectCache()
     informer = follower(whole)
     assert len(whole) == 1
-    informer.feed(line("DELETED", spelt("a", "u1", 2, rest)), 0)
+    informer.feed(line("DELETED", full_tree("a", "u1", 2, rest)), 0)
     assert len(whole) == len(informer) == 0
 
 
-def test_who_takes_the_place_of_another_takes_it_here_too() -> None:
+def test_a_recreated_pod_replaces_its_predecessor() -> None:
     """A list that starts over tells of a pod of another uid under the name."""
     whole = RawObjectCache()
     informer = follower(whole)
     before = informer.find("d/a")
     informer.feed(b'{"type":"ERROR","object":{"kind":"Status","code":410,"reason":"Expired"}}\n', 0)
     informer.next(10**12)
-    informer.answered(ApiResponse(200, LIST % (9, spelt("a", "u2", 9))), 10**12)
+    informer.answered(ApiResponse(200, LIST % (9, full_tree("a", "u2", 9))), 10**12)
     now = informer.find("d/a")
     assert before is not None
     assert now is not None
     assert len(whole) == 1
-    assert "hostIPC" in str(whole.spelt(now))
-    assert "hostIPC" not in str(whole.spelt(before))
+    assert "hostIPC" in str(whole.full_tree(now))
+    assert "hostIPC" not in str(whole.full_tree(before))
 
 
-def test_templates_of_pods_that_have_gone_are_forgotten() -> None:
+def test_templates_of_deleted_pods_are_dropped() -> None:
     templates = PodTemplates()
     informer = follower(RawObjectCache(), templates)
     for number in range(3 * KEPT_MIN):
         name = f"p{number}"
-        value = spelt(name, name, number + 2).replace(b'"hostIPC":true', b'"nodeName":""')
+        value = full_tree(name, name, number + 2).replace(b'"hostIPC":true', b'"nodeName":""')
         value = value.replace(b'"namespace"', b'"labels":{"job":"%b"},"namespace"' % name.encode())
         informer.feed(line("ADDED", value), 0)
         informer.feed(line("DELETED", value), 0)

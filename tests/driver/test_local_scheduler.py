@@ -1,4 +1,4 @@
-"""`stowplan up` with the scheduler it comes with, and what happens when that ends."""
+"""`stowplan up` with its own scheduler, and what happens when that ends."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def nodes_of(api: ApiClient) -> dict[str, str]:
     return {one["metadata"]["name"]: one["spec"].get("nodeName", "") for one in items}
 
 
-def test_pods_that_name_no_scheduler_or_this_one_are_placed_and_no_others(tmp_path: Path) -> None:
+def test_pods_of_the_two_scheduler_names_are_scheduled_and_no_others(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "stowplan", "up", "--port", "0", "--node-count", "2"]
     process = subprocess.Popen(
         [*command, "--kubeconfig", str(tmp_path / "k")],
@@ -94,14 +94,14 @@ def test_its_leases_keep_others_from_deciding_the_same_pods(tmp_path: Path) -> N
                             await asyncio.sleep(0.05)
                     async with replica("--kubeconfig", file, "--listen", "0") as other:
                         assert await other.ended() == 1
-                    assert "got the lease kube-system/stowplan being renewed" in other.raw[-1]
+                    assert "renews lease kube-system/stowplan" in other.raw[-1]
                 # Given back at the end.
                 assert [await holder(api, name) for name in LEASES] == ["", ""]
 
     run(story())
 
 
-def test_a_lost_lease_is_taken_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_lease_is_reacquired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[SchedulerServer] = []
     made = SchedulerServer.__init__
 

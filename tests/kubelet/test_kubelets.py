@@ -1,4 +1,4 @@
-"""Hollow pods and nodes: what they report, by the annotations that say what they do."""
+"""Hollow nodes and their pods: what they report, as their annotations configure."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_readiness_gate_is_waited_for() -> None:
     assert conditions(world, "a")["Ready"] == "True"
 
 
-def test_init_containers_run_one_after_the_other() -> None:
+def test_init_containers_run_in_order() -> None:
     world = World(1)
     inits = [
         container(name="i1"),
@@ -180,7 +180,7 @@ def test_a_selector_that_the_node_does_not_match_is_refused() -> None:
     assert world.the("pods", "a")["status"]["reason"] == "NodeAffinity"
 
 
-def test_two_pods_cannot_have_one_host_port() -> None:
+def test_a_host_port_is_used_once() -> None:
     world = World(1)
     for name in ("a", "b"):
         made = pod(name)
@@ -243,7 +243,7 @@ def events(world: World, reason: str) -> list[str]:
     return [event["message"] for event in found if event["reason"] == reason]
 
 
-def test_annotations_that_cannot_be_read_are_told_of() -> None:
+def test_invalid_annotations_are_reported() -> None:
     world = World(1)
     notes = {
         "stowplan.dev/run-seconds": "soon",
@@ -271,7 +271,7 @@ def test_annotations_that_cannot_be_read_are_told_of() -> None:
     ]
 
 
-def test_a_node_that_says_nonsense_of_its_kubelet_is_told_of() -> None:
+def test_an_invalid_kubelet_annotation_is_reported() -> None:
     said = {
         value: list(node_annotation_problems({"stowplan.dev/kubelet": value}))
         for value in ("off", "on", "Off", "")

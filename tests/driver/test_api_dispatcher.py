@@ -1,4 +1,4 @@
-"""Effects are carried out side by side, those about one pod in their order."""
+"""Effects are performed concurrently, those of one pod in order."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SlowApi:
 
 
 class Hasty(ApiDispatcher):
-    """Wrong: lets nobody wait for an earlier effect about the same pod."""
+    """Wrong: does not wait for an earlier effect of the same pod."""
 
     def take(self, effect: Any) -> None:
         super().take(effect)
@@ -77,7 +77,7 @@ async def written(kind: type[ApiDispatcher], n_pods: int) -> tuple[dict[str, lis
     return found, api
 
 
-def test_what_is_about_one_pod_is_done_in_order_and_the_rest_side_by_side() -> None:
+def test_effects_of_one_pod_run_in_order_and_others_concurrently() -> None:
     async def story() -> None:
         for n_pods in (20, 90):
             found, api = await written(ApiDispatcher, n_pods)
@@ -88,7 +88,7 @@ def test_what_is_about_one_pod_is_done_in_order_and_the_rest_side_by_side() -> N
     run(story())
 
 
-def test_hands_that_do_not_wait_are_caught() -> None:
+def test_a_dispatcher_without_order_is_caught() -> None:
     async def story() -> None:
         found, _ = await written(Hasty, 20)
         assert any(numbers != sorted(numbers) for numbers in found.values())
@@ -137,6 +137,6 @@ def test_a_bug_in_a_worker_does_not_go_unnoticed() -> None:
     run(story())
 
 
-def test_kinds_of_effects_that_nobody_performs_are_a_bug() -> None:
+def test_an_unknown_kind_of_effect_is_a_bug() -> None:
     with pytest.raises(KeyError):
         ApiCalls(EventCorrelator("h"), lambda: MOMENT).steps(to_do.Wake(1, 1, 5))

@@ -1,4 +1,4 @@
-"""A scheduler that runs goes by another file of sessions as soon as it is written, if it can."""
+"""A running scheduler applies a changed session configuration, if it is valid."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def actions(live: SchedulerServer) -> tuple[str, ...]:
     return tuple(batch.actions)
 
 
-def test_a_changed_file_holds_or_is_refused_and_the_last_good_one_goes_on(
+def test_a_changed_file_applies_or_the_last_good_one_stays(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "CONFIGURATION_POLL_S", 0.1)

@@ -1,4 +1,4 @@
-"""`stowplan up` with a configuration and plugins of one's own, and `stowplan status` beside it."""
+"""`stowplan up` with a configuration and plugins, and `stowplan status`."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_cluster_without_a_scheduler_has_no_status(tmp_path: Path) -> None:
 def test_files_that_are_wrong_are_refused_before_it_starts(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(CONFIG.replace("profiles", "profile"))
     for arguments, text in (
-        (("--config", "nope.yaml"), "nope.yaml: got no such file"),
+        (("--config", "nope.yaml"), "nope.yaml: no such file"),
         (("--config", "config.yaml"), "did you mean 'profiles'?"),
         (("--plugin", "nope.py"), "nope.py"),
         (("--plugin", "nope.py", "--no-scheduler"), "--no-scheduler"),

@@ -1,4 +1,4 @@
-"""Nodes that fall silent: taints, evictions, replacements, and what becomes of their pods."""
+"""Unreachable nodes: taints, evictions, replacements, and their pods."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_conditions_and_cordon_become_taints_and_others_stay() -> None:
     assert taints(world, "node-1") == [("mine", "NoSchedule")]
 
 
-def test_a_node_that_says_it_is_not_ready_is_not_ready() -> None:
+def test_a_node_that_reports_not_ready_is_tainted() -> None:
     world = World(1, hollow=False)
     node = world.the("nodes", "node-1")
     node["status"]["conditions"] = [

@@ -1,4 +1,4 @@
-"""Claims find volumes, volumes are made for claims, and nothing in use is lost."""
+"""Claims are bound, volumes provisioned, and nothing in use is deleted."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_class_that_waits_gets_its_volume_when_a_node_is_chosen() -> None:
     assert term["matchExpressions"][0]["values"] == ["zone-2"]
 
 
-def test_the_smallest_volume_that_suffices_is_taken() -> None:
+def test_the_smallest_sufficient_volume_is_bound() -> None:
     world = World(1)
     for name, size in (("big", "10Gi"), ("right", "3Gi"), ("small", "1Gi")):
         world.create(VOLUMES, volume(name, size=size))
@@ -93,7 +93,7 @@ def test_the_smallest_volume_that_suffices_is_taken() -> None:
     assert world.the(CLAIMS, "c")["status"]["capacity"] == {"storage": "3Gi"}
 
 
-def test_a_claim_waits_for_a_volume_that_comes_later() -> None:
+def test_a_claim_waits_for_a_later_volume() -> None:
     world = World(1)
     world.create(CLAIMS, claim("c", ""))
     world.settle()
@@ -104,7 +104,7 @@ def test_a_claim_waits_for_a_volume_that_comes_later() -> None:
 
 
 @pytest.mark.parametrize(("policy", "left"), [("Delete", None), ("Retain", "Released")])
-def test_what_becomes_of_a_volume_whose_claim_goes(policy: str, left: str | None) -> None:
+def test_reclaim_policy_of_a_released_volume(policy: str, left: str | None) -> None:
     world = World(1)
     world.create(CLASSES, storage_class("fast", reclaimPolicy=policy))
     world.create(CLAIMS, claim("c", "fast"))
@@ -117,7 +117,7 @@ def test_what_becomes_of_a_volume_whose_claim_goes(policy: str, left: str | None
     assert (found["status"]["phase"] if found else None) == left
 
 
-def test_a_claim_in_use_stays_until_its_pod_has_gone() -> None:
+def test_a_claim_in_use_stays_until_its_pod_is_deleted() -> None:
     world = World(1)
     world.create(VOLUMES, volume("v"))
     world.create(CLAIMS, claim("c", ""))
@@ -133,7 +133,7 @@ def test_a_claim_in_use_stays_until_its_pod_has_gone() -> None:
     assert phase(world, VOLUMES, "v") == "Released"
 
 
-def test_the_default_class_is_named_for_a_claim_that_names_none() -> None:
+def test_the_default_class_is_set_on_claims_without_class() -> None:
     world = World(1)
     marked = storage_class("dflt")
     note = "storageclass.kubernetes.io/is-default-class"
@@ -172,7 +172,7 @@ def test_volumes_that_do_not_fit(spec: Tree) -> None:
     assert find_best_match([found], wanted) is None
 
 
-def test_a_volume_reserved_by_name_is_taken_before_a_better_one() -> None:
+def test_a_reserved_volume_is_preferred() -> None:
     reserved = volume("r", size="9Gi", claimRef={"namespace": "default", "name": "c"})
     better = {**volume("b"), "status": {"phase": "Available"}}
     wanted = claim("c", "")

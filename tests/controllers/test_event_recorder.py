@@ -1,4 +1,4 @@
-"""Events are counted, combined and bounded as client libraries do."""
+"""Events are counted, combined and limited as in client-go."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_an_event_names_what_it_is_about() -> None:
     assert (event["source"], event["reportingComponent"]) == ({"component": "tester"}, "tester")
 
 
-def test_from_the_tenth_on_similar_events_are_one() -> None:
+def test_similar_events_are_combined_from_the_tenth_on() -> None:
     said = Said()
     for n in range(14):
         said.say(f"number {n}")
@@ -56,7 +56,7 @@ def test_from_the_tenth_on_similar_events_are_one() -> None:
     assert ("something else", 1) in said.events()
 
 
-def test_after_ten_minutes_of_silence_they_are_told_apart_again() -> None:
+def test_similar_events_are_separate_again_after_ten_minutes() -> None:
     said = Said()
     for n in range(11):
         said.say(f"number {n}")
@@ -65,7 +65,7 @@ def test_after_ten_minutes_of_silence_they_are_told_apart_again() -> None:
     assert ("number 12", 1) in said.events()
 
 
-def test_no_more_than_a_burst_is_said_about_one_object() -> None:
+def test_events_of_one_object_are_limited_to_a_burst() -> None:
     said = Said()
     other = said.world.create("pods", pod("b"))
     for n in range(40):
@@ -79,7 +79,7 @@ def test_no_more_than_a_burst_is_said_about_one_object() -> None:
     assert len(said.events()) == 27
 
 
-def test_what_is_refused_stops_nobody() -> None:
+def test_a_refused_event_is_ignored() -> None:
     said = Said()
     lost = {**said.about, "metadata": {**said.about["metadata"], "namespace": "nosuch"}}
     said.say("into the void", about=lost)

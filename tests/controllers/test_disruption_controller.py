@@ -1,4 +1,4 @@
-"""Disruption budgets: what they count, and what evictions they let through."""
+"""Disruption budgets: counts, and which evictions they allow."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_numbers_and_percentages(spec: Tree, wanted: tuple[int, int, int, int]) 
     assert counts(world(**spec)) == wanted
 
 
-def test_percentages_are_of_what_is_wanted_not_of_what_is_there() -> None:
+def test_percentages_are_of_the_scale() -> None:
     made = world(4, maxUnavailable="50%")
     made.schedules = False
     made.delete("pods", made.pods()[0]["metadata"]["name"])
@@ -93,7 +93,7 @@ def test_a_pod_without_controller_cannot_be_counted_in_percent() -> None:
     assert "UnmanagedPods" in reasons
 
 
-def test_the_condition_says_whether_any_disruption_is_allowed() -> None:
+def test_the_disruption_allowed_condition() -> None:
     made = world(minAvailable=2)
     (found,) = made.the(BUDGETS, "b")["status"]["conditions"]
     assert (found["status"], found["reason"]) == ("True", "SufficientPods")
@@ -122,7 +122,7 @@ def test_an_eviction_takes_what_is_allowed_and_the_next_must_wait() -> None:
     assert evict(made, second).code == 201
 
 
-def test_a_drain_goes_on_as_replacements_become_ready_and_never_below() -> None:
+def test_a_drain_proceeds_as_replacements_become_ready() -> None:
     made = world(3, minAvailable=2)
     drained = sorted(p["metadata"]["name"] for p in made.pods())
     healthy: list[int] = []
@@ -136,7 +136,7 @@ def test_a_drain_goes_on_as_replacements_become_ready_and_never_below() -> None:
     assert counts(made) == (1, 3, 2, 3)
 
 
-def test_two_budgets_on_a_pod_are_one_too_many() -> None:
+def test_two_budgets_on_a_pod_refuse_eviction() -> None:
     made = world(minAvailable=1)
     made.create(BUDGETS, budget("c", minAvailable=1))
     made.settle()
@@ -145,7 +145,7 @@ def test_two_budgets_on_a_pod_are_one_too_many() -> None:
     assert text.startswith("This pod has more than one PodDisruptionBudget")
 
 
-def test_pods_that_serve_nobody_may_always_go() -> None:
+def test_pods_that_are_not_ready_may_be_evicted() -> None:
     made = world(1, minAvailable=1)
     made.schedules = False
     pending = pod("web-x")
@@ -156,7 +156,7 @@ def test_pods_that_serve_nobody_may_always_go() -> None:
     assert made.get("pods", "web-x") is None
 
 
-def test_an_evicted_pod_that_stays_is_believed_gone_for_two_minutes() -> None:
+def test_an_evicted_pod_counts_as_deleted_for_two_minutes() -> None:
     made = world(3, minAvailable=2)
     name = made.pods()[0]["metadata"]["name"]
     found = made.the(BUDGETS, "b")
