@@ -309,7 +309,7 @@ def story(seed: int, kit: FaultRunConfig) -> str:
     """All that happens in a storm, in full."""
     storm = FaultRun(seed, kit)
     storm.run()
-    return "\n".join(f"{now} {who} {message}" for now, who, message in storm.auditor.story)
+    return "\n".join(f"{now} {who} {message}" for now, who, message in storm.auditor.event_log)
 
 
 def main(*arguments: str) -> None:
