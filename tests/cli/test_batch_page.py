@@ -203,7 +203,9 @@ def test_a_name_that_is_taken_is_refused(here: Path) -> None:
     (here / "large_first.py").write_text(text)
     ran = run("simulate", *WORLD, "--plugin", "large_first.py")
     check_one_line(ran, "'gang' is taken")
-    text = "from stowplan.batch import SessionPlugin\n\n\nclass Nameless(SessionPlugin):\n    pass\n"
+    text = (
+        "from stowplan.batch import SessionPlugin\n\n\nclass Nameless(SessionPlugin):\n    pass\n"
+    )
     (here / "large_first.py").write_text(text)
     ran = run("simulate", *WORLD, "--plugin", "large_first.py")
     check_one_line(ran, "class Nameless has no `name`")

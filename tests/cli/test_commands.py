@@ -209,7 +209,7 @@ def test_simulate_takes_a_cluster_of_another_size(cluster: str) -> None:
         (["--speedup", "nan"], ("--speedup", "got nan")),
         (["--until", "0"], ("--until", "got '0', wanted more than 0 seconds")),
         (["--sample-every", "0s"], ("--sample-every", "got '0s'")),
-        (["--extender", "none.py"], ("none.py: cannot be read",)),
+        (["--extender", "none.py"], ("none.py: cannot read the file",)),
         (["--seed", "1", "--seed", "2", "--seeds", "2"], ("--seeds counts from one --seed",)),
     ],
 )
@@ -403,7 +403,7 @@ def test_config_check_names_every_mistake(tmp_path: Path) -> None:
 
 def test_parity_lists_the_confessions() -> None:
     ran = run("parity")
-    assert "breaks ties by the shape of its heap" in ran.out
+    assert "the winner of a tie depends on heap order" in ran.out
     assert "differences" in ran.out.splitlines()[-1]
 
 

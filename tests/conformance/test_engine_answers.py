@@ -36,7 +36,7 @@ def placed_by_engine(case: attempt_cases.AttemptCase, engine: Engine) -> tuple[b
     """Whether the engine takes the pod, and the node that it places it on, "" for none."""
     framework = attempt_cases.framework_of(case)
     table = table_of(case.nodes, (pod for pod in case.pods if not pod.is_finished))
-    snapshot = Snapshot(table, case.world(), Nominations(case.nominated_pods))
+    snapshot = Snapshot(table, case.object_store(), Nominations(case.nominated_pods))
     one = engine.class_of(case.pod, framework)
     if one is None or not snapshot.nominations.is_empty or not table.n_nodes:
         return False, ""

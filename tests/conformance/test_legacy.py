@@ -64,7 +64,7 @@ def prioritized(case: v1_13_cases.LegacyCase, feasible: list[str]) -> Prioritize
     configuration = v1_13_cases.configuration_of(case)
     profile = configuration.profiles[DEFAULT_SCHEDULER]
     framework = Framework(profile, registry(), FeatureGates())
-    snapshot = Snapshot(table_of(case.nodes, case.placed()), case.world())
+    snapshot = Snapshot(table_of(case.nodes, case.placed()), case.object_store())
     nodes = snapshot.nodes
     rows = np.array([nodes.row(name) for name in feasible], dtype=np.int64)
     priorities = priorities_of(framework, snapshot)

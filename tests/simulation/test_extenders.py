@@ -60,7 +60,7 @@ def test_who_has_no_class_agrees(tmp_path: Path, capable: bool) -> None:
     (figures,) = agreed.summary["extenders"]
     assert figures["answered_by"] == "agreement"
     assert figures["calls"]["filter"] >= agreed.summary["placed"]
-    assert any("nobody answers in place of http://fit" in n for n in agreed.summary["notes"])
+    assert any("extender http://fit is not simulated" in n for n in agreed.summary["notes"])
     assert "extenders" not in plain.summary
 
 
@@ -97,7 +97,7 @@ def test_nodes_that_are_dropped_without_a_word(tmp_path: Path) -> None:
 
     file = config(tmp_path, FILTER)
     result = simulate(small(builders.pod("p")), config=file, extenders=[Never])
-    assert result.placements[0].reason == "extenders kept no node"
+    assert result.placements[0].reason == "extenders rejected all nodes"
 
 
 def test_one_class_speaks_for_all_that_no_other_speaks_for(tmp_path: Path) -> None:
@@ -256,14 +256,32 @@ def raises(self: Any) -> bool:
 
 
 CASES: Sequence[tuple[dict[str, Any], str]] = [
-    ({"filter": lambda self, nodes: True}, "filter() asks for 'nodes'; on offer are pod, node, po"),
-    ({"bind": lambda self: None}, "bind would never be called: there is no bindVerb of http://fit"),
-    ({"filtre": raises, "filter": raises}, "filtre would never be called, an extender has filter"),
-    ({"x": 1}, "has nothing to say, wanted one of filter, prioritize, preempt, bind"),
-    ({"filter": raises, "simulated_s": -1}, "`simulated_s` is -1, wanted seconds, 0 or more"),
-    ({"filter": raises, "__init__": lambda self, x: None}, "its constructor asks for x; nothing"),
-    ({"filter": raises, "__init__": raises}, "its constructor raised KeyError: 'gone'"),
-    ({"filter": raises, "url": "http://fat"}, "wanted one of the configuration: http://fit (did"),
+    (
+        {"filter": lambda self, nodes: True},
+        "filter(): unknown parameter 'nodes': expected pod, node, po",
+    ),
+    (
+        {"bind": lambda self: None},
+        "bind is never called: the configuration has no bindVerb for http://fit",
+    ),
+    (
+        {"filtre": raises, "filter": raises},
+        "filtre is never called: the methods of an extender are filter",
+    ),
+    ({"x": 1}, "no methods: expected at least one of filter, prioritize, preempt, bind"),
+    (
+        {"filter": raises, "simulated_s": -1},
+        "simulated_s: Invalid value: -1: expected seconds >= 0",
+    ),
+    (
+        {"filter": raises, "__init__": lambda self, x: None},
+        "the constructor must not have parameters: x",
+    ),
+    ({"filter": raises, "__init__": raises}, "the constructor raised KeyError: 'gone'"),
+    (
+        {"filter": raises, "url": "http://fat"},
+        "expected an extender of the configuration: http://fit (did",
+    ),
 ]
 
 
@@ -279,7 +297,10 @@ def test_a_class_that_cannot_be_used(tmp_path: Path, body: dict[str, Any], text:
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
-        (lambda self: 7, "filter of pod 'default/bad' on node 'n0' gave 7, wanted True, Fa"),
+        (
+            lambda self: 7,
+            "filter() for pod 'default/bad' on node 'n0' returned 7: expected True, Fa",
+        ),
         (raises, "filter of pod 'default/bad' on node 'n0' raised KeyError: 'gone' (test_ex"),
     ],
 )
@@ -304,24 +325,26 @@ def test_a_call_that_fails_fails_its_pod_alone(
 
 def test_two_that_speak_for_one(tmp_path: Path) -> None:
     twin = type("Twin", (First,), {})
-    assert "First and Twin for 'http://fit/', wanted one" in refused([First, twin], tmp_path)
-    assert "nobody left to speak for" in refused([Second, Fails], tmp_path)
+    assert "two classes for 'http://fit/': First and Twin: expected one class" in refused(
+        [First, twin], tmp_path
+    )
+    assert "no extender without a class" in refused([Second, Fails], tmp_path)
 
 
 def test_a_class_where_there_is_no_extender() -> None:
-    with pytest.raises(InputError, match=r"extender Second: .*it has no extenders"):
+    with pytest.raises(InputError, match=r"extender Second: .*it has none"):
         simulate(small(builders.pod("p")), extenders=Second)
 
 
 def test_a_file_without_a_class(tmp_path: Path) -> None:
     file = tmp_path / "mind.py"
     file.write_text("def filter(pod, node):\n    return True\n")
-    with pytest.raises(ContractError, match=r"mind\.py: defines no extender; wanted a class with"):
+    with pytest.raises(ContractError, match=r"mind\.py: no extender found: expected a class with"):
         simulate(small(builders.pod("p")), extenders=file)
 
 
 def test_what_is_neither_class_nor_file() -> None:
-    with pytest.raises(ContractError, match="extenders: got 7, wanted a class"):
+    with pytest.raises(ContractError, match="extenders: Invalid value: 7: expected a class"):
         simulate(small(builders.pod("p")), extenders=[7])  # type: ignore[list-item]
 
 

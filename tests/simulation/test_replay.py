@@ -22,8 +22,8 @@ from stowplan.simulation.cluster.simulated_cluster import Pace
 from stowplan.simulation.replay import ReplayOptions
 from stowplan.simulation.simulate import Simulation, simulate
 from stowplan.testing import builders
-from tests.simulation import trace
-from tests.simulation.direct import direct
+from tests.simulation import openb_trace as trace
+from tests.simulation.direct_placement import direct
 
 AT_ONCE = ReplayOptions(pace=Pace(0, 0, 0))
 
@@ -110,7 +110,7 @@ def test_a_replay_ends_when_nothing_can_come_of_it_any_more() -> None:
 
 def test_a_pod_of_nobodys_waits_and_is_said_to() -> None:
     result = run(small(timed("p", 0, scheduler="other")))
-    assert result.placements[0].reason == "no profile has the schedulerName 'other'"
+    assert result.placements[0].reason == "no profile has schedulerName 'other'"
 
 
 class Stumbles:
@@ -318,19 +318,22 @@ def test_the_real_trace_in_its_own_time(tmp_path: Path) -> None:
 def test_a_run_time_that_is_none(runs: str) -> None:
     pod = builders.pod("p", created_at=0)
     pod = replace(pod, metadata=replace(pod.metadata, annotations={RUN_ANNOTATION: runs}))
-    with pytest.raises(InputError, match=r"pod default/p: .*run-seconds.*wanted seconds from 0"):
+    with pytest.raises(InputError, match=r"pod default/p: .*run-seconds.*expected seconds from 0"):
         run(small(pod))
 
 
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (ReplayOptions(speedup=0), "replay: speedup: got 0, wanted a number above 0"),
-        (ReplayOptions(speedup=float("nan")), "speedup: got nan"),
-        (ReplayOptions(until_s=-1), "until_s: got -1"),
-        (ReplayOptions(sample_s=0), "sample_s: got 0"),
-        (ReplayOptions(churn=Churn(0, 5)), r"churn\.up_s: got 0"),
-        (ReplayOptions(pace=Pace(bind_s=-1)), r"pace\.bind_s: got -1, wanted seconds, 0 or more"),
+        (ReplayOptions(speedup=0), "replay: speedup: Invalid value: 0: expected a number above 0"),
+        (ReplayOptions(speedup=float("nan")), "speedup: Invalid value: nan"),
+        (ReplayOptions(until_s=-1), "until_s: Invalid value: -1"),
+        (ReplayOptions(sample_s=0), "sample_s: Invalid value: 0"),
+        (ReplayOptions(churn=Churn(0, 5)), r"churn\.up_s: Invalid value: 0"),
+        (
+            ReplayOptions(pace=Pace(bind_s=-1)),
+            r"pace\.bind_s: Invalid value: -1: expected seconds, 0 or more",
+        ),
     ],
 )
 def test_options_that_are_none(options: ReplayOptions, text: str) -> None:

@@ -49,7 +49,7 @@ def test_the_functions_are_listed_and_documented() -> None:
     text = pydoc.render_doc(stowplan, renderer=pydoc.plaintext)
     for name in FUNCTIONS:
         assert f"\n    {name}(" in text, name
-    assert "Place the pending pods of a cluster" in text
+    assert "Schedule the pending pods of a cluster" in text
 
 
 def test_listing_them_loads_nothing() -> None:

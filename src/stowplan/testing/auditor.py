@@ -19,9 +19,9 @@ import msgspec
 
 from stowplan.messages import effects as to_do
 from stowplan.messages import events as happened
-from stowplan.messages.effects import Effect
+from stowplan.messages.effects import Effect, is_write
 from stowplan.messages.events import Event
-from stowplan.messages.extender_api import OK_CODE, ExtenderBindingArgs, ExtenderVerb
+from stowplan.messages.extender_api import BOUND_BODY, OK_CODE, ExtenderBindingArgs
 from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.objects.quantity import Quantity, amount
@@ -29,9 +29,6 @@ from stowplan.objects.requests import requested
 from stowplan.objects.taints import tolerates
 
 HTTP_CREATED = 201
-EXTENDER_BOUND = b"{}"
-"""Reply of an extender that has bound a pod."""
-_READS_AND_STOPS = (to_do.ReadPod, to_do.Cancel, to_do.Report, to_do.Wake)
 LOG_LINES_MAX = 60
 
 
@@ -109,7 +106,7 @@ class SchedulerView:
                 if not (bound and read is not None and asked and read.node_name == asked.node):
                     self._abandon_binding(uid, effect, exact=False)
             case happened.ExtenderReplied(effect, uid, code, body):
-                if code != OK_CODE or body != EXTENDER_BOUND:
+                if code != OK_CODE or body != BOUND_BODY:
                     self.extender_bind_failed(effect)
             case happened.ExtenderFailed(effect, uid):
                 self.extender_bind_failed(effect)
@@ -476,13 +473,6 @@ def as_bind(effect: Effect) -> to_do.Bind | None:
         return None
     who = (body.pod_uid, body.pod_namespace, body.pod_name)
     return to_do.Bind(effect.effect, effect.term, *who, body.node)
-
-
-def is_write(effect: Effect) -> bool:
-    """True for an effect that only the leader may have."""
-    if isinstance(effect, to_do.CallExtender):
-        return effect.question.verb is ExtenderVerb.BIND
-    return not isinstance(effect, _READS_AND_STOPS)
 
 
 def uid_of(message: Any) -> str:
