@@ -75,14 +75,14 @@ def cpu_s(pid: int) -> float:
 
 
 @asynccontextmanager
-async def process(directory: Path, name: str, said: str, *arguments: str) -> AsyncIterator[int]:
+async def process(directory: Path, name: str, pattern: str, *arguments: str) -> AsyncIterator[int]:
     """The pid of a command, after its first output."""
     log = directory / f"{name}.log"
     with log.open("w") as file:
         command = [sys.executable, "-m", "stowplan", *arguments]
         child = await asyncio.create_subprocess_exec(*command, stdout=file, stderr=file)
     try:
-        while not re.search(said, log.read_text()):
+        while not re.search(pattern, log.read_text()):
             if child.returncode is not None:
                 raise SystemExit(f"{name}: {log.read_text()}")
             await asyncio.sleep(0.05)
@@ -150,7 +150,7 @@ async def posting_rate(directory: Path, n_pods: int, n_nodes: int) -> Rate:
         names = [node["metadata"]["name"] for node in nodes]
         pods = await listed(api)
         limit = asyncio.Semaphore(AT_ONCE)
-        series = EventCorrelator("bench")
+        correlator = EventCorrelator("bench")
 
         async def one(i: int, meta: dict) -> None:
             uid, name, node = meta["uid"], meta["name"], names[i % len(names)]
@@ -158,12 +158,12 @@ async def posting_rate(directory: Path, n_pods: int, n_nodes: int) -> Rate:
             words = ("Normal", "Scheduled", "Binding", note)
             now = request_time()
             event = RecordEvent(i, 1, uid, "default", name, "stowplan", *words)
-            told = series.record(event, now.now, now.wall_ns, now.micros)
-            assert told is not None
+            request = correlator.record(event, now.now, now.wall_ns, now.micros)
+            assert request is not None
             async with limit:
                 answer = await api.send(bind(Bind(i, 1, uid, "default", name, node)))
                 assert answer.is_done, (answer.status, answer.fault, answer.body[:200])
-                answer = await api.send(told)
+                answer = await api.send(request)
                 assert answer.is_done, (answer.status, answer.fault, answer.body[:200])
 
         await asyncio.sleep(SETTLING_S)

@@ -149,7 +149,7 @@ def test_simulate_replays_by_timestamps(timed: str, tmp_path: Path) -> None:
 def test_simulate_without_a_replay_is_a_fill_and_says_so(timed: str) -> None:
     ran = run("simulate", "--cluster", timed)
     assert "1 of 2 pods placed" in ran.out
-    assert "--replay goes by that" in ran.out
+    assert "which only --replay uses" in ran.out
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_simulate_runs_several_seeds(tmp_path: Path) -> None:
 def test_simulate_takes_a_cluster_of_another_size(cluster: str) -> None:
     told = json.loads(run("simulate", "--cluster", cluster, "--node-count", "4", "-o", "json").out)
     assert told["nodes"] == 4
-    assert "4 nodes in place of 2, of the same mix" in told["notes"]
+    assert "4 nodes instead of 2, of the same mix" in told["notes"]
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_simulate_asks_extenders(timed: str, tmp_path: Path) -> None:
     ran = run(*base)
     assert "1 of 2 pods placed" in ran.out
     assert re.search(r"http://fit +agreement +\d filter +0", ran.out), ran.out
-    assert "nobody answers in place of http://fit" in ran.out
+    assert "extender http://fit is not simulated" in ran.out
     ran = run(*base, "--extender", str(mind))
     assert "0 of 2 pods placed" in ran.out
     assert re.search(r"2 +not today", ran.out), ran.out

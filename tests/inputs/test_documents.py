@@ -1,4 +1,4 @@
-"""YAML and JSON to documents: what is read, as what, and where it is wrong."""
+"""YAML and JSON documents: values, types, and positions of errors."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def complaint(text: str | bytes, form: str = "") -> str:
     return str(caught.value)
 
 
-# What is read.
+# Valid documents.
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_documents_know_where_they_stand() -> None:
     assert found_json.place == "document 1"
 
 
-# What is wrong.
+# Errors.
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_documents_know_where_they_stand() -> None:
         ("a: !!binary aGk=\n", "yaml", "f: line 1, column 4: the tag 'tag:yaml.org,2002:bin"),
         ("<<: [1]\n", "yaml", "f: line 1, column 5: another value for <<: expected a mapping"),
         ("a: \x01\n", "yaml", "f: "),
-        # Pythons differ in whether they point at the comma or behind it.
+        # Python versions point at the comma or behind it.
         ('{"a": 1,}', "json", "f: line 1, column "),
         ('{"a": 1}\n nope', "json", "f: line 2, column 2: Invalid value: 'nope': expected JSON"),
         ('{"a": ', "json", "f: line 1, column 7: the end of the text: expected JSON"),

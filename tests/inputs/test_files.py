@@ -1,4 +1,4 @@
-"""Paths to files: directories, standard input, compression, and what cannot be read."""
+"""Files by path: directories, standard input, compression, and errors."""
 
 import gzip
 import io

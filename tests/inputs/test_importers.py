@@ -1,4 +1,4 @@
-"""Jobs of other controllers are read as the pods and gangs that they come to."""
+"""Jobs of other controllers are expanded to pods and gangs."""
 
 from __future__ import annotations
 

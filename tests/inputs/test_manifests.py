@@ -1,4 +1,4 @@
-"""Documents to objects: kinds, lists, what the API server fills in, and every complaint."""
+"""Manifests as objects: kinds, lists, defaults, and error messages."""
 
 from typing import Any
 
@@ -130,7 +130,7 @@ def test_equal_waiting_pods_share_their_spec() -> None:
     assert first != third
 
 
-# What the API server fills in.
+# Defaults.
 
 
 def test_requests_default_to_limits_per_resource() -> None:
@@ -228,7 +228,7 @@ COMPLAINTS: list[tuple[Any, str]] = [
     ({"apiVersion": "v1", "kind": "Pod"}, "Pod: metadata.name: Required value: expected a name"),
     (
         pod("p1", containers={}),
-        "Pod default/p1: spec.containers: Invalid value: a mapping: expected a list",
+        "Pod default/p1: spec.containers: Invalid value: an empty mapping: expected a list",
     ),
     (
         pod("p1", hostNetwork="yes"),
@@ -257,7 +257,10 @@ COMPLAINTS: list[tuple[Any, str]] = [
         "expected a time such as "
         "2026-01-31T12:00:00Z",
     ),
-    ({**pod("p1"), "metadata": []}, "Pod: metadata: Invalid value: a list: expected a mapping"),
+    (
+        {**pod("p1"), "metadata": []},
+        "Pod: metadata: Invalid value: an empty list: expected a mapping",
+    ),
     (
         {**DEPLOYMENT, "spec": {"replicas": "three"}},
         "Deployment default/d: spec.replicas: Invalid value: 'three': expected a whole number",

@@ -1,4 +1,4 @@
-"""OpenB CSVs to nodes and pods, and every way in which a line can be wrong."""
+"""OpenB CSV files: nodes, pods, and errors of lines."""
 
 from pathlib import Path
 

@@ -19,7 +19,7 @@ status: {allocatable: {cpu: 4, memory: 16Gi, pods: 110}}
 
 
 def bound(name: str, node: str, owner: str = "", meta: str = "", phase: str = "Running") -> str:
-    """A pod as a dump has it."""
+    """A pod as in a dump."""
     owners = f", ownerReferences: [{{kind: {owner}, name: o, uid: o, controller: true}}]"
     return f"""\
 ---

@@ -1,4 +1,4 @@
-"""Objects that people write are validated as the API server does; those it has stored are not."""
+"""Manifests are validated by the API server's rules; objects that it has stored are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Controllers to pods: how many, whose, under which names, and what is there already."""
+"""Workload expansion: numbers, owners and names of created pods, and existing pods."""
 
 from typing import Any
 
@@ -76,7 +76,7 @@ def complaint(*trees: Tree) -> str:
     return str(caught.value)
 
 
-# How many.
+# Number of pods.
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_completed_indexes_that_are_none() -> None:
     )
 
 
-# Whose.
+# Owners and names.
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_pods_stand_where_their_controller_stands() -> None:
     assert names(*trees) == ["a", "b-0", "b-1", "c"]
 
 
-# What is there already.
+# Existing pods.
 
 
 def live(*pods: str, replicas: int, sets: Tree | None = None) -> list[Tree]:
@@ -344,7 +344,7 @@ def test_a_daemon_set_keeps_to_nodes_that_fit(template: Tree, eligible: list[str
         node("plain", {}, "soft:PreferNoSchedule"),
         node("ssd", {"disk": "ssd"}, "a:NoSchedule"),
         node("soon", {}, "b:NoExecute"),
-        # What happens to nodes does not keep daemons away.
+        # Taints of node conditions do not keep daemons away.
         node(
             "sick",
             {},
@@ -393,7 +393,7 @@ def _affinity_to(name: str) -> Tree:
 
 
 def as_dump(found: ExpandedCluster, *nodes: Tree) -> list[Tree]:
-    """What the API server would list once the controllers have done their work."""
+    """The objects that the API server lists after expansion."""
     trees = list(nodes)
     for value in (*found.objects, *found.pods):
         kind = type(value).__name__

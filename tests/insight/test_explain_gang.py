@@ -1,4 +1,4 @@
-"""explain_pod_group() and the CLI: whether a gang can run at all, and what evictions would do."""
+"""explain_pod_group() and the CLI: whether a gang can start, and the effect of evictions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_gang_that_needs_more_than_the_cluster_has(tmp_path: Path) -> None:
     told = explained(cluster, "g")
     assert told.never == ("needs 10 cpu, the cluster has 8",)
     assert (told.state, told.is_placed, told.evictions) == ("pending", False, ())
-    # Of a pod of it that is said too.
+    # The same for a pod of the gang.
     assert explain_job("default/g-0", cluster, config=deciders()).never == told.never
 
 
@@ -68,7 +68,7 @@ def test_a_gang_of_which_a_pod_is_larger_than_any_node(tmp_path: Path) -> None:
     assert explained(cluster, "g").never == (
         "pod default/large needs 5 cpu, the largest node has 4",
     )
-    # Where it does not need them all it can run.
+    # With a smaller minMember it can start.
     cluster = make_cluster(tmp_path, *nodes, queue("default"), group("g", 1), *pods)
     assert explained(cluster, "g").never == ()
 
@@ -90,7 +90,7 @@ def test_a_gang_that_waits_for_others_to_end_is_not_said_to_run_never(tmp_path: 
 
 
 def spared() -> Objects:
-    """Of six nodes each has a pod of another queue; of that gang five may go."""
+    """Six nodes with a pod of another queue each; five pods of that gang may be evicted."""
     nodes = [node(f"n{number}") for number in range(6)]
     old = [pod(f"old-{number}", "old", "4", node=f"n{number}") for number in range(6)]
     queues = [queue("poor", 1), queue("rich", 30)]
@@ -98,7 +98,7 @@ def spared() -> Objects:
 
 
 def test_why_reclaim_does_not_help(tmp_path: Path) -> None:
-    # A gang of one pod may be broken up; one that needs two keeps one more than it would.
+    # A gang with minMember 2 keeps one pod more than one with minMember 1.
     kept = [one if one["kind"] != "PodGroup" else group("old", 2, "poor") for one in spared()]
     cluster = make_cluster(tmp_path, *kept, *gang("g", 6, "4", "rich"))
     told = explained(cluster, "g")
@@ -155,7 +155,7 @@ def test_a_group_without_pods_and_one_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_session_that_looks_changes_nothing(tmp_path: Path) -> None:
-    """What is tried for an answer is taken back: a later session decides as without it."""
+    """An explanation leaves no trace: a later session decides as without it."""
     cluster = make_cluster(
         tmp_path, *spared(), *gang("g", 6, "4", "rich"), *gang("h", 1, "1", "rich")
     )

@@ -1,4 +1,4 @@
-"""A fill by hand, pod by pod on a table: what simulate() must equal."""
+"""Direct placement, pod by pod on a node table: the expected result of simulate()."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stowplan.simulation.simulate import without_post_filter
 
 
 def direct(cluster: Cluster, seed: int = 0) -> list[str]:
-    """The node of every pending pod, "" where it has none."""
+    """Node of every pending pod, "" for none."""
     configuration, registry = configuration_of(None, "direct")
     frameworks = frameworks_for(without_post_filter(configuration), registry)
     table, turn, rng = cluster.table(), SamplingState(), np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""A small trace in the format of OpenB, and the real one where it is at hand."""
+"""A small trace in the format of OpenB, and the real one if available."""
 
 import os
 from pathlib import Path

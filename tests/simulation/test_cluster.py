@@ -1,4 +1,4 @@
-"""Files to a cluster, and the one line that bad input ends in: file, place, value, expected."""
+"""Reading clusters from files, and the error lines of invalid input."""
 
 from pathlib import Path
 
@@ -49,7 +49,7 @@ def complaint(folder: Path, **files: str) -> str:
     return text.removeprefix(f"{folder}/")
 
 
-# What is read.
+# Valid input.
 
 
 def test_documents_of_several_files_are_one_cluster(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_one_path_may_stand_alone(tmp_path: Path) -> None:
     assert len(read_cluster(str(tmp_path / "a.yaml")).nodes) == 1
 
 
-# What is wrong.
+# Invalid input.
 
 
 def test_no_path() -> None:

@@ -1,4 +1,4 @@
-"""Simulated extenders: who answers, what answers come to, and what becomes of failures."""
+"""Simulated extenders: selection of classes, answers, and failures."""
 
 from __future__ import annotations
 
@@ -45,13 +45,12 @@ def nodes_of(result: Simulation) -> list[str]:
     return [place.node for place in result.placements]
 
 
-# Who answers.
+# Selection and answers.
 
 
 @pytest.mark.parametrize("capable", [True, False])
 def test_who_has_no_class_agrees(tmp_path: Path, capable: bool) -> None:
-    """Of nodes that are returned whole the original counts no pods: all pods go where it is best
-    to go first."""
+    """kube-scheduler counts no pods of nodes returned as objects: all pods go to the best node."""
     file = config(tmp_path, FILTER | {"nodeCacheCapable": capable})
     cluster = generate_workload(12, 80, 1)
     plain, agreed = simulate(cluster), simulate(cluster, config=file)
@@ -134,7 +133,7 @@ def test_scores_count_beside_those_of_plugins(tmp_path: Path) -> None:
 
 
 class Binds:
-    """Binds what it likes, and a while later."""
+    """Binds some pods, after a delay."""
 
     simulated_s = 3
 
@@ -153,7 +152,7 @@ def test_who_binds_takes_its_time(tmp_path: Path) -> None:
 
 
 class Spares:
-    """Lets nobody be evicted from the first node, and one only from the second."""
+    """Allows no victims on the first node, and one on the second."""
 
     def preempt(self, node: Any, victims: list[Pod]) -> Any:
         return victims[:1] if node.name == "n1" else False
@@ -172,7 +171,7 @@ def test_candidates_for_eviction_are_reviewed(tmp_path: Path) -> None:
 
 
 class Fails:
-    """Does not answer twice, then cannot be reached twice, then agrees."""
+    """Times out twice, then is unreachable twice, then accepts."""
 
     def __init__(self) -> None:
         self.n_asked = 0
@@ -199,7 +198,7 @@ def test_a_failure_is_passed_over_only_where_that_is_allowed(
     if ignorable:
         assert (place.bound_s, place.refusals) == (2, 0)  # type: ignore[attr-defined]
     else:
-        # Twice 2 s and two connections that fail, with 1, 2, 4 and 8 s of backoff in between.
+        # Two timeouts of 2 s and two refused connections, with backoffs of 1, 2, 4 and 8 s.
         assert place.refusals == 4  # type: ignore[attr-defined]
         assert 19 <= place.bound_s <= 23  # type: ignore[attr-defined]
     assert result.summary["extenders"][0]["failed"] == (1 if ignorable else 4)
@@ -237,7 +236,7 @@ def test_a_binding_that_comes_too_late_is_one(tmp_path: Path) -> None:
     assert result.summary["bindings"] == 1
 
 
-# What cannot be used.
+# Invalid classes.
 
 
 def refused(kind: Any, tmp_path: Path, *extenders: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""A fill by batches and kernels is the fill pod by pod."""
+"""Placement runs by batches and kernels equal placement pod by pod."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def batched(cluster: Cluster, seed: int, engine: str = "compiled") -> list[Place
 
 
 def with_priorities(cluster: Cluster, seed: int) -> Cluster:
-    """The pods have priorities at random: in a fill they do not count."""
+    """Pods with random priorities, which placement runs ignore."""
     rng = np.random.default_rng(seed)
     pods = [
         replace(pod, spec=replace(pod.spec, priority=int(rng.integers(3)))) for pod in cluster.pods
@@ -81,7 +81,7 @@ def sorted_by_priority(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def judged_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Why a pod was refused is asked when its batch is over, of a cluster that has moved on."""
+    """Wrong: the reason of a failure is computed after the batch, on a changed cluster."""
     in_time = PlacementRun.place_batch
 
     def place_batch(self: PlacementRun, pods: list[Pod]) -> list[Placement]:
@@ -97,7 +97,7 @@ def judged_late(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_wrong_fill_is_caught(
     wrong: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The second pod takes memory that the first, which lacks cpu only, would have needed too.
+    # The second pod takes memory that the first needs, which lacks only cpu at its attempt.
     pods = [builders.pod("a", cpu="5", memory="4Gi"), builders.pod("b", cpu="1", memory="6Gi")]
     clusters = [workload(8, 260, 3), Cluster([builders.node("n", cpu="4", memory="8Gi")], pods)]
     expected = [walked(cluster, 3) for cluster in clusters]
@@ -107,7 +107,7 @@ def test_a_wrong_fill_is_caught(
 
 
 def test_pods_of_a_template_are_placed_by_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What makes a fill fast: a kernel is called per batch, not per pod."""
+    """A kernel is called once per batch, not per pod."""
     calls: list[int] = []
     run = kernels.run
 
@@ -128,7 +128,7 @@ def test_pods_of_a_template_are_placed_by_one_call(monkeypatch: pytest.MonkeyPat
 
 
 class Tally:
-    """A plugin of one's own that sees to each pod before the next one comes."""
+    """An out-of-tree plugin, which requires pods one by one."""
 
     name = "Tally"
     seen: list[str] = []
@@ -172,7 +172,7 @@ def test_kernels_on_disk_are_known_by_version_and_source(
 
 
 class Process:
-    """One that compiles."""
+    """A background process that compiles."""
 
     code: int | None = None
 

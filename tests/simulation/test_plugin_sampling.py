@@ -1,4 +1,4 @@
-"""What a simulation says of plugins that change their inputs, or whose columns say otherwise."""
+"""Warnings about plugins that modify their inputs or whose column walk disagrees."""
 
 from __future__ import annotations
 

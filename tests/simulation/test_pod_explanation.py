@@ -1,4 +1,4 @@
-"""Explanations agree with the simulation that they are about."""
+"""Explanations agree with their simulation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def make_cluster() -> Cluster:
 def test_an_explanation_says_that_a_simulation_refuses_what_fits_now() -> None:
     found = stowplan.explain("default/late", make_cluster())
     assert found.node
-    assert found.judged_on == "given"
+    assert found.evaluated_on == "given"
     outcome = found.simulation
     assert outcome is not None
     assert (outcome.tried_before, outcome.placed_before, outcome.node) == (2, 2, "")
@@ -58,11 +58,11 @@ def test_the_refusal_of_a_simulation_is_explained_as_it_was(seed: int) -> None:
     assert refused, "the workload fits whole"
     for one in (*refused[:3], *placed[-2:]):
         run = stowplan.simulate(cluster, seed=seed, explain=one.pod)
-        # Looking changes nothing.
+        # An explanation does not change placements.
         assert run.placements == plain.placements
         found = run.explanation
         assert found is not None
-        assert (found.pod, found.judged_on, found.node) == (one.pod, "simulation", one.node)
+        assert (found.pod, found.evaluated_on, found.node) == (one.pod, "simulation", one.node)
         assert found.message == one.message
         assert found.fits_somewhere == bool(one.node)
 
@@ -71,7 +71,7 @@ def test_a_pod_is_judged_when_its_turn_comes_and_not_at_the_end() -> None:
     run = stowplan.simulate(make_cluster(), explain="default/late")
     assert run.explanation is not None
     details = [one.first.details for one in run.explanation.nodes if one.first]
-    # `small` takes another core of one of them afterwards.
+    # `small` takes another core of one node later.
     assert sorted(details) == [
         ("cpu: needs 3000m, 1000m free of 4000m",),
         ("cpu: needs 3000m, 2000m free of 4000m",),

@@ -1,4 +1,4 @@
-"""Refusals that are counted by class are those of attempts pod by pod."""
+"""Refusals counted per class equal the attempts pod by pod."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SIZES = (("1", "1Gi"), ("3", "2Gi"), ("2", "7Gi"), ("7", "1Gi"), ("9", "1Gi"))
 
 
 def overloaded(n_nodes: int, n_pods: int, seed: int, priorities: int = 1) -> Cluster:
-    """Pods of a few templates that come faster than they leave; those of the last fit nowhere."""
+    """Pods of a few templates in an overloaded cluster; the last template fits nowhere."""
     rng = np.random.default_rng(seed)
     templates = [
         builders.pod("t", cpu=cpu, memory=memory, priority=priority).spec
@@ -57,7 +57,7 @@ def overloaded(n_nodes: int, n_pods: int, seed: int, priorities: int = 1) -> Clu
 def replayed(
     cluster: Cluster, seed: int, *, counts: bool, options: ReplayOptions | None = None
 ) -> tuple[Replay, tuple[Any, ...]]:
-    """The run, and all that is written of it."""
+    """The run and all its results."""
     scheduler = scheduler_for(
         *configuration_of(None, "test"),
         rng=np.random.default_rng(seed),
@@ -108,7 +108,7 @@ def in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def room_is_overlooked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first class is held to fit nowhere."""
+    """Wrong: the first class counts as unschedulable."""
     may_fit = UnschedulableClasses._may_fit
 
     def wrong(self: UnschedulableClasses, snapshot: Any) -> Any:
@@ -135,7 +135,7 @@ def test_wrong_counting_is_caught(
 
 
 def test_attempts_of_an_overloaded_replay_are_few() -> None:
-    """Pods are attempted when they come, and where one of their class may fit."""
+    """Pods are tried on arrival, and when a pod of their class may fit."""
     cluster = overloaded(2, 150, 1)
     run, _ = replayed(cluster, 1, counts=True)
     assert run.refusals > 30 * len(cluster.pods)

@@ -1,4 +1,4 @@
-"""Instance: a scheduler that spins does not keep time from passing."""
+"""Scheduler instance: virtual time advances although a scheduler requeues without end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stowplan.simulation.event_queue import EventQueue
 
 
 class Spinning:
-    """A machine whose pods are tried again at once, whatever comes of it."""
+    """A scheduler whose pods are requeued at once."""
 
     n_waiting = 2
 
@@ -35,7 +35,7 @@ class EmptyWorld:
 
 
 def spun(n_steps: int = 200) -> list[int]:
-    """The times at which such a machine was called."""
+    """Times of the calls of such a scheduler."""
     scheduler, cluster = Spinning(), EmptyWorld()
     machine_: Any = scheduler
     world_: Any = cluster
@@ -58,6 +58,6 @@ def test_time_passes_for_a_machine_that_spins() -> None:
 
 
 def test_without_pauses_it_would_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wrong: however often the machine asks to be called again, it is at once."""
+    """Wrong: idle calls are never delayed."""
     monkeypatch.setattr(scheduler_instance, "IDLE_MIN", 10**9)
     assert set(spun()) == {0}

@@ -1,4 +1,4 @@
-"""Sessions on clusters from files: what is read, what is reported, and what queues lend."""
+"""Sessions on clusters from files: input, reports, and loans between queues."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_what_is_named_and_not_there(tmp_path: Path) -> None:
     held = first_round(cluster)
     assert job(held, "default/g").reason == "QueueNotFound"
     assert job(held, "default/unknown").reason == "PodGroupNotFound"
-    # Of a group that is not there nobody knows how many pods it needs.
+    # The minMember of a missing PodGroup is unknown.
     assert job(held, "default/unknown").min_member == 0
     assert not job(held, "default/unknown").is_ready
     assert simulate_jobs(cluster, config=deciders()).summary["jobs_ready"] == 0
@@ -193,7 +193,7 @@ def test_queues_of_volcano_are_as_they_say(tmp_path: Path) -> None:
 
 
 def test_a_queue_is_to_blame_only_where_there_would_be_room(tmp_path: Path) -> None:
-    """Both wait in a queue that has all that it deserves; one of them would fit on no node."""
+    """Both wait in a queue that has its deserved share; one of them fits on no node."""
     cluster = make_cluster(
         tmp_path,
         *(node("n1"), node("n2"), queue("a"), queue("b")),
@@ -276,7 +276,7 @@ def test_sessions_are_held_until_one_changes_nothing(tmp_path: Path) -> None:
         "1 pending pods have another schedulerName than 'kube-batch' or 'volcano': not scheduled"
         in run.summary["notes"]
     )
-    # Another run from the same cluster is the same, to the byte.
+    # A second run from the same cluster gives identical bytes.
     assert simulate_jobs(cluster, config=deciders()).files() == run.files()
 
 
@@ -284,7 +284,7 @@ def test_pods_on_nodes_that_are_not_there_are_no_obstacle(tmp_path: Path) -> Non
     there = (node("n1"), queue("default"), group("g", 1))
     cluster = make_cluster(tmp_path, *there, pod("lost", "g"), pod("a", "g"))
     lost, other = cluster.pods
-    # Files do not bring it: a node may go while a scheduler runs.
+    # Not possible from files: a node may be deleted while a scheduler runs.
     cluster.pods = [replace(lost, spec=replace(lost.spec, node_name="gone")), other]
     assert first_round(cluster).bound == {"default/a": "n1"}
     assert explain_job("default/a", cluster, config=deciders()).node == "n1"
@@ -335,7 +335,7 @@ def shares(queues: list[tuple[int, int, int]], tmp_path: Path) -> Shares:
 
 
 def unbalanced(found: Shares) -> list[str]:
-    """Where loans are not what queues have beyond their parts, or more than lenders leave."""
+    """Loans that differ from what queues have beyond their parts, or exceed unused parts."""
     wrong = []
     for one in found.queues:
         beyond = one.allocated["cpu"] - one.part["cpu"]
@@ -358,7 +358,7 @@ def test_what_is_borrowed_is_what_others_leave(
 
 
 def test_what_a_lender_finds_idle_it_does_not_want_back(tmp_path: Path) -> None:
-    """Of 20 CPUs two queues deserve ten each; one uses 13, and the other has 3 and waits for 5."""
+    """Two queues deserve 10 of 20 CPUs each; one uses 13, the other has 3 and requests 5."""
     found = shares([(1, 13, 0), (1, 3, 5)], tmp_path)
     (loan,) = (loan for loan in found.loans if loan.resource == "cpu")
     assert (loan.amount, loan.wanted_back) == (3.0, 1.0)

@@ -1,4 +1,4 @@
-"""simulate(): who goes where, what is said of the others, and the same files each time."""
+"""simulate(): placements, failures, and reproducible files."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def files(result: Simulation, folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-# Who goes where.
+# Placements.
 
 
 def test_placed_pods_count_for_the_next() -> None:
@@ -105,7 +105,7 @@ def test_no_node_takes_more_than_it_has() -> None:
     assert result.summary["placed"] == sum(1 for p in result.placements if p.node) > 300
 
 
-# What is said of the others.
+# Failures.
 
 
 def test_a_gated_pod_is_not_tried() -> None:
@@ -257,7 +257,7 @@ def test_a_plugin_may_be_a_file_or_a_class(tmp_path: Path) -> None:
 
 
 class Gate:
-    """Refuses, waits or approves after the choice; notes what it was asked."""
+    """Rejects, waits or allows at Permit; records its calls."""
 
     name = "Gate"
     answer: Any = OK
@@ -363,7 +363,7 @@ def test_a_volume_that_a_pod_took_is_gone_for_the_next() -> None:
     assert result.summary["notes"] == [ORDER_NOTE, VOLUMES_NOTE]
 
 
-# What cannot be used.
+# Invalid arguments.
 
 
 def test_an_unknown_profile() -> None:
@@ -396,7 +396,7 @@ def test_a_plugin_that_is_none(tmp_path: Path) -> None:
         simulate(small(), plugins=[tmp_path / "none.py"])
 
 
-# The same files each time.
+# Reproducible files.
 
 
 def test_files_of_the_same_seed_are_the_same(tmp_path: Path) -> None:

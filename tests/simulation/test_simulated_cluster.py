@@ -1,4 +1,4 @@
-"""The cluster in memory: what its API answers, what its kubelets do, what a watch shows."""
+"""The simulated cluster: API, kubelets, watches and dispatcher."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def running(name: str, seconds: str) -> Pod:
     return replace(one, metadata=replace(one.metadata, annotations={RUN_ANNOTATION: seconds}))
 
 
-# The agenda.
+# Event queue.
 
 
 def test_things_happen_in_their_order() -> None:
@@ -199,13 +199,13 @@ def test_a_stream_repeats_only_what_it_has_shown() -> None:
     assert shown(stream.repeat(1, 5)) == ["PodUpdated"]
 
 
-# The desk.
+# API dispatcher.
 
 
 def told(
     there: SimulatedCluster, injected_fault: InjectedFault | None, *effects: to_do.Effect
 ) -> list[str]:
-    """What a scheduler hears of its effects."""
+    """Outcomes that a scheduler receives for its effects."""
     answers: list[Event] = []
     dispatcher = SimulatedDispatcher(there, answers.append, lambda number: None)
     dispatcher.inject = lambda effect: injected_fault

@@ -50,11 +50,11 @@ _CONSECUTIVE_MAX = 4
 
 @dataclass(frozen=True, slots=True)
 class ControllerManagerOptions:
-    """Which parts of the embedded cluster run. habits: defaults of the pod lifecycle."""
+    """Which parts of the embedded cluster run. pod_lifecycle: defaults of the pod lifecycle."""
 
     controllers: bool = True
     hollow_nodes: bool = True
-    habits: PodLifecycleDefaults = field(default_factory=PodLifecycleDefaults)
+    pod_lifecycle: PodLifecycleDefaults = field(default_factory=PodLifecycleDefaults)
 
 
 class ManagedController(Protocol):
@@ -185,7 +185,9 @@ class ControllerManager:
             ]
             self.parts.append(GarbageCollector(self.api, self.index))
         if manager_options.hollow_nodes:
-            self.parts.append(Kubelets(self.api, self.index, recorder, manager_options.habits))
+            self.parts.append(
+                Kubelets(self.api, self.index, recorder, manager_options.pod_lifecycle)
+            )
             self.parts.append(NodeHeartbeats(self.api))
 
     def changed(self, server: ApiServer, change: StoreChange, now: float) -> None:

@@ -45,7 +45,7 @@ class Compat(msgspec.Struct, frozen=True):
 
     # Allocate and backfill.
     keeps_unready: bool = False  # placements of an incomplete gang are kept during the session
-    unfit_task_ends_job: bool = False  # tasks behind one that fits nowhere are not tried
+    infeasible_task_ends_job: bool = False  # tasks behind one that fits nowhere are not tried
     forgets_nominations: bool = False  # nominations are forgotten after the session
     releasing_competes: bool = (
         False  # a node with releasing resources may win over one with idle resources

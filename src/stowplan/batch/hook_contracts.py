@@ -33,7 +33,7 @@ HookKind = Literal[
 
 HOOK_KINDS: tuple[str, ...] = get_args(HookKind)
 OWN_PACKAGE = "stowplan"
-SHOWN_MAX = 80
+REPR_CHARACTERS_MAX = 80
 """Maximum number of characters shown of an invalid answer."""
 
 
@@ -203,4 +203,4 @@ def short_repr(answer: Any) -> str:
     if isinstance(answer, np.ndarray):
         return f"an array of {answer.dtype} {answer.shape}"
     text = repr(answer)
-    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
+    return text if len(text) <= REPR_CHARACTERS_MAX else f"{text[:REPR_CHARACTERS_MAX]}..."

@@ -101,16 +101,16 @@ def mixed_churn(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkl
         make_object(Service, f"service-churn-{i}", "default", spec={"selector": {"app": "foo"}})
         for i in range(rounds)
     ]
-    told: list[Event] = []
+    events: list[Event] = []
     for index in range(rounds):
         if index:
-            told.append(happened.NodeDeleted(no_room[index - 1]))
-            told.append(happened.PodDeleted(large[index - 1]))
-            told.append(happened.ObjectDeleted(services[index - 1]))
-        told.append(happened.NodeAdded(no_room[index]))
-        told.append(happened.PodAdded(large[index]))
-        told.append(happened.ObjectAdded(services[index]))
-    return arriving_pods(plain_nodes(sizes.nodes), create(client, "pod", sizes.pods), told, rate)
+            events.append(happened.NodeDeleted(no_room[index - 1]))
+            events.append(happened.PodDeleted(large[index - 1]))
+            events.append(happened.ObjectDeleted(services[index - 1]))
+        events.append(happened.NodeAdded(no_room[index]))
+        events.append(happened.PodAdded(large[index]))
+        events.append(happened.ObjectAdded(services[index]))
+    return arriving_pods(plain_nodes(sizes.nodes), create(client, "pod", sizes.pods), events, rate)
 
 
 def while_gated(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
@@ -120,19 +120,19 @@ def while_gated(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkl
     gated = create(client, "gated", sizes.pods // 2, gate)
     leaving = create(client, "leaving", sizes.pods, {"nodeName": ONE_NODE})
     before = one_node() + pods_added(gated) + pods_added(leaving)
-    told: list[Event] = [happened.PodDeleted(pod) for pod in leaving[: sizes.pods * 50 // rate]]
-    return arriving_pods(before, create(client, "pod", sizes.pods, LIGHT), told, rate)
+    events: list[Event] = [happened.PodDeleted(pod) for pod in leaving[: sizes.pods * 50 // rate]]
+    return arriving_pods(before, create(client, "pod", sizes.pods, LIGHT), events, rate)
 
 
 def deleted_with_finalizers(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
     """A hundred pods per second that are terminating before their attempt."""
     rate = 270
     leaving = create(client, "leaving", sizes.pods * 100 // rate)
-    told: list[Event] = []
+    events: list[Event] = []
     for pod in leaving:
-        told += [happened.PodAdded(pod), happened.PodUpdated(_going(client, pod))]
+        events += [happened.PodAdded(pod), happened.PodUpdated(_going(client, pod))]
     before = plain_nodes(sizes.nodes)
-    return arriving_pods(before, create(client, "pod", sizes.pods, LIGHT), told, rate)
+    return arriving_pods(before, create(client, "pod", sizes.pods, LIGHT), events, rate)
 
 
 def _going(client: BenchmarkClient, pod: Pod) -> Pod:

@@ -130,8 +130,8 @@ class SessionBenchmark:
                     events.append(happened.BindDone(effect.effect, effect.uid))
                     events.append(self._changed(effect.name, spec=spec, status=status))
                 case PatchStatus():
-                    said = PodCondition("PodScheduled", "False", effect.reason, effect.message)
-                    status = PodStatus(phase="Pending", conditions=(said,))
+                    condition = PodCondition("PodScheduled", "False", effect.reason, effect.message)
+                    status = PodStatus(phase="Pending", conditions=(condition,))
                     events.append(self._changed(effect.name, status=status))
         self._effects.clear()
         self.show(events)

@@ -197,12 +197,12 @@ def events(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:
     while len(running) < n_updates:
         version = 1 + len(running) // n_placed
         running += _placed(client, sizes, min(n_updates - len(running), n_placed), version)
-    told: list[Event] = []
+    events: list[Event] = []
     for index, pod in enumerate(running):
-        told.append(happened.PodUpdated(pod))
+        events.append(happened.PodUpdated(pod))
         if index % UPDATES_IN_5 == UPDATES_IN_5 - 1 and index // UPDATES_IN_5 < n_beats:
-            told.append(happened.NodeUpdated(beats[index // UPDATES_IN_5]))
-    return event_workload(before, told)
+            events.append(happened.NodeUpdated(beats[index // UPDATES_IN_5]))
+    return event_workload(before, events)
 
 
 def memory(client: BenchmarkClient, sizes: WorkloadSizes) -> BenchmarkWorkload:

@@ -11,7 +11,7 @@ from stowplan.cycle.decision import SamplingState, conclude
 from stowplan.cycle.engine import Engine
 from stowplan.cycle.engine.classes import EnginePodClass
 from stowplan.cycle.engine.kernel_loading import (
-    COMPILE_WORTH_ROWS,
+    COMPILE_ROWS_MIN,
     EngineMode,
     is_loaded,
     load_kernels,
@@ -57,9 +57,7 @@ class CycleDecider:
 
     def _compiling_pays(self) -> bool:
         return (
-            self._mode is EngineMode.COMPILED
-            or is_loaded()
-            or self._n_evaluated > COMPILE_WORTH_ROWS
+            self._mode is EngineMode.COMPILED or is_loaded() or self._n_evaluated > COMPILE_ROWS_MIN
         )
 
     def decide(

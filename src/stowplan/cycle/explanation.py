@@ -97,8 +97,8 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     state: pending, placed or gated. current_node: node of a placed pod. node: where it would be
     placed now, "" for none. message: text of the PodScheduled condition. pod_refusal: refusal of
     the pod as a whole (a gate, a PreFilter), before any node is evaluated. notes: what the answer
-    does not consider. judged_on: the cluster as `given`, or as filled by a `simulation` before this
-    pod's turn. simulation: result of that simulation; None for pods that it does not schedule.
+    does not consider. evaluated_on: the cluster as `given`, or as a `simulation` filled it before
+    this pod. simulation: result of that simulation; None for pods that it does not schedule.
     """
 
     api_version: str
@@ -114,7 +114,7 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     skipped_scores: tuple[str, ...] = ()
     preemption: PreemptionExplanation | None = None
     notes: tuple[str, ...] = ()
-    judged_on: str = GIVEN
+    evaluated_on: str = msgspec.field(default=GIVEN, name="judgedOn")
     simulation: SimulationOutcome | None = None
 
     def __repr__(self) -> str:
@@ -275,8 +275,8 @@ def _top_scores(attempt: Attempt, current: str) -> list[NodeScore]:
         return []
     rank = nodes.rank[scores.rows]
     best_first = np.lexsort((rank, -scores.total)).tolist()
-    shown = best_first[:TOP_NODES]
-    shown += [p for p in best_first[TOP_NODES:] if nodes.names[int(scores.rows[p])] == current]
+    positions = best_first[:TOP_NODES]
+    positions += [p for p in best_first[TOP_NODES:] if nodes.names[int(scores.rows[p])] == current]
     members = attempt.framework.members
     return [
         NodeScore(
@@ -291,5 +291,5 @@ def _top_scores(attempt: Attempt, current: str) -> list[NodeScore]:
                 for name in scores.raw
             },
         )
-        for place in shown
+        for place in positions
     ]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-_LITERAL = re.compile(r"""['"\[{*+-]|\d|(true|false|null|nan|inf)\b|a (list|mapping)\b""")
+_LITERAL = re.compile(
+    r"""['"\[{*+-]|\d|(true|false|null|nan|inf)\b|an? (empty )?(list|mapping)\b"""
+)
 
 
 class InputError(ValueError):

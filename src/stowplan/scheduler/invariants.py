@@ -31,14 +31,14 @@ def check_pods(
                 f"pod {key} is in {found}; expected one of {expected}", pod.uid
             )
     uids = {pod.uid for pod in context.pods.values()}
-    for place, strays in (
+    for place, orphans in (
         ("the queue", {entry.uid for entry in context.queue} - uids),
         ("flight", set(context.queue.in_flight.pods()) - uids),
         ("a binding cycle", {uid for uid, _ in bindings} - uids),
         ("extender attempts", {uid for uid, _ in extender_attempts} - uids),
         ("the cache", {info.uid for pods in context.cache.nodes.pods for info in pods} - uids),
     ):
-        for uid in sorted(strays):
+        for uid in sorted(orphans):
             raise context.invariant_broken(f"unknown pod in {place}", uid)
 
 

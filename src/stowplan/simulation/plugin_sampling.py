@@ -141,14 +141,14 @@ class _ColumnComparison:
         self, answer: Any, pod: Pod, nodes: NodeTable, rows: Any, state: CycleState
     ) -> Iterator[str]:
         """The first difference, if any."""
-        asked = np.arange(nodes.n_nodes)[rows]
-        n_wanted = asked.shape[0] if self._wants_rows else nodes.n_nodes
+        asked_rows = np.arange(nodes.n_nodes)[rows]
+        n_wanted = asked_rows.shape[0] if self._wants_rows else nodes.n_nodes
         if not isinstance(answer, np.ndarray) or answer.shape != (n_wanted,):
             # The runtime rejects such an answer.
             return
-        places = np.unique(np.linspace(0, asked.shape[0] - 1, NODES_MAX).astype(np.int64))
+        places = np.unique(np.linspace(0, asked_rows.shape[0] - 1, NODES_MAX).astype(np.int64))
         for place in places[places >= 0].tolist():
-            row = int(asked[place])
+            row = int(asked_rows[place])
             value = answer[place if self._wants_rows else row]
             try:
                 got = self._column_answer(value, pod, nodes, state)

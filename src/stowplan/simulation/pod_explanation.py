@@ -48,7 +48,7 @@ def place_and_explain(
     outcome = SimulationOutcome(at, placed, found.node, found.message)
     # A simulation breaks ties at random.
     node = found.node or explained.node
-    explanation = replace(explained, node=node, judged_on=SIMULATED, simulation=outcome)
+    explanation = replace(explained, node=node, evaluated_on=SIMULATED, simulation=outcome)
     if rest:
         after = _part(on_progress, at + 1, len(pods))
         placements += fill.place_all(pods[at + 1 :], after)
@@ -70,7 +70,7 @@ def explain_after_replay(key: str, run: Replay) -> Explanation | None:
     ]
     placed = sum(1 for one in came if one.node)
     outcome = SimulationOutcome(len(came), placed, "", pod_history.note)
-    return replace(_explained(pod, run.scheduler), judged_on=SIMULATED, simulation=outcome)
+    return replace(_explained(pod, run.scheduler), evaluated_on=SIMULATED, simulation=outcome)
 
 
 def position_of(key: str, pods: list[Pod]) -> int:

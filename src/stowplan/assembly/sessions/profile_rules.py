@@ -202,11 +202,11 @@ class _TaskView:
         """float64 (n_rows,): weighted sums for rows of the table."""
         nodes, framework = self._snapshot.nodes, self._framework
         if self.static is not None:
-            standing = self._static_sum(self.static, weights)
+            static_sum = self._static_sum(self.static, weights)
             if rows.shape[0] <= FEW_ROWS:
                 dynamic = [self._dynamic_at(row, self.static, weights) for row in rows.tolist()]
-                return standing[rows] + np.array(dynamic, dtype=np.float64)
-            return standing[rows] + self._dynamic(rows, self.static, weights)
+                return static_sum[rows] + np.array(dynamic, dtype=np.float64)
+            return static_sum[rows] + self._dynamic(rows, self.static, weights)
         order = np.argsort(rows, kind="stable")
         ascending = rows[order]
         status = framework.run_pre_score(self._pod, self._snapshot, ascending, self._state)

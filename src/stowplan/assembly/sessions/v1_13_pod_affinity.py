@@ -151,12 +151,12 @@ def preferred_affinity_scores(
     candidates: Sequence[Node],
     held: Iterable[tuple[Node, Sequence[Pod]]],
     nodes: Mapping[str, Node],
-    stray: Node | None,
+    default_node: Node | None,
 ) -> NDArray[np.int64]:
     """int64 (n_candidates,) in [0, 10]: preferred affinity of the pod and of existing pods.
 
-    held: the candidates' pods. stray: the node on which pods without a node name are assumed.
-    Raises ScoringError.
+    held: the candidates' pods. default_node: the node assumed for pods without a node name. Raises
+    ScoringError.
     """
     counts = np.zeros(len(candidates), dtype=np.float64)
     affinity = pod.spec.affinity
@@ -166,7 +166,7 @@ def preferred_affinity_scores(
             theirs = other.spec.affinity
             if not cares and not (theirs and (theirs.pod_affinity or theirs.pod_anti_affinity)):
                 continue
-            home = nodes.get(other.node_name) or stray
+            home = nodes.get(other.node_name) or default_node
             if home is None:
                 raise ScoringError(f"failed to find node <{other.node_name}>")
             for term, weight in _matching_preferred_terms(pod, other):

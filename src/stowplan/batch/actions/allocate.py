@@ -102,7 +102,7 @@ def _serve_v0_5(session: Session, job: JobInfo, tasks: TaskQueue) -> bool:
         job.short_by = {}
         row = _place(session, None, job, task)
         if row < 0:
-            if session.compat.unfit_task_ends_job:
+            if session.compat.infeasible_task_ends_job:
                 return False
             continue
         if session.hooks.job_ready(job):
@@ -118,17 +118,17 @@ def _serve(session: Session, job: JobInfo, tasks: TaskQueue) -> bool:
         job.fit_errors, job.short_by = stuck[1], dict(stuck[2])
         return False
     statement = session.statement()
-    unfit: set[int] = set()
+    infeasible: set[int] = set()
     job.fit_errors, job.short_by = "", {}
     while tasks:
         task = tasks.pop()
-        if id(task.pod.spec) in unfit or _place(session, statement, job, task) < 0:
-            if session.compat.unfit_task_ends_job:
+        if id(task.pod.spec) in infeasible or _place(session, statement, job, task) < 0:
+            if session.compat.infeasible_task_ends_job:
                 break
             if _is_out_of_reach(session, job, len(tasks)):
                 break
             # Tasks with the same spec would not fit either.
-            unfit.add(id(task.pod.spec))
+            infeasible.add(id(task.pod.spec))
             continue
         if session.hooks.job_ready(job):
             statement.commit()

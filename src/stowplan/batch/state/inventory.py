@@ -296,8 +296,8 @@ class Inventory:
         if job.group is None:
             return not job.tasks
         # Finished pods of a solo group keep nothing alive.
-        is_mended = job.group.is_solo and not self.compat.solo_pods_linger
-        return is_mended and job.count(TERMINATED) == len(job.tasks)
+        is_removable = job.group.is_solo and not self.compat.solo_pods_linger
+        return is_removable and job.count(TERMINATED) == len(job.tasks)
 
     def _counts(self, pod: Pod) -> bool:
         if pod.status.phase != "Pending" or pod.spec.scheduler_name in self.scheduler_names:

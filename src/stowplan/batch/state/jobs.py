@@ -20,7 +20,7 @@ from stowplan.objects.podgroup import GROUP_ANNOTATIONS, PodGroupStatus
 PRIORITY_UNSET = 1
 """Priority of a pod without a priority."""
 
-_BEGINNING = datetime.datetime.min.replace(tzinfo=datetime.UTC)
+_EPOCH = datetime.datetime.min.replace(tzinfo=datetime.UTC)
 
 
 class TaskStatus(enum.IntEnum):
@@ -91,7 +91,7 @@ class TaskInfo:
         self.status = status
         self.node = node
         self.priority = PRIORITY_UNSET if pod.spec.priority is None else pod.spec.priority
-        self.created = pod.metadata.creation_timestamp or _BEGINNING
+        self.created = pod.metadata.creation_timestamp or _EPOCH
         self._kind: Hashable = None
 
     @property
@@ -200,7 +200,7 @@ class JobInfo:
         self.queue = ""
         self.priority = 0
         self.min_available = 0
-        self.created = _BEGINNING
+        self.created = _EPOCH
         self.group: PodGroupInfo | None = None
         self.has_budget = False
         self.tasks: dict[str, TaskInfo] = {}

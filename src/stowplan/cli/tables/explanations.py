@@ -32,7 +32,7 @@ def print_explanation(explanation: Explanation, screen: Console) -> None:
     if explanation.message:
         screen.print(Text(explanation.message, style="dim"))
     outcome = explanation.simulation
-    if outcome is not None and explanation.judged_on != SIMULATED:
+    if outcome is not None and explanation.evaluated_on != SIMULATED:
         screen.print(Text(_simulation_comparison(explanation, outcome)), soft_wrap=True)
     elif outcome is not None and outcome.message not in ("", explanation.message):
         # Extenders have their say in a simulation, not in an explanation.
@@ -57,7 +57,7 @@ def _headline(explanation: Explanation) -> Text:
     if explanation.state == "gated":
         return Text(where + "scheduling gated, not tried", style="bold")
     count = f"{fitting} of {len(explanation.nodes)} nodes fit"
-    if explanation.judged_on == SIMULATED:
+    if explanation.evaluated_on == SIMULATED:
         there = f"placed on {explanation.node}" if explanation.node else "refused"
         return Text(f"{where}{there} in the simulation; {count}", style="bold")
     if explanation.state == "placed":
@@ -71,7 +71,7 @@ def _headline(explanation: Explanation) -> Text:
 
 def _verdict_text(explanation: Explanation) -> str:
     outcome = explanation.simulation
-    if explanation.judged_on != SIMULATED or outcome is None:
+    if explanation.evaluated_on != SIMULATED or outcome is None:
         return "judged on the cluster as given, before other pending pods are placed"
     before = f"{outcome.placed_before:,} of {outcome.tried_before:,} pods before it placed"
     return f"judged in the simulation, {before}"

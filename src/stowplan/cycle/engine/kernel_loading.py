@@ -8,7 +8,7 @@ import warnings
 from enum import Enum
 from types import ModuleType
 
-COMPILE_WORTH_ROWS = 100_000_000
+COMPILE_ROWS_MIN = 100_000_000
 """Number of evaluated rows after which compiling (some seconds per kernel) pays off. It happens
 once per machine; Numba caches the result on disk."""
 

@@ -191,28 +191,28 @@ def _violations(pod: Pod, limit_range: LimitRange) -> Iterator[str]:
 
 def _bounds(item: LimitRangeItem, requests: Amounts, limits: Amounts) -> Iterator[str]:
     for name, least in sorted(item.min.items()):
-        said = f"minimum {name} usage per {item.type} is {format_quantity(least)}"
+        text = f"minimum {name} usage per {item.type} is {format_quantity(least)}"
         if name not in requests:
-            yield f"{said}.  No request is specified"
+            yield f"{text}.  No request is specified"
         elif amount_above(least, requests[name]):
-            yield f"{said}, but request is {format_quantity(requests[name])}"
+            yield f"{text}, but request is {format_quantity(requests[name])}"
         elif name in limits and amount_above(least, limits[name]):
-            yield f"{said}, but limit is {format_quantity(limits[name])}"
+            yield f"{text}, but limit is {format_quantity(limits[name])}"
     for name, most in sorted(item.max.items()):
-        said = f"maximum {name} usage per {item.type} is {format_quantity(most)}"
+        text = f"maximum {name} usage per {item.type} is {format_quantity(most)}"
         if name not in limits:
-            yield f"{said}.  No limit is specified"
+            yield f"{text}.  No limit is specified"
         elif amount_above(limits[name], most):
-            yield f"{said}, but limit is {format_quantity(limits[name])}"
+            yield f"{text}, but limit is {format_quantity(limits[name])}"
         elif name in requests and amount_above(requests[name], most):
-            yield f"{said}, but request is {format_quantity(requests[name])}"
+            yield f"{text}, but request is {format_quantity(requests[name])}"
     for name, most in sorted(item.max_limit_request_ratio.items()):
-        said = f"{name} max limit to request ratio per {item.type} is {format_quantity(most)}, but"
+        text = f"{name} max limit to request ratio per {item.type} is {format_quantity(most)}, but"
         if name not in requests or not amount_above(requests[name], 0):
-            yield f"{said} no request is specified or request is 0"
+            yield f"{text} no request is specified or request is 0"
         elif name not in limits or not amount_above(limits[name], 0):
-            yield f"{said} no limit is specified or limit is 0"
+            yield f"{text} no limit is specified or limit is 0"
         else:
             ratio = ratio_above(limits[name], requests[name], most)
             if ratio:
-                yield f"{said} provided ratio is {ratio}"
+                yield f"{text} provided ratio is {ratio}"

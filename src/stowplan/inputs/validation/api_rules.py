@@ -53,8 +53,8 @@ class ApiServerRules:
         struct = resource.schema.shape
         if not isinstance(struct, StructType):
             return
-        made, said = _decoded(struct, tree)
-        yield from said
+        made, mistakes = _decoded(struct, tree)
+        yield from mistakes
         if made is not None:
             for cause in self._causes(resource, made):
                 yield cause.field, cause.message

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from stowplan.framework.object_store import key_of
 from stowplan.messages import events as happened
 from stowplan.messages.events import Event
+from stowplan.messages.watch_events import added_event, deleted_event, updated_event
 from stowplan.objects.meta import Object
-from stowplan.objects.node import Node
 from stowplan.objects.pod import Pod
 from stowplan.simulation.cluster.simulated_cluster import ResourceVersionExpired, SimulatedCluster
 
@@ -122,24 +122,3 @@ def object_of(event: Event) -> Object:
 def kind_and_key(value: Object) -> tuple[type, str]:
     """Identity of an object."""
     return type(value), key_of(value)
-
-
-def added_event(value: Object) -> Event:
-    """The event for a new object."""
-    if isinstance(value, Pod):
-        return happened.PodAdded(value)
-    return happened.NodeAdded(value) if isinstance(value, Node) else happened.ObjectAdded(value)
-
-
-def updated_event(value: Object) -> Event:
-    """The event for a changed object."""
-    if isinstance(value, Pod):
-        return happened.PodUpdated(value)
-    return happened.NodeUpdated(value) if isinstance(value, Node) else happened.ObjectUpdated(value)
-
-
-def deleted_event(value: Object) -> Event:
-    """The event for a deleted object."""
-    if isinstance(value, Pod):
-        return happened.PodDeleted(value)
-    return happened.NodeDeleted(value) if isinstance(value, Node) else happened.ObjectDeleted(value)
