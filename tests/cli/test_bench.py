@@ -40,10 +40,10 @@ def test_the_table_shows_figures_and_standard_error_how_it_goes() -> None:
     ran = run("bench", "basic", "events", *SMALL, "--stages", "--in-process")
     assert ran.code == 0
     lines = [line.split() for line in ran.out.splitlines()]
-    assert lines[0][:4] == ["SHAPE", "NODES", "PODS", "PER"]
+    assert lines[0][:4] == ["NAME", "NODES", "PODS", "PER"]
     assert lines[1][:3] == ["basic", "10", "20"]
     assert lines[2][:4] == ["events", "10", "20", "events"]
-    assert ["US", "EACH", "DECISION", "QUEUE", "CACHE", "EFFECTS", "REST"] in lines
+    assert ["NAME", "DECISION", "QUEUE", "CACHE", "EFFECTS", "REST"] in lines
     assert "kube-scheduler 1.36.2" in ran.out
     assert [line.split(":")[0] for line in ran.err.splitlines()] == ["basic", "events"]
 

@@ -135,7 +135,7 @@ def test_simulate_replays_by_timestamps(timed: str, tmp_path: Path) -> None:
     ran = run("simulate", "--cluster", timed, "--speedup", "10", "--out", str(out))
     assert ran.code == 0, ran.err
     assert "2 of 2 pods placed" in ran.out
-    assert "WAIT" in ran.out
+    assert "PENDING TIME" in ran.out
     assert {path.name for path in out.iterdir()} == {
         "placements.jsonl",
         "series.csv",
@@ -202,15 +202,24 @@ def test_simulate_takes_a_cluster_of_another_size(cluster: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "parts"),
     [
-        (["--until", "soon"], ("--until", "got 'soon'", "90s, 15m, 12h, 30d")),
-        (["--churn", "30d"], ("--churn", "got '30d'", "UP/DOWN")),
-        (["--churn", "0/1h"], ("--churn", "got '0/1h'")),
-        (["--speedup", "0"], ("--speedup", "got 0, wanted a number above 0")),
-        (["--speedup", "nan"], ("--speedup", "got nan")),
-        (["--until", "0"], ("--until", "got '0', wanted more than 0 seconds")),
-        (["--sample-every", "0s"], ("--sample-every", "got '0s'")),
+        (
+            ["--until", "soon"],
+            ('invalid argument "soon" for "--until" flag: must be', "90s, 15m, 12h or 30d"),
+        ),
+        (["--churn", "30d"], ('invalid argument "30d" for "--churn" flag: must be UP/DOWN',)),
+        (["--churn", "0/1h"], ('invalid argument "0/1h" for "--churn" flag',)),
+        (
+            ["--speedup", "0"],
+            ('invalid argument "0" for "--speedup" flag: must be a number greater than 0',),
+        ),
+        (["--speedup", "nan"], ('invalid argument "nan" for "--speedup" flag',)),
+        (["--until", "0"], ('invalid argument "0" for "--until" flag: must be greater than 0',)),
+        (["--sample-every", "0s"], ('invalid argument "0s" for "--sample-every" flag',)),
         (["--extender", "none.py"], ("none.py: cannot be read",)),
-        (["--seed", "1", "--seed", "2", "--seeds", "2"], ("--seeds counts from one --seed",)),
+        (
+            ["--seed", "1", "--seed", "2", "--seeds", "2"],
+            ("--seeds cannot be used with several --seed",),
+        ),
     ],
 )
 def test_simulate_refuses_what_it_cannot_use(arguments: list[str], parts: tuple[str, ...]) -> None:
@@ -235,8 +244,8 @@ def test_a_replay_shows_where_it_is_to_a_terminal_only(timed: str) -> None:
         assert running.stdout is not None
         printed = running.stdout.read()
     assert running.returncode == 0
-    assert re.search(rb"replaying, \d\d:\d\d:\d\d, \d waiting", shown), shown
-    assert b"WAIT" in printed
+    assert re.search(rb"replaying, \d\d:\d\d:\d\d, \d pending", shown), shown
+    assert b"PENDING TIME" in printed
     assert b"replaying" not in printed
 
 
@@ -327,9 +336,9 @@ def test_evaluate_names_the_line_that_is_wrong_and_answers_the_others(tmp_path: 
     told = ran.err.splitlines()
     for line, result in zip(told, list(answers.values())[:-1], strict=True):
         assert (result["outcome"], result["reason"]) == ("error", "Invalid")
-        assert line == f"stowplan: {result['message']}"
+        assert line == f"error: {result['message']}"
     assert ran.code == 2
-    assert told[0].startswith(f"stowplan: {path}: line 1: $.pod.metadata.name: ")
+    assert told[0].startswith(f"error: {path}: line 1: $.pod.metadata.name: ")
     assert "NoSuchGate" in told[-1]
 
 
@@ -339,7 +348,7 @@ def test_evaluate_names_ten_invalid_lines_and_counts_the_others(tmp_path: Path) 
     ran = run("evaluate", str(path))
     assert (ran.code, len(ran.out.splitlines())) == (2, 12)
     assert len(ran.err.splitlines()) == 11
-    assert ran.err.endswith(f"stowplan: {path}: 2 more invalid lines\n")
+    assert ran.err.endswith(f"error: {path}: 2 more invalid lines\n")
 
 
 def test_explain_shows_need_and_have(cluster: str) -> None:
@@ -368,11 +377,14 @@ def test_explain_numbers_nodes_whose_names_are_long() -> None:
     print_explanation(explanation, Console(file=text, width=60))
     lines = [line.rstrip() for line in text.getvalue().splitlines()]
     assert "(1) ip-10-0-2-0.compute.internal" in lines
-    assert any(line.split() == ["RULE", "(1)", "(2)", "(3)"] for line in lines)
+    assert any(line.split() == ["PLUGIN", "(1)", "(2)", "(3)"] for line in lines)
 
 
 def test_explain_guesses_the_pod_that_was_meant(cluster: str) -> None:
-    check_one_line(run("explain", "bigg", "--cluster", cluster), "default/bigg", "default/big'?")
+    check_one_line(
+        run("explain", "bigg", "--cluster", cluster),
+        'pods "bigg" not found in namespace "default" (did you mean "big"?)',
+    )
 
 
 def test_config_check_prints_the_effective_configuration(tmp_path: Path) -> None:

@@ -53,9 +53,11 @@ def cluster(tmp_path: Path) -> str:
 def test_explain_says_that_simulate_refuses_what_fits_now(cluster: str) -> None:
     ran = run("explain", "team/last", "-f", cluster)
     assert ran.code == 0
-    assert "pending; it would go to n1, 1 of 1 nodes fit" in ran.out
+    assert "pending; would be scheduled on n1, 1 of 1 nodes fit" in ran.out
     (line,) = (line for line in ran.out.splitlines() if "stowplan simulate" in line)
-    assert line.startswith("But `stowplan simulate` refuses it (2 of 4 pods before it placed")
+    assert line.startswith(
+        "However, `stowplan simulate` does not schedule it, after 2 of 4 earlier pods"
+    )
     assert line.endswith(REFUSED)
     told = json.loads(run("explain", "team/last", "-f", cluster, "-o", "json").out)
     assert told["simulation"] == {"triedBefore": 4, "placedBefore": 2, "message": REFUSED}
@@ -66,7 +68,9 @@ def test_explain_names_the_profile_by_which_simulate_agrees(cluster: str) -> Non
     Path(cluster).write_text(CLUSTER.replace("spec: {containers", theirs))
     by = ("--profile", "default-scheduler")
     told = run("explain", "team/last", "-f", cluster, *by).out
-    assert "But `stowplan simulate --profile default-scheduler` refuses it (2 of 4 pods" in told
+    assert (
+        "`stowplan simulate --profile default-scheduler` does not schedule it, after 2 of 4" in told
+    )
     assert "2 of 5 pods placed" in run("simulate", cluster, *by).out
     assert "0 of 5 pods placed" in run("simulate", cluster).out
 
@@ -74,7 +78,7 @@ def test_explain_names_the_profile_by_which_simulate_agrees(cluster: str) -> Non
 def test_explain_after_simulation_and_simulate_explain_are_the_same(cluster: str) -> None:
     after = run("explain", "team/last", "-f", cluster, "--after-simulation")
     assert after.code == 1
-    assert "refused in the simulation; 0 of 1 nodes fit" in after.out
+    assert "unschedulable in the simulation; 0 of 1 nodes fit" in after.out
     assert "cpu: needs 3000m, 1000m free of 4000m" in after.out
     beside = run("simulate", cluster, "--explain", "team/last")
     assert beside.code == 0
@@ -97,17 +101,22 @@ def test_explain_after_simulation_and_simulate_explain_are_the_same(cluster: str
 def test_a_pod_is_named_as_in_kubectl(cluster: str, arguments: tuple[str, ...], pod: str) -> None:
     ran = run("explain", *arguments, "-f", cluster, "-o", "json")
     assert json.loads(ran.out)["pod"] == pod
-    # Which of its pods is said, where nothing reads it as JSON.
-    said = f"{arguments[0]} has 4 pods, 4 of them pending; using pod/web-3\n"
-    assert ran.err == (said if "web" in arguments[0] else "")
+    # As kubectl does, on standard error: standard output is JSON.
+    chosen = "Found 4 pods, 4 of them pending, using pod/web-3\n"
+    assert ran.err == (chosen if "web" in arguments[0] else "")
 
 
 def test_pods_that_there_are_not_are_named(cluster: str) -> None:
-    check_one_line(run("explain", "deploy/nope", cluster), "deploy/nope", "Deployment with pods")
-    check_one_line(run("explain", "web-9", cluster), "did you mean 'default/web-")
+    check_one_line(
+        run("explain", "deploy/nope", cluster),
+        'no pods found for Deployment "nope" in namespace "default"',
+    )
+    check_one_line(
+        run("explain", "web-9", cluster), 'pods "web-9" not found', '(did you mean "web-'
+    )
     both = "metadata: {name: last}"
     Path(cluster).write_text(CLUSTER + f"---\napiVersion: v1\nkind: Pod\n{both}\nspec: {{}}\n")
-    check_one_line(run("explain", "last", "-A", cluster), "2 of this name", "team/last")
+    check_one_line(run("explain", "last", "-A", cluster), 'pods "last" found 2 times', "team/last")
 
 
 def test_files_stand_where_people_put_them(cluster: str) -> None:
@@ -128,15 +137,16 @@ def test_a_cluster_has_to_be_named(command: tuple[str, ...]) -> None:
     assert "--kubeconfig FILE" in ran.err
     ran = run(*command, "-f", "a.yaml", "--context", "b")
     assert ran.code == 2
-    assert "one of them" in ran.err
+    assert "cannot be used with files" in ran.err
 
 
 def test_simulate_says_which_pods_failed(cluster: str) -> None:
     lines = [line.split() for line in run("simulate", cluster).out.splitlines()]
     because = ["Insufficient", "cpu"]
-    expected = ["2", *because, "default/deployment/web", "default/web-2,", "default/web-3"]
-    assert expected in lines
-    assert ["1", *because, "<none>", "team/last"] in lines
+    assert ["NAMESPACE", "OWNER", "PODS", "REASON", "EXAMPLES"] in lines
+    row = ["default", "deployment/web", "2", *because, "default/web-2,", "default/web-3"]
+    assert row in lines
+    assert ["<none>", "<none>", "1", *because, "team/last"] in lines
     wide = run("simulate", cluster, "-o", "wide").out.splitlines()
     assert [line.split()[:2] for line in wide if line.endswith(REFUSED)] == [
         ["default", "web-2"],

@@ -32,8 +32,8 @@ def test_ignored_kinds_are_named_and_counted(command: list[str], tmp_path: Path)
     other = ROLLOUT.replace("name: r", "name: s")
     ran = run(*command, "--cluster", path_of(tmp_path, ROLLOUT, other, CONFIG_MAP, POD % ""))
     assert ran.err.splitlines()[:2] == [
-        "stowplan: ignored, not understood: 2 Rollout.argoproj.io",
-        "stowplan: ignored, no effect on scheduling: 1 ConfigMap",
+        "Warning: ignored, not understood: 2 Rollout.argoproj.io",
+        "Warning: ignored, no effect on scheduling: 1 ConfigMap",
     ]
 
 
@@ -41,7 +41,7 @@ def test_strict_refuses_what_was_not_understood(tmp_path: Path) -> None:
     cluster = path_of(tmp_path, ROLLOUT)
     assert run("simulate", "--cluster", cluster).code == 0
     ran = run("simulate", "--cluster", cluster, "--strict")
-    assert (ran.code, ran.out.startswith("No pod waits")) == (2, True)
+    assert (ran.code, ran.out.startswith("No pending pods found.")) == (2, True)
     # It comes before pods that were not placed: the answer is not to be relied on.
     large = POD % "containers: [{name: c, resources: {requests: {cpu: 9}}}]"
     assert run("simulate", "--cluster", path_of(tmp_path, large, ROLLOUT), "--strict").code == 2
@@ -66,7 +66,7 @@ def test_orphans_are_told_and_can_be_refused(command: list[str], tmp_path: Path)
     ran = run(*command, "--cluster", cluster)
     assert "1 pod bound to nodes that are not in the input pending again:" in ran.out + ran.err
     ran = run(*command, "--cluster", cluster, "--orphans", "error")
-    assert (ran.code, ran.err.startswith("stowplan: cluster: got 1 pod bound to nodes")) == (
+    assert (ran.code, ran.err.startswith("error: cluster: got 1 pod bound to nodes")) == (
         2,
         True,
     )
@@ -78,7 +78,7 @@ def test_mistakes_in_manifests_end_with_2(command: list[str], tmp_path: Path) ->
     ran = run(*command, "--cluster", cluster)
     assert (ran.code, ran.out) == (2, "")
     wanted = 'Pod default/p: unknown field "spec.tolerationz" (did you mean "tolerations"?)\n'
-    assert ran.err == f"stowplan: {cluster}: document 2, line 6: {wanted}"
+    assert ran.err == f"error: {cluster}: document 2, line 6: {wanted}"
     ran = run(*command, "--cluster", cluster, "--validate", "warn")
     assert (ran.code, wanted in ran.out + ran.err) == (0, True)
     ran = run(*command, "--cluster", cluster, "--validate", "ignore")

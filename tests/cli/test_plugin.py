@@ -24,7 +24,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_new_plugin_passes_its_tests_and_its_check(options: list[str], here: Path) -> None:
     ran = run("plugin", "new", "near_data", *options)
     assert ran.code == 0, ran.err
-    assert ran.out.startswith("Written: near_data.py, test_near_data.py\n")
+    assert ran.out.startswith("near_data.py and test_near_data.py created\n")
     tested = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
         capture_output=True,
@@ -43,7 +43,7 @@ def test_a_new_plugin_passes_its_tests_and_its_check(options: list[str], here: P
 def test_nothing_is_overwritten(here: Path) -> None:
     (here / "test_mine.py").write_text("precious")
     ran = run("plugin", "new", "mine")
-    check_one_line(ran, "test_mine.py", "a file that is there already")
+    check_one_line(ran, "test_mine.py", "already exists")
     assert (here / "test_mine.py").read_text() == "precious"
     assert not (here / "mine.py").exists()
 
@@ -51,20 +51,20 @@ def test_nothing_is_overwritten(here: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("near-data", "did you mean 'near_data'?"),
-        ("mine.py", "did you mean 'mine'?"),
-        ("1st", "a name that Python can import"),
-        ("class", "a name that Python can import"),
-        ("__", "a name that Python can import"),
-        ("json", "the name of a module that Python has already"),
-        ("numpy", "the name of a module that Python has already"),
-        ("Pod", "which is something else already"),
-        ("node", "which is something else already"),
-        ("print", "which is something else already"),
+        ("near-data", 'did you mean "near_data"?'),
+        ("mine.py", 'did you mean "mine"?'),
+        ("1st", "must be a Python identifier"),
+        ("class", "must be a Python identifier"),
+        ("__", "must be a Python identifier"),
+        ("json", "must not be the name of an installed Python module"),
+        ("numpy", "must not be the name of an installed Python module"),
+        ("Pod", "must not be a name that the plugin's code uses"),
+        ("node", "must not be a name that the plugin's code uses"),
+        ("print", "must not be a name that the plugin's code uses"),
     ],
 )
 def test_names_that_would_not_do(name: str, said: str, here: Path) -> None:
-    check_one_line(run("plugin", "new", name), repr(name), said)
+    check_one_line(run("plugin", "new", name), f'Invalid value: "{name}"', said)
     assert not list(here.iterdir())
 
 
