@@ -180,7 +180,7 @@ def test_a_lease_that_somebody_has_taken_or_deleted_is_lost() -> None:
 class Hasty(LeaderElector):
     """Wrong: takes a lease by what its holder says of the time at which it was seen first."""
 
-    def _free_at(self, seen: Any) -> int:
+    def _expires_at(self, seen: Any) -> int:
         return self._seen_at + 8 * SECOND
 
 

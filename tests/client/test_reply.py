@@ -127,7 +127,7 @@ def test_an_answer_without_a_length_ends_with_the_connection() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "stays"),
+    ("text", "keep_alive"),
     [
         (b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", True),
         (b"HTTP/1.1 204 No Content\r\n\r\n", True),

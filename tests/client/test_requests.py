@@ -192,7 +192,7 @@ def test_after_six_minutes_a_series_is_over() -> None:
     minute = 60_000_000_000
     methods = []
     for at in (0, 1, 2, 3, 10, 16, 30):
-        request = series.told(event(), at * minute, at * minute, "t")
+        request = series.record(event(), at * minute, at * minute, "t")
         methods.append(None if request is None else request.method)
     assert methods == ["POST", "PATCH", None, None, "POST", "POST", "POST"]
     assert len(series) == 1

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from stowplan.assembly.deciders import ConfigText, deciders_of
 from stowplan.assembly.sessions.session_config import batch_configuration
 from stowplan.batch import KUBE_BATCH_0_5
-from stowplan.config import Configuration, effective_configuration
+from stowplan.config import Configuration, effective
 from stowplan.config.session_configuration import configuration_tree
 from stowplan.framework import ConfigError
 
@@ -140,9 +140,9 @@ def test_options_stand_beside_actions_and_tiers() -> None:
 )
 def test_what_holds_is_printed_and_read_again(texts: list[str]) -> None:
     once = configured(*texts)
-    tree = effective_configuration(once)
+    tree = effective(once)
     again = configured(yaml.safe_dump(tree, sort_keys=False))
-    assert effective_configuration(again) == tree
+    assert effective(again) == tree
     assert once.batch is not None
     assert again.batch is not None
     assert replace(again.batch, source="") == replace(once.batch, source="")

@@ -40,7 +40,7 @@ from tests.contract.api import Api, Tree
 SECOND = 1_000_000_000
 # The modules that choose one of several nodes; one of them goes by the name of its function.
 CHOOSING: tuple[Any, ...] = tuple(
-    import_module(f"stowplan.cycle.{name}") for name in ("decide", "extending")
+    import_module(f"stowplan.cycle.{name}") for name in ("decision", "extender_consultation")
 )
 DATA = Path(__file__).parent / "data" / "extender.jsonl.gz"
 CUT = "server closed the connection without an answer"
@@ -191,7 +191,7 @@ class Conversation:
         """Raises Different."""
         with pytest.MonkeyPatch.context() as patch:
             for module in CHOOSING:
-                patch.setattr(module, "one_of", partial(self._chosen, module.one_of))
+                patch.setattr(module, "break_tie", partial(self._chosen, module.break_tie))
             self._play()
 
     def _chosen(self, choose: Callable[..., int], attempt: Attempt, best: Any, *how: Any) -> int:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from stowplan.columns.images import ImageIndex
 from stowplan.columns.nodetable import NodeTable
-from stowplan.cycle import decision as decide
+from stowplan.cycle import decide
 from stowplan.cycle.engine.class_arrays import ClassArrays
 from stowplan.framework import OK, NodeInfo, Rows, Snapshot, error
 from stowplan.framework.plugin import RestrictTo

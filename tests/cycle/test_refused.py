@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from stowplan.columns.nodetable import table_of
-from stowplan.cycle import CycleDecider, decision, refusal_cache
+from stowplan.cycle import CycleDecider, decide, refusal_cache
 from stowplan.cycle.engine import Engine
 from stowplan.cycle.engine.kernel_loading import EngineMode
 from stowplan.cycle.refusal_cache import ClassRefusal, RefusalCache
@@ -114,7 +114,7 @@ class Waiting:
         kept = one.refused
         got = self.decider.decide(template, self.snapshot, self.framework, None)
         self.n_unasked += kept is not None and one.refused is kept
-        wanted = decision(template, self.snapshot, self.framework)
+        wanted = decide(template, self.snapshot, self.framework)
         assert got.node_name == wanted.node_name
         assert (got.message, got.reasons) == (wanted.message, wanted.reasons)
         assert (got.plugins, got.nominated_node) == (wanted.plugins, wanted.nominated_node)

@@ -355,11 +355,11 @@ def test_a_stream_goes_on_until_it_ends() -> None:
             assert (status, headers["transfer-encoding"]) == (200, "chunked")
             for data in (b'{"a":1}\n', b'{"b":2}\n'):
                 face.feed(1, data)
-                server.server_loop._soon()
+                server.server_loop._schedule_soon()
                 assert await event(client) == data
             face.ended.add(1)
             face.feed(1, b"")
-            server.server_loop._soon()
+            server.server_loop._schedule_soon()
             assert await event(client) == b""
             # The connection is good for another request.
             client.get("/x")
@@ -392,7 +392,7 @@ def test_a_watcher_that_does_not_read_is_cut_and_nothing_piles_up() -> None:
             client.get("/watch")
             await client.head()
             face.feed(1, b"x" * (64 << 20))
-            server.server_loop._soon()
+            server.server_loop._schedule_soon()
             while not face.closed:
                 await asyncio.sleep(0.01)
             # What was not taken from the cluster is still there: the face decides when to drop it.

@@ -415,7 +415,7 @@ def pumped(face: Breaking, seconds: float, caplog: pytest.LogCaptureFixture) -> 
         server_loop.start()
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            server_loop._soon()
+            server_loop._schedule_soon()
             await asyncio.sleep(0.001)
         await server_loop.stop()
 

@@ -53,7 +53,7 @@ class Tide:
         self.shared = handle.shared
 
     def permit(self, pod: Pod) -> Status | PermitWait:
-        if TIDE not in pod.labels or is_high(self.shared.world.find(StorageClass, TIDE)):
+        if TIDE not in pod.labels or is_high(self.shared.object_store.find(StorageClass, TIDE)):
             return OK
         return PermitWait(WAIT_S)
 
@@ -240,7 +240,7 @@ def answers(rng: RandomSource, until: int) -> Iterator[ChurnEvent]:
 
 
 def answer(sea: ClusterChurn, kind: type[Any]) -> None:
-    for instance in sea.crew:
+    for instance in sea.schedulers:
         for waiting in instance.scheduler._context.shared.waiting:
             instance.deliver(kind(waiting.pod.uid, min(waiting.pending)))
 

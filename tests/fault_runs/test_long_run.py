@@ -106,9 +106,9 @@ def arrivals_are_kept(patch: pytest.MonkeyPatch) -> None:
     right = SessionLane.pod_deleted
 
     def pod_deleted(self: SessionLane, uid: str) -> None:
-        came = self._arrived.get(uid, 0)
+        came = self._arrived_at.get(uid, 0)
         right(self, uid)
-        self._arrived[uid] = came
+        self._arrived_at[uid] = came
 
     patch.setattr(SessionLane, "pod_deleted", pod_deleted)
 

@@ -6,7 +6,7 @@ import pytest
 
 from stowplan.columns.nodetable import table_of
 from stowplan.conformance.attempt_cases import AttemptCase, framework_of
-from stowplan.cycle import decision
+from stowplan.cycle import decide
 from stowplan.framework import Snapshot
 from stowplan.framework.runtime import registered_plugin
 from stowplan.objects.pod import Pod
@@ -22,7 +22,7 @@ def messages(*, columns: bool) -> list[str]:
     snapshot = Snapshot(table_of(node(f"n{i}", resources={B: 4}, pods=9) for i in range(3)))
     waiting: list[Pod] = [pod(f"p{i}", resources=asked) for i, asked in enumerate(ORDERS)]
     framework = framework_of(AttemptCase("case", waiting[0]), columns=columns)
-    return [decision(each, snapshot, framework).message for each in waiting]
+    return [decide(each, snapshot, framework).message for each in waiting]
 
 
 @pytest.fixture(autouse=True)

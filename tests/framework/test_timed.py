@@ -7,7 +7,7 @@ from itertools import count
 from stowplan.assembly import build
 from stowplan.assembly.build import configuration_of, frameworks_for
 from stowplan.columns.nodetable import table_of
-from stowplan.cycle import decision
+from stowplan.cycle import decide
 from stowplan.framework import Framework, Snapshot
 from stowplan.framework.metrics import Labels, Metrics
 from stowplan.framework.runtime.timed_framework import (
@@ -53,7 +53,7 @@ def test_it_decides_as_one_that_is_not_timed() -> None:
     timed, plain = framework(metrics), framework()
     assert isinstance(timed, TimedFramework)
     for one in PODS:
-        ours, theirs = (decision(one, snapshot(), which) for which in (timed, plain))
+        ours, theirs = (decide(one, snapshot(), which) for which in (timed, plain))
         assert (ours.node_name, ours.message) == (theirs.node_name, theirs.message)
 
 
@@ -62,7 +62,7 @@ def test_points_are_timed_always_and_plugins_in_one_attempt_of_ten() -> None:
     timed = framework(metrics)
     n_attempts = 2 * SAMPLED_EVERY + 1
     for _ in range(n_attempts):
-        decision(PODS[1], snapshot(), timed)
+        decide(PODS[1], snapshot(), timed)
     point = {"profile": "default-scheduler", "status": "Success"}
     for name in ("PreFilter", "Filter", "PreScore", "Score"):
         assert counted(metrics, POINT_SECONDS, extension_point=name, **point) == n_attempts
@@ -80,7 +80,7 @@ def test_points_are_timed_always_and_plugins_in_one_attempt_of_ten() -> None:
 
 def test_a_search_for_room_is_counted() -> None:
     metrics = Metrics(count().__next__)
-    decision(PODS[2], snapshot(), framework(metrics))
+    decide(PODS[2], snapshot(), framework(metrics))
     assert counted(metrics, PREEMPTIONS) == 1
     refused = {"extension_point": "PostFilter", "status": "Unschedulable"}
     assert counted(metrics, POINT_SECONDS, **refused) == 1

@@ -263,7 +263,7 @@ BAD = {"metadata": {"name": "o"}, "spec": {"selector": {"matchExpressions": [{"k
 
 
 @pytest.mark.parametrize(
-    ("kind", "version", "world", "counted"),
+    ("kind", "version", "object_store", "counted"),
     [
         ("ReplicaSet", "apps/v1", [convert(SET, ReplicaSet)], 2),
         ("StatefulSet", "apps/v1", [convert(SET, StatefulSet)], 2),

@@ -93,7 +93,9 @@ def unresized(self: RankedPods, rows: Any, length: Any) -> None:
     self._grow(self._n_slots + int(self.length[moving].sum()))
 
 
-@pytest.mark.parametrize(("name", "wrong"), [("follow", half_ranked), ("_allocate_slots", unresized)])
+@pytest.mark.parametrize(
+    ("name", "wrong"), [("follow", half_ranked), ("_allocate_slots", unresized)]
+)
 def test_control_ranks(
     name: str, wrong: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from stowplan.assembly.build import configuration_of, frameworks_for
 from stowplan.columns import PodInfo
-from stowplan.cycle import decision
+from stowplan.cycle import decide
 from stowplan.framework import (
     CycleState,
     Framework,
@@ -294,7 +294,7 @@ def test_what_is_held_counts_in_scores() -> None:
     made.members["yoda"].call("reserve", first, "n1", state)
     # Free on n1: 6000 of 8000, of which 75 % of the most, 2 * 75, 2 * 75, and 3 * 100 unasked.
     assert scored(made, second, seen)[0] == [150 + 100 + 150 + 300, 200 + 100 + 200 + 300]
-    assert decision(second, seen, made).node_name == "n2"
+    assert decide(second, seen, made).node_name == "n2"
     made.members["yoda"].call("unreserve", first, "n1", state)
     assert scored(made, second, seen)[0] == [800, 800]
 
@@ -312,7 +312,7 @@ def test_the_smallest_card_that_suits_is_taken() -> None:
         assert made.members["yoda"].call("reserve", asked, "n1", state).is_success
         assert columns(made, seen).left.tolist() == left
     full = pod("d", labels={"scv/memory": "3000"})
-    assert decision(full, seen, made).reasons == {NO_ROOM: 1}
+    assert decide(full, seen, made).reasons == {NO_ROOM: 1}
 
 
 def columns(made: Framework, seen: Snapshot) -> CardColumns:
@@ -353,7 +353,7 @@ def test_profiles_share_what_is_held() -> None:
     asked = pod("a", labels={"scv/number": "1"})
     one.run_pre_filter(asked, seen, state)
     one.run_reserve(asked, "n1", state)
-    assert decision(pod("b", labels={"scv/number": "1"}), seen, other).reasons == {NO_ROOM: 1}
+    assert decide(pod("b", labels={"scv/number": "1"}), seen, other).reasons == {NO_ROOM: 1}
 
 
 def test_what_if_a_pod_came_or_went() -> None:

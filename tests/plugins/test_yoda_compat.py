@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from stowplan.cycle import decision as decide
+from stowplan.cycle import decide
 from stowplan.testing import pod
 from tests.plugins.gpus import scv
 from tests.plugins.test_yoda import cluster, framework, scored

@@ -22,8 +22,7 @@ from stowplan.columns import NodeTable
 from stowplan.columns.engine.tie_break import draw_tie_breaks
 from stowplan.columns.invariants import validate
 from stowplan.config import default, from_tree
-from stowplan.cycle import CycleDecider
-from stowplan.cycle import decision as decide
+from stowplan.cycle import CycleDecider, decide
 from stowplan.cycle.engine import Engine
 from stowplan.cycle.engine.kernel_loading import EngineMode
 from stowplan.framework import FeatureGates, Framework, Nominations, ObjectStore, Snapshot

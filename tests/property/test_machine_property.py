@@ -132,7 +132,7 @@ def test_decisions_on_an_old_snapshot_are_noticed(monkeypatch: pytest.MonkeyPatc
                 for name, pods in zip(nodes.names, nodes.pods, strict=True):
                     for info in pods:
                         table.add_pod(info, name)
-                self._copy = Snapshot(table, snapshot.world, snapshot.nominations)
+                self._copy = Snapshot(table, snapshot.object_store, snapshot.nominations)
             return super().decide(pod, self._copy, framework, rng)
 
     monkeypatch.setattr("tests.scenarios.script.CycleDecider", Stale)

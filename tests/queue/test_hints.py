@@ -37,7 +37,7 @@ def entry(*refused_by: str, pending: str = "", scheduler: str = DEFAULT_SCHEDULE
 
 
 @pytest.mark.parametrize(
-    ("refused", "event", "helped", "worth"),
+    ("refused", "event", "helped", "queueing_strategy"),
     [
         (entry("Picky"), NODE_ADD, (), QueueingStrategy.SKIP),
         (entry("Picky"), NODE_ADD, ("a",), QueueingStrategy.AFTER_BACKOFF),

@@ -53,7 +53,7 @@ def test_without_hints_a_change_is_of_the_pod_that_was_tried() -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "stirs"),
+    ("what", "revision"),
     [
         (lambda h: h.add("e", 1), True),
         (lambda h: h.queue.move(NODE_ADD, None, ("x",), ns(1)), True),

@@ -124,7 +124,7 @@ def test_limits_of_time_and_size() -> None:
         (queue(max_backoff_s=-1), "options.queue.max_backoff_s: got -1, wanted 0 or more"),
         (
             queue(flush_unschedulable_s=0),
-            "options.queue.flush_leftover_s: got 0, wanted more than 0",
+            "options.queue.flush_unschedulable_s: got 0, wanted more than 0",
         ),
         (SchedulerOptions(assume_limit_s=-2), "options.assume_limit_s: got -2, wanted 0 or more"),
         (SchedulerOptions(read_again_s=0), "options.read_again_s: got 0, wanted more than 0"),

@@ -6,7 +6,7 @@ import numpy as np
 
 from stowplan.assembly import configuration_of
 from stowplan.assembly.build import frameworks_for
-from stowplan.cycle import SamplingState, decision
+from stowplan.cycle import SamplingState, decide
 from stowplan.framework import Nominations, Snapshot
 from stowplan.inputs.cluster_reader import Cluster
 from stowplan.simulation.simulate import without_post_filter
@@ -24,7 +24,7 @@ def direct(cluster: Cluster, seed: int = 0) -> list[str]:
         table.refresh()
         node = ""
         if framework.run_pre_enqueue(pod).is_success:
-            node = decision(pod, snapshot, framework, rng, turn).node_name
+            node = decide(pod, snapshot, framework, rng, turn).node_name
         if node:
             table.add_pod(pod, node)
         nodes.append(node)

@@ -154,7 +154,7 @@ def test_kernels_on_disk_are_known_by_version_and_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(kernel_cache.start, "is_loaded", lambda: False)
+    monkeypatch.setattr(kernel_cache.kernel_loading, "is_loaded", lambda: False)
     assert not kernel_cache.is_cached()
     source = Path(kernels.__file__)
     folder = kernel_cache._folder(source)
@@ -184,7 +184,7 @@ def test_kernels_are_loaded_when_the_process_beside_has_compiled_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     loaded: list[bool] = []
-    monkeypatch.setattr(kernel_cache.start, "kernels", lambda: loaded.append(True))
+    monkeypatch.setattr(kernel_cache.kernel_loading, "load_kernels", lambda: loaded.append(True))
     monkeypatch.setattr(kernel_cache, "is_cached", lambda: False)
     monkeypatch.setattr(kernel_cache.subprocess, "Popen", lambda *a, **k: Process())
     compiling = kernel_cache.KernelCompilation()

@@ -407,8 +407,8 @@ def test_files_of_the_same_seed_are_the_same(tmp_path: Path) -> None:
 
 def test_files_do_not_depend_on_how_texts_are_hashed(tmp_path: Path) -> None:
     code = (
-        "import sys, stowplan; from stowplan.inputs.generated_workload import generate; "
-        "stowplan.simulate(generate(20, 150), seed=1).write(sys.argv[1])"
+        "import sys, stowplan; from stowplan.inputs.generated_workload import generate_workload; "
+        "stowplan.simulate(generate_workload(20, 150), seed=1).write(sys.argv[1])"
     )
     for seed in ("1", "2"):
         env = {**os.environ, "PYTHONHASHSEED": seed}
@@ -476,7 +476,7 @@ def test_the_public_name_is_this_function(tmp_path: Path) -> None:
 
 def test_without_a_cluster_a_workload_is_generated(monkeypatch: pytest.MonkeyPatch) -> None:
     module = sys.modules[simulate.__module__]
-    monkeypatch.setattr(module, "generate", lambda seed: generate_workload(10, 40, seed))
+    monkeypatch.setattr(module, "generate_workload", lambda seed: generate_workload(10, 40, seed))
     result = simulate(seed=5)
     assert result.summary["pods"] == 40
     assert "generated workload: 10 nodes, 40 pods, seed 5" in result.summary["notes"]

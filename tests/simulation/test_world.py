@@ -218,7 +218,7 @@ BIND = to_do.Bind(1, 1, "default/p", "default", "p", "n")
 
 
 @pytest.mark.parametrize(
-    ("blow", "hears", "is_bound"),
+    ("injected_fault", "hears", "is_bound"),
     [
         (None, ["BindDone"], True),
         (InjectedFault(500), ["BindFailed 500"], False),

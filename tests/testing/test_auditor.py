@@ -272,7 +272,7 @@ def test_who_is_leaving_or_expected_takes_room() -> None:
 def test_a_story_is_about_one_pod() -> None:
     watched = Watched()
     watched.call(bind(A))
-    lines = watched.auditor.told(A.uid)
+    lines = watched.auditor.pod_log(A.uid)
     assert len(lines) == 3
     assert "cluster" in lines[0]
     assert "s <-" in lines[1]

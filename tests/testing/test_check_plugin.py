@@ -484,8 +484,16 @@ MISTAKES: list[tuple[type[Any], str, str]] = [
     (SortsEquals, "queue_order_is_strict", "each is less than the other"),
     (SortsInCircles, "queue_order_is_strict", "the first is not less than all"),
     (SortsByKeyBackwards, "queue_order_is_strict", "sort_key the opposite"),
-    (ForgetsToAdd, "add_and_remove_pod_agree_with_filter", "added: got Success, wanted Unschedulable"),
-    (CountsOnTheSharedState, "add_and_remove_pod_agree_with_filter", "on clones of the state, not as before"),
+    (
+        ForgetsToAdd,
+        "add_and_remove_pod_agree_with_filter",
+        "added: got Success, wanted Unschedulable",
+    ),
+    (
+        CountsOnTheSharedState,
+        "add_and_remove_pod_agree_with_filter",
+        "on clones of the state, not as before",
+    ),
     (KeepsTheBooking, "unreserve_undoes_reserve", "after reserve and unreserve of pod"),
     (UnreservesWithoutLooking, "unreserve_undoes_reserve", "raised KeyError"),
     (WaitsForNoTime, "permit_results_are_valid", "gave PermitWait(0), wanted seconds"),

@@ -79,7 +79,7 @@ def test_an_empty_drawing_is_an_empty_cluster() -> None:
 def test_a_snapshot_has_the_other_objects() -> None:
     prod = Namespace(metadata=ObjectMeta(name="prod"))
     snapshot = draw("node\nn1").snapshot([prod])
-    assert snapshot.world.find(Namespace, "prod") == prod
+    assert snapshot.object_store.find(Namespace, "prod") == prod
     assert snapshot.nodes.names == ["n1"]
 
 

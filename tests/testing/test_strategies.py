@@ -54,7 +54,7 @@ def test_without_hypothesis_one_line_says_what_to_install() -> None:
 def test_without_hypothesis_everything_else_works() -> None:
     done = run_without_hypothesis(
         "from stowplan.testing import check_plugin, draw\n"
-        "from stowplan.testing.generators.table_changes import history\n"
+        "from stowplan.testing.generators.table_changes import random_steps\n"
         "class Mine:\n"
         "    name = 'Mine'\n"
         "    def score(self, node): return node.pod_limit % 101\n"

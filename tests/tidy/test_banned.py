@@ -33,7 +33,7 @@ CALL_ENDS = re.compile(
 # Seeded dice are arguments; NumPy's global ones, and unseeded new ones, are hidden input.
 DICE = re.compile(r"(^|\.)random\.[a-z]\w*$|(^|\.)default_rng$")
 EMPTY_NAMES = {"common", "core", "helper", "helpers", "misc", "util", "utils"}
-EMPTY_CLASSES = re.compile(r"(Handler|Helper|Manager|Processor|Util|Utils)$")
+EMPTY_CLASSES = re.compile(r"(Helper|Processor|Util|Utils)$")
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b(?!\(#\d+\))")
 # A file in which a check's word does not occur is not parsed for it.
 BARE_EXCEPT = re.compile(r"\bexcept\s*(\\\s*)?:")
@@ -73,6 +73,9 @@ def bare_excepts(where: str, text: str) -> list[str]:
 
 def empty_names(where: str, text: str) -> list[str]:
     parts = {*PurePath(where).parent.parts, PurePath(where).stem}
+    # The API group whose name is empty is called core by everybody.
+    if where.startswith(("src/stowplan/apis/", "tests/apis/")):
+        parts.discard("core")
     modules = [
         f"{where}: {part!r} names no thing; a file lives with its noun"
         for part in sorted(parts & EMPTY_NAMES)
@@ -128,7 +131,12 @@ def test_calls_below_the_driver() -> None:
 
 @pytest.mark.parametrize(
     ("room", "pure"),
-    [("objects/a.py", True), ("__init__.py", True), ("sim/a.py", False), ("cli/main.py", False)],
+    [
+        ("objects/a.py", True),
+        ("__init__.py", True),
+        ("simulation/a.py", False),
+        ("cli/main.py", False),
+    ],
 )
 def test_control_pure_rooms(room: str, pure: bool) -> None:
     assert is_pure(PurePath("src/stowplan", room)) is pure
@@ -172,7 +180,7 @@ def test_control_bare_except() -> None:
         ("src/stowplan/utils/a.py", ""),
         ("src/stowplan/columns/helpers.py", ""),
         ("src/stowplan/core.py", ""),
-        ("src/stowplan/columns/rows.py", "class RowManager: ..."),
+        ("src/stowplan/columns/rows.py", "class RowHelper: ..."),
     ],
 )
 def test_control_empty_name(where: str, text: str) -> None:

@@ -6,7 +6,7 @@ contract which has come to allow everything is noticed.
 
 import configparser
 import os
-import shutil
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -42,7 +42,11 @@ def layers() -> list[list[str]]:
 
 def skeleton(folder: Path) -> Path:
     """A package of empty packages in `folder`, under the project's contracts."""
-    shutil.copy(CONTRACTS, folder)
+    text = tree.read(CONTRACTS)
+    # Exceptions name modules that a skeleton has not.
+    kept = re.sub(r"(?m)^ignore_imports =\n(    .*\n)+", "", text)
+    assert kept != text
+    (folder / CONTRACTS.name).write_text(kept)
     package = folder / "stowplan"
     for name in (name for layer in layers() for name in layer):
         (package / name).mkdir(parents=True)

@@ -46,7 +46,15 @@ def watch_stages(scheduler: Scheduler) -> StageStopwatch:
     watch.watch("decision", scheduler._decider, "decide")
     watch.watch("decision", scheduler._decider.engine(), "class_of", "place")
     watch.watch(
-        "queue", scheduler.queue, "add", "enter", "pop", "done", "add_unschedulable_if_not_present", "move", "update"
+        "queue",
+        scheduler.queue,
+        "add",
+        "enter",
+        "pop",
+        "done",
+        "add_unschedulable_if_not_present",
+        "move",
+        "update",
     )
     watch.watch("cache", scheduler.cache, "assume", "snapshot", "put_pod", "drop_pod", "put_node")
     # With what they ask of the queue: journeys, bindings and refusals are begun here.

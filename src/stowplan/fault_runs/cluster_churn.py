@@ -42,7 +42,7 @@ class ClusterChurn:
     def __init__(
         self, world: SimulatedCluster, schedulers: Sequence[SchedulerInstance], rng: RandomSource
     ) -> None:
-        """crew: the schedulers that run."""
+        """schedulers: those that run."""
         self.world = world
         self.schedulers = schedulers
         self.is_quiet = False

@@ -15,9 +15,9 @@ class QueueOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     initial_backoff_s: after the first failure; it doubles with each one. max_backoff_s: at
     most; 0 turns backoff off. None is 1 and 10, or what a configuration file says.
-    max_parked_s: a pod that no event has helped is tried again when it has waited longer than
-    this; None is 300, and 60 without hints.
-    flush_backoff_s, flush_leftover_s: how often pods are looked for that have waited out their
+    max_in_unschedulable_pods_s: a pod that no event has helped is tried again when it has waited
+    longer than this; None is 300, and 60 without hints.
+    flush_backoff_s, flush_unschedulable_s: how often pods are looked for that have waited out their
     backoff, and such as have been parked too long.
     pop_from_backoff: take a refused pod out of its backoff when nothing else is left to do.
     Backoff then ends on whole seconds, so that among pods of the same second priority decides.

@@ -65,7 +65,7 @@ class SessionLane:
         self._is_stirred = True
         self._due = 0
         self._changed: ConfigurationChanged | None = None
-        self._bound_known: dict[str, int] = {}
+        self._arrived_at: dict[str, int] = {}
         self._promised: dict[str, str] = {}
         # Evictions without an outcome; refused ones, with when their pod is read; how often.
         self._asked: dict[int, Pod] = {}
@@ -84,7 +84,7 @@ class SessionLane:
         if before is None or _is_relevant_to_sessions(before, pod):
             self._is_stirred = True
         if before is None and not pod.node_name:
-            self._bound_known[pod.uid] = self._context.now
+            self._arrived_at[pod.uid] = self._context.now
         if pod.node_name:
             self._promised.pop(pod.uid, None)
         elif self._context.is_batch(pod):
@@ -105,7 +105,7 @@ class SessionLane:
         self._is_stirred = True
         self._settle_eviction(uid)
         self._promised.pop(uid, None)
-        self._bound_known.pop(uid, None)
+        self._arrived_at.pop(uid, None)
         self.decider.pod_deleted(uid)
 
     def node_updated(self, node: Node, before: Node | None) -> None:
@@ -243,7 +243,7 @@ class SessionLane:
             return
         for place, state in zip(places, states, strict=True):
             pod = place.pod
-            since = self._bound_known.pop(pod.uid, context.now)
+            since = self._arrived_at.pop(pod.uid, context.now)
             self.decider.metrics.observe(TASK_LATENCY, (context.now - since) / 1000)
             entry = QueueEntry(pod, context.now, pod.key)
             self._bindings.begin(entry, Decision(node_name=place.node, state=state), framework)

@@ -127,7 +127,7 @@ class Replay:
         self.quiet = 0
         while True:
             done = standins.step(time.time())
-            cluster.server_loop._soon()
+            cluster.server_loop._schedule_soon()
             self.quiet = 0 if done else self.quiet + 1
             await asyncio.sleep(STEP_S)
 

@@ -1,0 +1,140 @@
+"""Structure: no cycles between modules, no class defined twice, no folder that holds too much.
+
+Source: docs/decisions/ and ARCHITECTURE.md, "Packages". Each check is shown a tree that breaks it.
+"""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path, PurePath
+
+from tests.tidy import tree
+
+PACKAGE = "stowplan"
+FOLDER_MAX = 15
+# `apis/core/` has a file per kind; style and design allow it more.
+FOLDERS_LARGER = {PurePath("src/stowplan/apis/core")}
+
+
+def module_name(path: PurePath) -> str:
+    """`src/stowplan/queue/heap.py` as `stowplan.queue.heap`."""
+    parts = path.with_suffix("").parts
+    parts = parts[parts.index(PACKAGE) :]
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported(text: str, modules: Iterable[str]) -> Iterator[str]:
+    """Modules of `modules` that `text` imports anywhere: late and for type checking too."""
+    known = set(modules)
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names if name.name in known)
+        elif isinstance(node, ast.ImportFrom) and node.module in known:
+            for name in node.names:
+                inner = f"{node.module}.{name.name}"
+                yield inner if inner in known else node.module
+
+
+def cycles(graph: Mapping[str, set[str]]) -> list[list[str]]:
+    """Strongly connected components of more than one module, each sorted. Source: Tarjan 1972."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+    for root in sorted(graph):
+        if root in index:
+            continue
+        index[root] = low[root] = len(index)
+        stack.append(root)
+        work = [(root, iter(sorted(graph[root])))]
+        while work:
+            module, targets = work[-1]
+            for target in targets:
+                if target not in index:
+                    index[target] = low[target] = len(index)
+                    stack.append(target)
+                    work.append((target, iter(sorted(graph.get(target, ())))))
+                    break
+                if target in stack:
+                    low[module] = min(low[module], index[target])
+            else:
+                work.pop()
+                if work:
+                    parent = work[-1][0]
+                    low[parent] = min(low[parent], low[module])
+                if low[module] == index[module]:
+                    start = stack.index(module)
+                    if len(stack) - start > 1:
+                        found.append(sorted(stack[start:]))
+                    del stack[start:]
+    return found
+
+
+def import_graph(texts: Mapping[str, str]) -> dict[str, set[str]]:
+    """Module to the modules that it imports; `texts` is source by module name."""
+    return {name: set(imported(text, texts)) - {name} for name, text in texts.items()}
+
+
+def repeated_classes(texts: Mapping[str, str]) -> dict[str, list[str]]:
+    """Class name to the modules that define it, for names with more than one definition."""
+    places = defaultdict(list)
+    for name, text in texts.items():
+        if "class " not in text:
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(name)
+    return {name: sorted(where) for name, where in sorted(places.items()) if len(where) > 1}
+
+
+def crowded(paths: Iterable[PurePath]) -> list[str]:
+    """Folders that hold more than FOLDER_MAX modules, `__init__` and subpackages not counted."""
+    counts: dict[PurePath, int] = defaultdict(int)
+    for path in paths:
+        counts[path.parent] += path.name != "__init__.py"
+    return [
+        f"{folder}: {count} modules, at most {FOLDER_MAX}"
+        for folder, count in sorted(counts.items())
+        if count > FOLDER_MAX and folder not in FOLDERS_LARGER
+    ]
+
+
+def sources() -> dict[str, str]:
+    paths = sorted((tree.ROOT / "src" / PACKAGE).rglob("*.py"))
+    return {module_name(path.relative_to(tree.ROOT)): tree.read(path) for path in paths}
+
+
+def test_no_import_cycles() -> None:
+    assert cycles(import_graph(sources())) == []
+
+
+def test_a_late_import_that_closes_a_cycle_is_found() -> None:
+    texts = {
+        "stowplan.a": "from stowplan.b import B",
+        "stowplan.b": "def f():\n    from stowplan import c\n",
+        "stowplan.c": "if TYPE_CHECKING:\n    import stowplan.a\n",
+        "stowplan": "",
+        "stowplan.d": "from stowplan.a import A",
+    }
+    assert cycles(import_graph(texts)) == [["stowplan.a", "stowplan.b", "stowplan.c"]]
+
+
+def test_no_class_is_defined_twice() -> None:
+    assert repeated_classes(sources()) == {}
+
+
+def test_a_class_defined_twice_is_found() -> None:
+    texts = {"a": "class Plan: ...", "b": "def f():\n    class Plan: ...", "c": "class Other: ..."}
+    assert repeated_classes(texts) == {"Plan": ["a", "b"]}
+
+
+def test_folders_are_not_crowded() -> None:
+    paths = (tree.ROOT / "src").rglob("*.py")
+    assert crowded(path.relative_to(tree.ROOT) for path in paths) == []
+
+
+def test_a_crowded_folder_is_found() -> None:
+    paths = [Path(f"src/stowplan/queue/m{i}.py") for i in range(FOLDER_MAX)]
+    init = Path("src/stowplan/queue/__init__.py")
+    assert crowded([*paths, init]) == []
+    assert crowded([*paths, Path("src/stowplan/queue/more.py")]) != []
