@@ -18,8 +18,8 @@ PAGE = (ROOT / "docs" / "batch.md").read_text()
 BATCH, VOLCANO, CLUSTER = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 (PYTHON,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 COMMANDS = [line.split() for line in re.findall(r"^    stowplan (.*)$", PAGE, re.MULTILINE)]
-WARNING = re.findall(r"^    (warning: .*)$", PAGE, re.MULTILINE)[0]
-SHOWN = "research borrows 3 cpu from product; product waits for 3 of it"
+WARNING = re.findall(r"^    (Warning: .*)$", PAGE, re.MULTILINE)[0]
+SHOWN = "research borrows 3 cpu from product; product can reclaim 3 of it"
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_explain_tells_of_gang_and_evictions(here: Path) -> None:
     assert answer["nodes"] == [
         {"name": "n1", "reasons": ["Insufficient cpu (needs 1500m, 0 left)"]},
     ]
-    check_one_line(run("explain", "trian-0", *WORLD), "did you mean 'default/train-0'")
+    check_one_line(run("explain", "trian-0", *WORLD), 'did you mean "train-0"')
 
 
 def test_queues_prints_the_loan(here: Path) -> None:
@@ -169,7 +169,9 @@ def test_profiles_and_sessions_side_by_side(here: Path) -> None:
     other += "spec: {containers: [{name: c}]}\n"
     (here / "cluster.yaml").write_text(CLUSTER + other)
     both = (*WORLD, "--config", "profiles.yaml")
-    assert "web (default-scheduler): pending; it would go to n1" in told("explain", "web", *both)
+    assert "web (default-scheduler): pending; would be scheduled on n1" in told(
+        "explain", "web", *both
+    )
     assert "by sessions" in run("explain", "train-0", *both).out
     assert "2 of 2 pods placed" in told("simulate", *both)
     checked = yaml.safe_load(told("config", "check", "profiles.yaml", "batch.yaml"))
@@ -180,7 +182,7 @@ def test_profiles_and_sessions_side_by_side(here: Path) -> None:
     # Alone the profiles decide as they ever did, and sessions leave the others alone.
     ran = run("explain", "train-0", "--cluster", "cluster.yaml", "--config", "profiles.yaml")
     check_one_line(ran, "profile: got 'volcano'", "sessions were not loaded")
-    assert "not looked at" in run("explain", "web", *WORLD).out
+    assert "ignored by sessions" in run("explain", "web", *WORLD).out
     check_one_line(run("queues", *WORLD[:2], "--config", "profiles.yaml"), "got no sessions")
 
 
@@ -203,7 +205,9 @@ def test_a_name_that_is_taken_is_refused(here: Path) -> None:
     (here / "large_first.py").write_text(text)
     ran = run("simulate", *WORLD, "--plugin", "large_first.py")
     check_one_line(ran, "'gang' is taken")
-    text = "from stowplan.batch import Policy\n\n\nclass Nameless(Policy):\n    pass\n"
+    text = (
+        "from stowplan.batch import SessionPlugin\n\n\nclass Nameless(SessionPlugin):\n    pass\n"
+    )
     (here / "large_first.py").write_text(text)
     ran = run("simulate", *WORLD, "--plugin", "large_first.py")
     check_one_line(ran, "class Nameless has no `name`")
@@ -222,9 +226,9 @@ def test_volcano_s_file_is_checked_and_used_with_a_warning(here: Path) -> None:
     assert yaml.safe_load(ran.out)["tiers"] == yaml.safe_load(VOLCANO)["tiers"]
     ran = run("simulate", *WORLD[:2], "--config", "volcano.yaml")
     assert "0 of 2 pods placed" in ran.out
-    assert "warning: volcano.yaml: actions: action 'enqueue'" in ran.err
+    assert "Warning: volcano.yaml: actions: action 'enqueue'" in ran.err
     for command in (("queues",), ("explain", "train-0")):
-        assert "warning: " in run(*command, *WORLD[:2], "--config", "volcano.yaml").err
+        assert "Warning: " in run(*command, *WORLD[:2], "--config", "volcano.yaml").err
 
 
 def test_every_block_of_the_page_is_one_that_is_tested_here() -> None:
@@ -257,7 +261,7 @@ def test_a_queue_has_no_more_than_its_capability_and_that_is_said(here: Path) ->
     assert "0 of 2 pods placed" in ran.out
     assert "QueueCapabilityReached: queue 'product' has reached its capability: cpu" in ran.out
     assert "Evicted" not in ran.out
-    never = "it can never run here: needs 3 cpu, the capability of queue 'product' is 1"
+    never = "it cannot run in this cluster: needs 3 cpu, the capability of queue 'product' is 1"
     assert never in run("explain", "pg/train", *WORLD).out
     table = told("queues", *WORLD)
     assert "CAPABILITY" in table

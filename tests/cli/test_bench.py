@@ -84,7 +84,7 @@ def test_a_process_that_fails_does_not_lose_the_others(monkeypatch: pytest.Monke
     ran = run("bench", "basic", "anti", "-o", "json")
     assert ran.code == 1
     found = json.loads(ran.out)
-    assert found["failed"] == {"basic": "the measuring process ended with -9: killed"}
+    assert found["failed"] == {"basic": "the measuring process exited with code -9: killed"}
     assert [result["shape"] for result in found["results"]] == ["anti"]
 
 

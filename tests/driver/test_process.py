@@ -48,7 +48,7 @@ def test_whoever_may_not_list_is_told_so_in_a_line(tmp_path: Path, code: int, wa
             async with replica("--kubeconfig", file, "--listen", "0") as one:
                 assert await one.ended() == 2
             (line,) = one.raw
-            assert line == f"stowplan: {file}: {api.url}: got {code} (not you), wanted {wanted}"
+            assert line == f"error: {file}: {api.url}: got {code} (not you), wanted {wanted}"
 
     run(story())
 

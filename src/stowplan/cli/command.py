@@ -35,22 +35,26 @@ class Flag(click.Option):
         except click.BadParameter as problem:
             given = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
             names = ", ".join(sorted(self.opts, key=len))
-            must = _must(self.type) or problem.message
+            has_text = problem.message.startswith("must ")
+            must = problem.message if has_text else _must(self.type)
             raise invalid_argument(given, names, must, ctx) from None
 
 
 def _must(kind: click.ParamType[Any]) -> str:
-    """What a value of this type must be, "" where the type's own message says it."""
-    if isinstance(kind, click.Choice):
-        return f"must be one of: {', '.join(kind.choices)}"
-    if isinstance(kind, click.IntRange | click.FloatRange):
-        noun = "an integer" if isinstance(kind, click.IntRange) else "a number"
-        if kind.max is None:
-            return f"must be {noun} greater than or equal to {kind.min}"
-        return f"must be {noun} between {kind.min} and {kind.max}, inclusive"
-    if kind is click.FLOAT:
-        return "must be a number"
-    return ""
+    """What a value of this type must be."""
+    match kind:
+        case click.Choice(choices=choices):
+            return f"must be one of: {', '.join(choices)}"
+        case click.IntRange(min=low, max=high) | click.FloatRange(min=low, max=high):
+            noun = "an integer" if isinstance(kind, click.IntRange) else "a number"
+            if high is None:
+                return f"must be {noun} greater than or equal to {low}"
+            return f"must be {noun} between {low} and {high}, inclusive"
+        case click.Path(dir_okay=False):
+            return "must be a file"
+        case click.Path(file_okay=False):
+            return "must be a directory"
+    return "must be a number" if kind is click.FLOAT else f"must be of type {kind.name}"
 
 
 def flag(*names: str, **settings: Any) -> Callable[[Any], Any]:
@@ -79,6 +83,10 @@ class Command(click.Command):
                 why = f'"{ctx.command_path}" is not limited to a namespace'
                 text = f"unknown flag: {problem.option_name} ({why})"
                 raise click.UsageError(text, ctx) from None
+            raise
+        except click.BadOptionUsage as problem:
+            # Click's parser leaves it out.
+            problem.ctx = problem.ctx or ctx
             raise
 
 

@@ -43,7 +43,8 @@ def _usage_text(problem: click.UsageError) -> str:
         case click.NoSuchOption(option_name=name, possibilities=known):
             if not name.startswith("--"):
                 return f"unknown shorthand flag: {name[1:]!r} in {name}"
-            return f"unknown flag: {name}{_hint(next(iter(known or ()), ''))}"
+            plain = [other.lstrip("-") for other in known or ()]
+            return f"unknown flag: {name}{guess(name.lstrip('-'), plain, '--')}"
         case click.MissingParameter(param=click.Argument() as argument):
             return f"{_plain(argument)} is required"
         case click.MissingParameter(param=click.Option() as option):
@@ -68,16 +69,13 @@ def invalid_argument(
     return click.UsageError(f'invalid argument "{value}" for "{name}" flag: {must}', ctx)
 
 
-def guess(name: str, known: Iterable[str]) -> str:
+def guess(name: str, known: Iterable[str], prefix: str = "") -> str:
     """A hint that names the known word closest to `name`, with a leading blank, or ""."""
-    # Loaded here: most commands are spelt right.
+    # Imported here: few command lines need it.
     import difflib
 
-    return _hint(next(iter(difflib.get_close_matches(name, list(known), n=1)), ""))
-
-
-def _hint(name: str) -> str:
-    return f' (did you mean "{name}"?)' if name else ""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f' (did you mean "{prefix}{close[0]}"?)' if close else ""
 
 
 @contextmanager

@@ -19,8 +19,12 @@ stowplan completion fish > ~/.config/fish/completions/stowplan.fish
 """
 
 
+def _complete_shells(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    return [shell for shell in SHELLS if shell.startswith(incomplete)]
+
+
 @click.command(name="completion", cls=Command, examples=EXAMPLES)
-@click.argument("shell", metavar="SHELL", type=click.Choice(SHELLS))
+@click.argument("shell", metavar="SHELL", shell_complete=_complete_shells)
 def command(shell: str) -> None:
     """Print the completion script of SHELL: bash (4.4 or newer), zsh or fish.
 
@@ -28,4 +32,8 @@ def command(shell: str) -> None:
     the cluster that kubectl reads. `kubectl stowplan` needs no script: kubectl 1.26 or newer calls
     kubectl_complete-stowplan, which is installed beside this program.
     """
+    if shell not in SHELLS:
+        must = f"must be one of: {', '.join(SHELLS)}"
+        context = click.get_current_context()
+        raise click.UsageError(f'SHELL: Invalid value: "{shell}": {must}', context)
     click.echo(completion_script(shell, PROGRAM), nl=False)
