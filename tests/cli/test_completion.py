@@ -11,9 +11,14 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 from stowplan.cli import completion
 from stowplan.cli.main import COMMANDS, kubectl_main
+from stowplan.client.kubeconfig import ClientConfig
+from stowplan.driver.client import one_shot_requests
+from stowplan.driver.client.one_shot_requests import ClusterListing, ServerUnreachable
+from stowplan.testing import pod
 from tests.cli.run import run
 from tests.cli.test_output import CLUSTER
 
@@ -41,6 +46,10 @@ def install(folder: Path) -> dict[str, str]:
 def env(tmp_path: Path) -> dict[str, str]:
     (tmp_path / "cluster.yaml").write_text(CLUSTER)
     return install(tmp_path)
+
+
+def slow(*values: object) -> ParameterSet:
+    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 BASH = """\
@@ -71,18 +80,18 @@ def complete(words: str, env: dict[str, str], cwd: Path) -> set[str]:
     ("words", "offered"),
     [
         ("stowplan ex", {"extender", "explain"}),
-        ("stowplan plugin ''", {"list", "check", "new"}),
-        ("stowplan simulate --node-c", {"--node-count"}),
-        ("stowplan simulate -o ''", {"table", "wide", "json", "yaml", "csv", "name"}),
-        ("stowplan explain --orphans p", {"pending"}),
-        ("stowplan completion ''", {"bash", "zsh", "fish"}),
+        slow("stowplan plugin ''", {"list", "check", "new"}),
+        slow("stowplan simulate --node-c", {"--node-count"}),
+        slow("stowplan simulate -o ''", {"table", "wide", "json", "yaml", "csv", "name"}),
+        slow("stowplan explain --orphans p", {"pending"}),
+        slow("stowplan completion ''", {"bash", "zsh", "fish"}),
         ("stowplan simulate -f c", {"compopt -o default"}),
-        ("stowplan config check s", {"compopt -o default"}),
-        ("stowplan simulate --out ''", {"compopt -o dirnames"}),
+        slow("stowplan config check s", {"compopt -o default"}),
+        slow("stowplan simulate --out ''", {"compopt -o dirnames"}),
         ("stowplan explain -f cluster.yaml f", {"fits"}),
-        ("stowplan explain -f cluster.yaml pod/", {"pod/fits", "pod/large"}),
-        ("stowplan explain -f cluster.yaml podg", {"podgroup/gang"}),
-        ("stowplan explain -f cluster.yaml -n team ''", {"large", "pod/large"}),
+        slow("stowplan explain -f cluster.yaml pod/", {"pod/fits", "pod/large"}),
+        slow("stowplan explain -f cluster.yaml podg", {"podgroup/gang"}),
+        slow("stowplan explain -f cluster.yaml -n team ''", {"large", "pod/large"}),
     ],
 )
 def test_bash_completes(words: str, offered: set[str], env: dict[str, str], tmp_path: Path) -> None:
@@ -179,21 +188,51 @@ def test_kubectl_runs_the_plugin(tmp_path: Path, env: dict[str, str]) -> None:
     assert "explain" in ran.stdout
 
 
-def test_kubectl_reads_the_current_context(tmp_path: Path, env: dict[str, str]) -> None:
-    config = tmp_path / "config"
-    config.write_text(
+@pytest.mark.parametrize("words", [["explain", "pod/web"], ["queues"], ["simulate"]])
+def test_kubectl_reads_the_current_context(
+    words: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "config"
+    path.write_text(
         "apiVersion: v1\nkind: Config\ncurrent-context: c\n"
         "contexts: [{name: c, context: {cluster: c, user: u, namespace: team}}]\n"
         "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:9'}}]\n"
         "users: [{name: u, user: {}}]\n"
     )
-    for words in (["explain", "pod/web"], ["queues"], ["simulate"]):
-        ran = subprocess.run(
-            [str(tmp_path / "kubectl-stowplan"), *words],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**env, "KUBECONFIG": str(config)},
-        )
-        assert ran.returncode == 2, ran
-        assert "http://127.0.0.1:9" in ran.stderr
+
+    def list_once(config: ClientConfig, deciders: object) -> ClusterListing:
+        raise ServerUnreachable(f"{config.server} {config.namespace}")
+
+    monkeypatch.setattr(one_shot_requests, "list_once", list_once)
+    monkeypatch.setenv("KUBECONFIG", str(path))
+    with pytest.raises(SystemExit) as ended:
+        kubectl_main(words)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "error: http://127.0.0.1:9 team\n"
+
+
+def test_the_namespace_of_the_context_is_the_default(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    (tmp_path / "config").write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: c\n"
+        "contexts: [{name: c, context: {cluster: c, user: u, namespace: team}}]\n"
+        "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:9'}}]\n"
+        "users: [{name: u, user: {}}]\n"
+    )
+    listing = ClusterListing([], [pod("web", namespace="team")], [])
+    monkeypatch.setattr(one_shot_requests, "list_once", lambda config, deciders: listing)
+    for words, message in (
+        (["explain", "pod/wob"], 'pods "wob" not found in namespace "team" (did you mean "web"?)'),
+        (
+            ["explain", "web", "-n", "other"],
+            'pods "web" not found in namespace "other" (did you mean "team/web"?)',
+        ),
+    ):
+        with pytest.raises(SystemExit):
+            kubectl_main(words)
+        assert capsys.readouterr().err == f"error: {message}\n"

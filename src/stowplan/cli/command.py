@@ -33,7 +33,7 @@ class Flag(click.Option):
         except click.MissingParameter:
             raise
         except click.BadParameter as problem:
-            given = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+            given = ", ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
             names = ", ".join(sorted(self.opts, key=len))
             has_text = problem.message.startswith("must ")
             must = problem.message if has_text else _must(self.type)

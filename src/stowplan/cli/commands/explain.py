@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import click
 
@@ -51,23 +52,7 @@ stowplan explain pod/web -f cluster.yaml --config scheduler.yaml -o yaml
     help="Explain the decision in `stowplan simulate`, at the time of POD's attempt.",
 )
 @options.output("table", "wide", "json", "yaml", "name")
-def command(
-    pod: str,
-    files: tuple[str, ...],
-    clusters: tuple[str, ...],
-    orphans: str,
-    validate: str | None,
-    kubeconfig: str | None,
-    context: str,
-    config_files: tuple[str, ...],
-    profile: str | None,
-    plugin_files: tuple[str, ...],
-    compat: str | None,
-    namespace: str | None,
-    all_namespaces: bool,
-    after_simulation: bool,
-    output: str,
-) -> None:
+def command(**given: Any) -> None:
     """Show for each node which plugins reject POD, what it requests and what is free.
 
     The cluster is read from files (FILE, -f FILE) or from an API server (--kubeconfig, --context),
@@ -86,15 +71,8 @@ def command(
     from stowplan.cli.runs.deciders import read_command_deciders
     from stowplan.cli.runs.explain import ExplainRequest, run_explain
 
-    request = ExplainRequest(
-        pod,
-        ClusterSource.of(clusters, files, kubeconfig, context, orphans, validate),
-        profile,
-        namespace,
-        all_namespaces,
-        after_simulation,
-        plugin_files,
-        compat or "",
-    )
-    deciders = read_command_deciders(config_files, plugin_files, compat)
+    source = ClusterSource.take(given)
+    config_files, output = given.pop("config_files"), given.pop("output")
+    request = ExplainRequest(source=source, **given)
+    deciders = read_command_deciders(config_files, request.plugin_files, request.compat)
     sys.exit(run_explain(request, deciders, output))

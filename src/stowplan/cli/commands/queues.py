@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from stowplan.cli import live_options, options
@@ -29,18 +31,7 @@ stowplan queues -f cluster.yaml -o name
 @options.no_namespace
 @options.no_all_namespaces
 @options.output("table", "wide", "json", "yaml", "name")
-def command(
-    files: tuple[str, ...],
-    clusters: tuple[str, ...],
-    orphans: str,
-    validate: str | None,
-    kubeconfig: str | None,
-    context: str,
-    config_files: tuple[str, ...],
-    plugin_files: tuple[str, ...],
-    compat: str | None,
-    output: str,
-) -> None:
+def command(**given: Any) -> None:
     """Display what each queue deserves, has allocated and has pending, and who borrows from whom.
 
     The cluster is read from files (FILE, -f FILE) or from an API server (--kubeconfig, --context).
@@ -54,9 +45,10 @@ def command(
     from stowplan.cli.runs.deciders import default_session_deciders, read_command_deciders
     from stowplan.cli.runs.queues import run_queues
 
+    source = ClusterSource.take(given)
+    config_files, plugin_files = given["config_files"], given["plugin_files"]
     if config_files:
-        deciders = read_command_deciders(config_files, plugin_files, compat)
+        deciders = read_command_deciders(config_files, plugin_files, given["compat"])
     else:
-        deciders = default_session_deciders(plugin_files, compat or "")
-    source = ClusterSource.of(clusters, files, kubeconfig, context, orphans, validate)
-    run_queues(source, deciders, output)
+        deciders = default_session_deciders(plugin_files, given["compat"] or "")
+    run_queues(source, deciders, given["output"])

@@ -74,8 +74,7 @@ def command(**given: Any) -> None:
     from stowplan.cli.runs.cluster_source import ClusterSource
     from stowplan.cli.runs.simulate import SimulateRequest, run_simulate
 
-    names = ("clusters", "files", "kubeconfig", "context", "orphans", "validate")
-    source = ClusterSource.of(*(given.pop(name) for name in names))
+    source = ClusterSource.take(given)
     own = {name: given.pop(name) for name in SimulateRequest._fields if name != "source"}
     replay = simulate_options.replay_options_of(given)
     sys.exit(run_simulate(SimulateRequest(source=source, **own), replay))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -34,22 +34,17 @@ class ClusterSource(NamedTuple):
     is_live: bool = False
 
     @classmethod
-    def of(
-        cls,
-        clusters: tuple[str, ...],
-        files: tuple[str, ...],
-        kubeconfig: str | None,
-        context: str,
-        orphans: str,
-        validate: str | None,
-    ) -> ClusterSource:
-        """The source that the options name; raises a usage error where they name two."""
-        paths = (*clusters, *files)
-        named = bool(kubeconfig or context)
-        if paths and named:
+    def take(cls, given: dict[str, Any]) -> ClusterSource:
+        """The source that a command's options name, which are taken out of `given`; raises a usage
+        error where they name two."""
+        paths = (*given.pop("clusters"), *given.pop("files"))
+        kubeconfig, context = given.pop("kubeconfig"), given.pop("context")
+        is_named = bool(kubeconfig or context)
+        if paths and is_named:
             raise click.UsageError("--kubeconfig and --context cannot be used with files")
-        is_live = named or (not paths and live_options.uses_current_context())
-        return cls(paths, kubeconfig, context, orphans, validate, is_live)
+        is_live = is_named or (not paths and live_options.uses_current_context())
+        how = given.pop("orphans"), given.pop("validate")
+        return cls(paths, kubeconfig, context, *how, is_live)
 
     @property
     def is_given(self) -> bool:

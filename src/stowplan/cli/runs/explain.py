@@ -25,7 +25,7 @@ from stowplan.objects.pod import Pod
 
 
 class ExplainRequest(NamedTuple):
-    """The arguments of the command. namespace: None for the default one."""
+    """The options of the command, by their names. namespace: None for the default one."""
 
     pod: str
     source: ClusterSource
@@ -33,8 +33,8 @@ class ExplainRequest(NamedTuple):
     namespace: str | None
     all_namespaces: bool
     after_simulation: bool
-    plugin_files: tuple[str, ...] = ()
-    compat: str = ""
+    plugin_files: tuple[str, ...]
+    compat: str | None
 
 
 def run_explain(request: ExplainRequest, deciders: Deciders, output: str) -> int:
@@ -42,13 +42,13 @@ def run_explain(request: ExplainRequest, deciders: Deciders, output: str) -> int
     reads = deciders
     if deciders.batch is None and is_pod_group_argument(request.pod):
         # Of a live cluster only the kinds that these read are listed.
-        reads = default_session_deciders(request.plugin_files, request.compat)
+        reads = default_session_deciders(request.plugin_files, request.compat or "")
     namespace = request.namespace or request.source.namespace
     cluster = read_cluster_source(request.source, reads, notes=True)
     group = pod_group_key(request.pod, namespace, cluster)
     if group:
         return run_explain_pod_group(
-            group, cluster, deciders, output, request.plugin_files, request.compat
+            group, cluster, deciders, output, request.plugin_files, request.compat or ""
         )
     pod = find_pod_argument(request.pod, None if request.all_namespaces else namespace, cluster)
     profile = request.profile
