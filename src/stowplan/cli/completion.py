@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +16,8 @@ import click
 from stowplan.cli.command import COMPLETE_VARIABLE, KUBECTL_PROGRAM
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from click.shell_completion import CompletionItem, ShellComplete
 
 SHELLS = ("bash", "zsh", "fish")
@@ -87,6 +88,8 @@ def complete_pods(
 
 
 def _pods_of_files(paths: list[str], namespace: str | None) -> Iterator[str]:
+    from pathlib import Path
+
     for path in map(Path, paths):
         if not path.is_file() or path.stat().st_size > FILE_BYTES_MAX:
             continue

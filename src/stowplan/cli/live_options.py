@@ -13,11 +13,11 @@ kubeconfig = flag(
     help="Kubeconfig of the cluster.  [default: $KUBECONFIG, the service account of the pod, or "
     "~/.kube/config]",
 )
-kubeconfig_of_up = flag(
+up_kubeconfig = flag(
     "--kubeconfig",
     metavar="FILE",
     type=click.Path(dir_okay=False),
-    help="Kubeconfig of a `stowplan up` cluster whose scheduler is meant.",
+    help="Kubeconfig of a `stowplan up` cluster; its scheduler is shown.",
 )
 context = flag(
     "--context",

@@ -32,7 +32,7 @@ stowplan status --kubeconfig stowplan.kubeconfig
     help="Address that serves the status, with https:// before it where that is TLS.  [default: "
     f"that of `stowplan up` in this directory, else {DEFAULT}]",
 )
-@live_options.kubeconfig_of_up
+@live_options.up_kubeconfig
 @live_options.context
 @flag(
     "--token",

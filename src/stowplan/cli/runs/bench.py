@@ -177,27 +177,27 @@ def _print(results: Sequence[BenchmarkResult], console: Console, *, comparing: b
 
 
 def _row(result: BenchmarkResult, *, comparing: bool) -> list[str]:
-    def shown(value: object, digits: int = 0) -> str:
+    def figure(value: object, digits: int = 0) -> str:
         return f"{value:,.{digits}f}" if isinstance(value, float | int) else ""
 
     mark = f" {_SOURCES[result.floor_source]}" if result.floor_source else ""
     unit = "" if result.unit == "pods" else f" {result.unit}"
     done = (
-        shown(result.pods) if result.done == result.pods else f"{result.done:,} of {result.pods:,}"
+        figure(result.pods) if result.done == result.pods else f"{result.done:,} of {result.pods:,}"
     )
     cells = [
         result.shape,
-        shown(result.nodes),
+        figure(result.nodes),
         done + unit,
-        shown(result.pods_per_s),
-        shown(result.p50_ms, 1),
-        shown(result.p99_ms, 1),
-        shown(result.memory_mb),
-        shown(result.floor) + mark,
-        shown(result.factor, 1),
+        figure(result.pods_per_s),
+        figure(result.p50_ms, 1),
+        figure(result.p99_ms, 1),
+        figure(result.memory_mb),
+        figure(result.floor) + mark,
+        figure(result.factor, 1),
     ]
     if comparing:
-        cells += [shown(result.old_pods_per_s), shown(result.ratio, 2)]
+        cells += [figure(result.old_pods_per_s), figure(result.ratio, 2)]
     return cells
 
 

@@ -144,5 +144,5 @@ def infrequent_gc() -> Iterator[None]:
 
 def _run(cluster: Cluster, seed: int, how: dict[str, Any]) -> Simulation:
     action = "scheduling" if how["replay"] is None else "replaying"
-    with infrequent_gc(), progress(action, len(cluster.pending())) as shown:
-        return simulate(cluster, seed=seed, on_progress=shown.show, on_tick=shown.tick, **how)
+    with infrequent_gc(), progress(action, len(cluster.pending())) as bar:
+        return simulate(cluster, seed=seed, on_progress=bar.show, on_tick=bar.tick, **how)

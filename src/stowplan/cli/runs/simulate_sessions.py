@@ -101,7 +101,7 @@ def _print(run: JobSimulation, console: Console) -> None:
     if hidden:
         console.print(Text(f"and {hidden:,} more jobs"))
     if run.evicted:
-        gone = ", ".join(f"{pod} ({why})" for pod, why in run.evicted.items())
-        console.print(Text(f"Evicted: {gone}"), soft_wrap=True)
+        evicted = ", ".join(f"{pod} ({why})" for pod, why in run.evicted.items())
+        console.print(Text(f"Evicted: {evicted}"), soft_wrap=True)
     for note in summary["notes"]:
         console.print(Text(f"Note: {note}"), soft_wrap=True)

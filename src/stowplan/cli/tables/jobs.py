@@ -48,8 +48,8 @@ def print_job_explanation(
     for note in explanation.evictions:
         screen.print(Text(note[:1].upper() + note[1:]))
     if explanation.evicted:
-        gone = ", ".join(f"{pod} ({why})" for pod, why in explanation.evicted.items())
-        screen.print(Text(f"The session evicts {gone} for it"))
+        evicted = ", ".join(f"{pod} ({why})" for pod, why in explanation.evicted.items())
+        screen.print(Text(f"The session evicts {evicted} for it"))
     if explanation.evicted_for_others:
         text = f"The session evicts {explanation.evicted_for_others} pods for other jobs"
         screen.print(Text(text, style="dim"))
