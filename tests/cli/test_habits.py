@@ -1,4 +1,4 @@
-"""What kubectl has taught people to type, in the commands that read a cluster."""
+"""Arguments as kubectl takes them, in the commands that read a cluster."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def cluster(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_explain_says_that_simulate_refuses_what_fits_now(cluster: str) -> None:
+def test_explain_compares_with_simulate(cluster: str) -> None:
     ran = run("explain", "team/last", "-f", cluster)
     assert ran.code == 0
     assert "pending; would be scheduled on n1, 1 of 1 nodes fit" in ran.out
@@ -59,23 +59,24 @@ def test_explain_says_that_simulate_refuses_what_fits_now(cluster: str) -> None:
         "However, `stowplan simulate` does not schedule it, after 2 of 4 earlier pods"
     )
     assert line.endswith(REFUSED)
-    told = json.loads(run("explain", "team/last", "-f", cluster, "-o", "json").out)
-    assert told["simulation"] == {"triedBefore": 4, "placedBefore": 2, "message": REFUSED}
+    found = json.loads(run("explain", "team/last", "-f", cluster, "-o", "json").out)
+    assert found["simulation"] == {"triedBefore": 4, "placedBefore": 2, "message": REFUSED}
 
 
-def test_explain_names_the_profile_by_which_simulate_agrees(cluster: str) -> None:
+def test_explain_names_the_profile_for_simulate(cluster: str) -> None:
     theirs = "spec: {schedulerName: other, containers"
     Path(cluster).write_text(CLUSTER.replace("spec: {containers", theirs))
     by = ("--profile", "default-scheduler")
-    told = run("explain", "team/last", "-f", cluster, *by).out
+    found = run("explain", "team/last", "-f", cluster, *by).out
     assert (
-        "`stowplan simulate --profile default-scheduler` does not schedule it, after 2 of 4" in told
+        "`stowplan simulate --profile default-scheduler` does not schedule it, after 2 of 4"
+        in found
     )
     assert "2 of 5 pods placed" in run("simulate", cluster, *by).out
     assert "0 of 5 pods placed" in run("simulate", cluster).out
 
 
-def test_explain_after_simulation_and_simulate_explain_are_the_same(cluster: str) -> None:
+def test_explain_after_simulation_equals_simulate_explain(cluster: str) -> None:
     after = run("explain", "team/last", "-f", cluster, "--after-simulation")
     assert after.code == 1
     assert "unschedulable in the simulation; 0 of 1 nodes fit" in after.out
@@ -83,9 +84,9 @@ def test_explain_after_simulation_and_simulate_explain_are_the_same(cluster: str
     beside = run("simulate", cluster, "--explain", "team/last")
     assert beside.code == 0
     assert beside.out.endswith(after.out)
-    told = json.loads(run("simulate", cluster, "--explain", "team/last", "-o", "json").out)
-    assert told["explanation"]["judgedOn"] == "simulation"
-    assert told["explanation"]["message"] == REFUSED
+    found = json.loads(run("simulate", cluster, "--explain", "team/last", "-o", "json").out)
+    assert found["explanation"]["judgedOn"] == "simulation"
+    assert found["explanation"]["message"] == REFUSED
 
 
 @pytest.mark.parametrize(
@@ -106,7 +107,7 @@ def test_a_pod_is_named_as_in_kubectl(cluster: str, arguments: tuple[str, ...], 
     assert ran.err == (chosen if "web" in arguments[0] else "")
 
 
-def test_pods_that_there_are_not_are_named(cluster: str) -> None:
+def test_pods_that_are_not_found(cluster: str) -> None:
     check_one_line(
         run("explain", "deploy/nope", cluster),
         'no pods found for Deployment "nope" in namespace "default"',
@@ -119,7 +120,7 @@ def test_pods_that_there_are_not_are_named(cluster: str) -> None:
     check_one_line(run("explain", "last", "-A", cluster), 'pods "last" found 2 times', "team/last")
 
 
-def test_files_stand_where_people_put_them(cluster: str) -> None:
+def test_files_are_accepted_as_argument_and_as_option(cluster: str) -> None:
     shown = run("simulate", "--cluster", cluster, "-o", "csv").out
     assert run("simulate", cluster, "-o", "csv").out == shown
     assert run("simulate", "-f", cluster, "-o", "csv").out == shown
@@ -130,7 +131,7 @@ def test_files_stand_where_people_put_them(cluster: str) -> None:
 
 
 @pytest.mark.parametrize("command", [("explain", "web"), ("queues",)])
-def test_a_cluster_has_to_be_named(command: tuple[str, ...]) -> None:
+def test_a_cluster_is_required(command: tuple[str, ...]) -> None:
     ran = run(*command)
     assert ran.code == 2
     assert "-f FILE" in ran.err
@@ -140,7 +141,7 @@ def test_a_cluster_has_to_be_named(command: tuple[str, ...]) -> None:
     assert "cannot be used with files" in ran.err
 
 
-def test_simulate_says_which_pods_failed(cluster: str) -> None:
+def test_simulate_lists_the_pods_that_failed(cluster: str) -> None:
     lines = [line.split() for line in run("simulate", cluster).out.splitlines()]
     because = ["Insufficient", "cpu"]
     assert ["NAMESPACE", "OWNER", "PODS", "REASON", "EXAMPLES"] in lines
@@ -155,7 +156,7 @@ def test_simulate_says_which_pods_failed(cluster: str) -> None:
     ]
 
 
-def test_queues_are_in_no_namespace(cluster: str) -> None:
+def test_queues_are_cluster_scoped(cluster: str) -> None:
     shown = run("queues", cluster).out
     assert run("queues", cluster, "-n", "team").out == shown
     assert run("queues", "-A", cluster).out == shown
@@ -168,21 +169,21 @@ def test_simulate_shows_one_namespace(cluster: str) -> None:
     assert "2 of 5 pods placed" in ran.out
     assert "In namespace team: 0 of 1 pods placed" in ran.out
     assert "deployment/web" not in ran.out
-    told = json.loads(run("simulate", cluster, "-n", "team", "-o", "json").out)
-    assert [one["pod"] for one in told["placements"]] == ["team/last"]
-    assert [one["pods"] for one in told["failures"]] == [["team/last"]]
+    found = json.loads(run("simulate", cluster, "-n", "team", "-o", "json").out)
+    assert [one["pod"] for one in found["placements"]] == ["team/last"]
+    assert [one["pods"] for one in found["failures"]] == [["team/last"]]
     assert run("simulate", cluster, "-n", "team", "-A", "-o", "csv").out.count("\n") == 6
 
 
-def test_placements_are_printed_for_other_programs(cluster: str, tmp_path: Path) -> None:
+def test_placements_are_printed_as_json_yaml_and_csv(cluster: str, tmp_path: Path) -> None:
     run("simulate", cluster, "--out", str(tmp_path / "out"))
     lines = (tmp_path / "out" / "placements.jsonl").read_text().splitlines()
     placements = [json.loads(line) for line in lines]
     assert len(placements) == 5
     for output, read in (("json", json.loads), ("yaml", yaml.safe_load)):
-        told = read(run("simulate", cluster, "-o", output).out)
-        assert told["placements"] == placements
-        assert told["failures"][0]["owner"] == "deployment/web"
+        found = read(run("simulate", cluster, "-o", output).out)
+        assert found["placements"] == placements
+        assert found["failures"][0]["owner"] == "deployment/web"
     rows = list(csv.DictReader(io.StringIO(run("simulate", cluster, "-o", "csv").out)))
     assert rows == placements
     seeded = run("simulate", cluster, "--seed", "1", "--seed", "2", "-o", "csv").out
@@ -212,7 +213,7 @@ def test_sessions_print_placements_too(cluster: str, tmp_path: Path) -> None:
         ("queues",),
     ],
 )
-def test_tables_end_where_the_terminal_does(cluster: str, arguments: tuple[str, ...]) -> None:
+def test_tables_fit_the_terminal(cluster: str, arguments: tuple[str, ...]) -> None:
     long = CLUSTER.replace("name: web}", "name: web-with-a-name-that-fills-half-of-a-terminal}")
     Path(cluster).write_text(long.replace("name: n1", "name: node-1.eu-west-1.compute.internal"))
     named = tuple(

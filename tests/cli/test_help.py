@@ -110,7 +110,7 @@ def test_an_example_with_an_unknown_flag_is_caught() -> None:
         parse("stowplan simulate --no-such-flag")
 
 
-def test_every_cheap_example_is_one() -> None:
+def test_every_cheap_example_is_in_a_help_text() -> None:
     every = {line for command in COMMANDS.values() for line in examples(command.examples)}  # type: ignore[attr-defined]
     assert every >= CHEAP
 

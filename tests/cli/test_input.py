@@ -1,4 +1,4 @@
-"""What commands say of their input: kinds that are ignored, orphans, mistakes; exit codes."""
+"""Messages about the input: ignored kinds, orphans, errors in manifests; exit codes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_ignored_kinds_are_named_and_counted(command: list[str], tmp_path: Path)
     ]
 
 
-def test_strict_refuses_what_was_not_understood(tmp_path: Path) -> None:
+def test_strict_fails_for_unknown_kinds(tmp_path: Path) -> None:
     cluster = path_of(tmp_path, ROLLOUT)
     assert run("simulate", "--cluster", cluster).code == 0
     ran = run("simulate", "--cluster", cluster, "--strict")
@@ -48,11 +48,11 @@ def test_strict_refuses_what_was_not_understood(tmp_path: Path) -> None:
     assert run("simulate", "--cluster", path_of(tmp_path, large), "--strict").code == 1
 
 
-def test_strict_lets_kinds_pass_that_no_scheduler_reads(tmp_path: Path) -> None:
+def test_strict_accepts_kinds_without_effect_on_scheduling(tmp_path: Path) -> None:
     assert run("simulate", "--cluster", path_of(tmp_path, CONFIG_MAP), "--strict").code == 0
 
 
-def test_strict_tells_pods_that_were_not_created(tmp_path: Path) -> None:
+def test_strict_fails_for_pods_that_are_not_created(tmp_path: Path) -> None:
     quota = "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: q}\nspec: {hard: {pods: 0}}\n"
     cluster = path_of(tmp_path, POD % "", quota)
     ran = run("simulate", "--cluster", cluster, "--strict")
@@ -61,7 +61,7 @@ def test_strict_tells_pods_that_were_not_created(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda words: words[0])
-def test_orphans_are_told_and_can_be_refused(command: list[str], tmp_path: Path) -> None:
+def test_orphans_are_reported_and_can_be_rejected(command: list[str], tmp_path: Path) -> None:
     cluster = path_of(tmp_path, POD % "nodeName: lost")
     ran = run(*command, "--cluster", cluster)
     assert "1 pod bound to nodes that are not in the input pending again:" in ran.out + ran.err
@@ -73,7 +73,7 @@ def test_orphans_are_told_and_can_be_refused(command: list[str], tmp_path: Path)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda words: words[0])
-def test_mistakes_in_manifests_end_with_2(command: list[str], tmp_path: Path) -> None:
+def test_errors_in_manifests_exit_with_2(command: list[str], tmp_path: Path) -> None:
     cluster = path_of(tmp_path, POD % "tolerationz: []")
     ran = run(*command, "--cluster", cluster)
     assert (ran.code, ran.out) == (2, "")

@@ -1,11 +1,11 @@
-"""How far a long run is, where standard error is no terminal."""
+"""Progress of a long run where standard error is not a terminal."""
 
 import pytest
 
 from stowplan.cli.tables import progress as module
 
 
-def test_a_long_run_says_how_far_it_is(
+def test_a_long_run_reports_progress(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clocks = {"process_time": 0.0, "monotonic": 0.0}
@@ -21,7 +21,7 @@ def test_a_long_run_says_how_far_it_is(
     ]
 
 
-def test_a_short_run_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_short_run_reports_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     with module.progress("scheduling", 2) as told:
         told.show(0, 2)
         told.show(2, 2)
