@@ -80,7 +80,7 @@ def complete(words: str, env: dict[str, str], cwd: Path) -> set[str]:
     ("words", "offered"),
     [
         ("stowplan ex", {"extender", "explain"}),
-        slow("stowplan plugin ''", {"list", "check", "new"}),
+        slow("stowplan plugin ''", {"list", "describe", "check", "new"}),
         slow("stowplan simulate --node-c", {"--node-count"}),
         slow("stowplan simulate -o ''", {"table", "wide", "json", "yaml", "csv", "name"}),
         slow("stowplan explain --orphans p", {"pending"}),
@@ -153,7 +153,7 @@ def test_usage_and_examples_say_kubectl_stowplan(capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("words", "printed"),
     [
-        (["plugin", ""], ["check", "list", "new", ":4"]),
+        (["plugin", ""], ["check", "describe", "list", "new", ":4"]),
         (["explain", "-f", "cluster.yaml", "fi"], ["fits", ":4"]),
         (["simulate", "-f", "c"], [":0"]),
         (["simulate", "--out", ""], [":16"]),

@@ -42,6 +42,8 @@ CHEAP = {
     "stowplan config check scheduler.yaml kube-batch-conf.yaml -o json",
     "stowplan config check scheduler.yaml --plugin my_rule.py",
     "stowplan plugin list",
+    "stowplan plugin describe TaintToleration",
+    "stowplan plugin describe near_data --plugin near_data.py -o yaml",
     "stowplan plugin new near_data",
     "stowplan plugin list --plugin near_data.py -o wide",
     "stowplan evaluate cases.jsonl",

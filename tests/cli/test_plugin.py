@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.cli.run import check_one_line, run
 
@@ -352,3 +353,62 @@ def test_a_plugin_that_fails_for_one_pod_fails_that_pod_in_a_simulation(here: Pa
     bad = placed["default/bad"]
     assert bad["node"] == ""
     assert bad["message"].endswith("raised KeyError: 'zone' (torn.py:6 in torn)")
+
+
+TYPO = """
+from stowplan.framework import OK
+
+class Near:
+    name = "near"
+    row_locl = True
+
+    def filter(self, node):
+        return OK
+"""
+
+
+def test_a_misspelt_attribute_fails_the_check_before_any_call(here: Path) -> None:
+    (here / "near.py").write_text(TYPO)
+    check_one_line(
+        run("plugin", "check", "near.py"),
+        "unknown attribute 'row_locl' (did you mean 'row_local'?)",
+    )
+    (here / "near.py").write_text(TYPO.replace("row_locl", "MARGIN"))
+    assert run("plugin", "check", "near.py").code == 0
+
+
+def test_a_misspelt_field_of_a_declaration_is_named_with_its_line(here: Path) -> None:
+    text = TYPO.replace("import OK", "import OK, Plugin").replace("    row_locl = True\n", "")
+    text = text.replace('name = "near"', 'declaration = Plugin(name="near", row_locl=True)')
+    (here / "near.py").write_text(text)
+    check_one_line(
+        run("plugin", "check", "near.py"), "near.py:5: unknown field 'row_locl' (did you mean"
+    )
+
+
+def test_an_in_tree_plugin_is_described() -> None:
+    ran = run("plugin", "describe", "TaintToleration")
+    assert ran.code == 0
+    assert "Extension points:  filter, preScore, score\n" in ran.out
+    assert "Weight:            3\n" in ran.out
+    assert "Declares:          row_local, node_only, normalizes=reversed\n" in ran.out
+    assert "Filter on hard taints" in ran.out
+    tree = yaml.safe_load(run("plugin", "describe", "NodeResourcesFit", "-o", "yaml").out)
+    assert tree["reads"] == ["DeviceClass"]
+    assert tree["arguments"]["ignoredResources"] == []
+    assert tree == json.loads(run("plugin", "describe", "NodeResourcesFit", "-o", "json").out)
+
+
+def test_a_plugin_of_a_file_is_described(here: Path) -> None:
+    (here / "mine.py").write_text(NEEDS_ARGS)
+    ran = run("plugin", "describe", "Limit", "--plugin", "mine.py")
+    assert "In tree:           no\n" in ran.out
+    assert "Reads:             <unknown>\n" in ran.out
+    assert "Arguments:\n  most: <required>\n" in ran.out
+
+
+def test_a_plugin_that_is_not_registered_is_not_described() -> None:
+    check_one_line(
+        run("plugin", "describe", "TaintTolerations"),
+        'plugin "TaintTolerations" not found (did you mean "TaintToleration"?)',
+    )

@@ -25,13 +25,14 @@ PAGE = (ROOT / "docs" / "plugins.md").read_text()
 PYTHON = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 YAML = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 TOML = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
-TEAM, ARRAYS, PRIORITIES, NEAR_GPU, QUOTA, CREW, TESTS = PYTHON
+TEAM, ARRAYS, PRIORITIES, NEAR_GPU, LOCAL_DISK, QUOTA, CREW, TESTS = PYTHON
 
 EXAMPLES = {
     "rules.py": TEAM,
     "arrays.py": ARRAYS,
     "priorities.py": PRIORITIES,
     "near_gpu.py": NEAR_GPU,
+    "local_disk.py": LOCAL_DISK,
     "quota.py": QUOTA,
     "crew.py": CREW,
 }

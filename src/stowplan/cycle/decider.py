@@ -105,10 +105,9 @@ class CycleDecider:
 
 
 def is_repeatable(framework: Framework) -> bool:
-    """True where what refuses a pod reads nothing but its class and the snapshot. A plugin that
-    says neither so nor what its rule amounts to may read more: what it keeps by itself, say."""
+    """True where a refusal depends on nothing but the pod's class and the snapshot. A plugin that
+    declares neither that nor kernel terms may depend on more, such as state of its own."""
     filters = (*framework.at("preFilter"), *framework.at("filter"))
     return all(
-        m.row_local or m.node_only or m.calls["parts"] or (m.in_tree and m.calls["concerns"])
-        for m in filters
-    ) and all(m.in_tree for m in framework.at("postFilter"))
+        m.row_local or m.node_only or m.calls["parts"] or m.declaration.repeatable for m in filters
+    ) and all(m.declaration.repeatable for m in framework.at("postFilter"))

@@ -1,29 +1,29 @@
-"""The contract: what a plugin may implement, when it is called, and what its answers cause.
+"""The plugin contract: what a plugin may implement, when it is called, what its answers cause.
 
-A plugin is a class with a `name` and a method per extension point that it takes part in; it
-needs no base class. `Args` (a msgspec Struct with defaults) declares its configuration, and the
-constructor takes `args` and `handle`, either or none of them.
+A plugin is a class with a declaration (`Plugin`), or a `name` as its short form, and a method per
+extension point that it implements; it needs no base class. `Args` (a msgspec Struct with defaults)
+declares its configuration, and the constructor takes `args` and `handle`, either or none of them.
 
-Methods are called by parameter *name*: each protocol below lists everything on offer, and a
-method may leave out what it does not need (`def score(self, node)` is complete). Unknown names
-are refused when the plugin is loaded.
+Methods are called by parameter *name*: each protocol below lists all parameters, and a method may
+leave out those that it does not need (`def score(self, node)` is complete). Unknown names are
+refused at registration.
 
 One rule, two walks. The scalar methods (`filter`, `score`) are the contract: explain, queueing
 hints and preemption read them. The column methods (`filter_column`, `score_column`) give the same
-answers for many nodes at once; a plugin may leave them out and is then walked node by node.
+answers for many nodes at once; a plugin without them is evaluated node by node.
 A plugin with columns must have the scalar form too; `stowplan.testing.check_plugin` compares them.
 
 The commonest misuse everywhere: keeping something on `self` from one pod to the next. What one
 attempt needs belongs in the CycleState; a plugin object is shared by all attempts.
-No method may wait, do I/O, read a clock or roll dice.
+No method may wait, do I/O, read a clock or use a random generator.
 
 Source: kube-scheduler v1.36, framework interface and runtime.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 import numpy as np
@@ -32,6 +32,7 @@ from numpy.typing import NDArray
 from stowplan.columns import NodeInfo, NodeTable, PodInfo, Rows
 from stowplan.framework.cycle_state import CycleState
 from stowplan.framework.diagnosis import Diagnosis
+from stowplan.framework.problems import ContractError, did_you_mean
 from stowplan.framework.snapshot import Snapshot
 from stowplan.framework.status import Status
 from stowplan.objects.meta import Object
@@ -41,14 +42,114 @@ SCORE_MAX = 100
 """The highest score a plugin may give a node after NormalizeScore; the lowest is 0."""
 
 
-class Plugin(Protocol):
-    """What every plugin has."""
+NORMALIZES = ("", "highest", "reversed")
+"""What `Plugin.normalizes` may be."""
 
-    name: ClassVar[str]
+
+class _PluginMeta(msgspec.StructMeta):
+    """Refuses unknown fields by name; a Struct's own error names no field that is near."""
+
+    def __call__(self, *args: Any, **fields: Any) -> Any:
+        for field in fields:
+            if field not in self.__struct_fields__:
+                hint = did_you_mean(field, self.__struct_fields__)
+                raise ContractError(f"unknown field {field!r}{f' ({hint})' if hint else ''}")
+        return super().__call__(*args, **fields)
+
+
+class Plugin(msgspec.Struct, frozen=True, kw_only=True, metaclass=_PluginMeta):
+    """The declaration of a plugin: what it is, and what the framework may rely on.
+
+    A plugin class has it as `declaration = Plugin(name=..., ...)`, or gives the fields that it
+    needs as class attributes of the same names. A plugin whose declaration depends on its arguments
+    sets `self.declaration` in its constructor. What is not declared is not relied on.
+
+    name: the name in configurations. weight: of its scores, where a configuration names none.
+    reads: the kinds beside nodes and pods that its answers depend on; a scheduler watches them.
+    None: unknown, so any change of an object may change its answers.
+    row_local: for one `signature`, `filter_column` and `score_column` read nothing but the row
+    itself, so columns are kept and evaluated again for changed rows only. node_only: its answers
+    read nodes and never the pods on them.
+    by_amounts: of the pods on a node, `filter_column` reads `pod_count` and `requested` only.
+    scores_by_amounts: of a node, `score_column` reads amounts only, and is not normalized.
+    filters_resources: its Filter compares requests with free resources. Sessions leave it out, as
+    they keep their own account of resources.
+    repeatable: its answers depend on the pod, the snapshot and the cycle state only; it keeps no
+    state of its own. A refusal is then repeated without a call for equal pods and snapshots.
+    cross_node: any pod that is bound in the namespace may turn its refusal, on whichever node.
+    normalizes: how `normalize_score` works where it reads nothing of the other nodes but the
+    highest raw score: "highest" for percentages of it, "reversed" for 100 minus these, "" for any
+    other way. whole_list: a priority that scores all nodes in one call.
+    rests_when_skipped: Score in sessions, Reserve, Unreserve and PreBind have nothing to do for a
+    pod that its PreFilter skipped. binds_all: its Bind never answers Skip and never fails.
+    takes_ignored_resources: its arguments have `ignored_resources`, which is set to the resources
+    that the configured extenders manage.
+    perform_timeout_s: seconds that `perform` may take; None: the scheduler's default, 600.
+    perform_in_parallel: `perform` at PreBind runs beside that of adjacent plugins that declare it.
+    simulated_s: virtual seconds that `perform` takes in a simulation; None: the default, 1.
+    """
+
+    name: str
+    weight: int = 1
+    reads: tuple[type[Object], ...] | None = None
+    row_local: bool = False
+    node_only: bool = False
+    by_amounts: bool = False
+    scores_by_amounts: bool = False
+    filters_resources: bool = False
+    repeatable: bool = False
+    cross_node: bool = False
+    normalizes: str = ""
+    whole_list: bool = False
+    rests_when_skipped: bool = False
+    binds_all: bool = False
+    takes_ignored_resources: bool = False
+    perform_timeout_s: float | None = None
+    perform_in_parallel: bool = False
+    simulated_s: float | None = None
+
+    def __set_name__(self, owner: type[Any], _: str) -> None:
+        """Give the class its `name`, which Python code reads, where it does not set it itself."""
+        if "name" not in vars(owner):
+            owner.name = self.name
+
+    def __post_init__(self) -> None:
+        """Check the types and ranges of the fields; raises ContractError."""
+        for field, value, expected in _invalid_fields(self):
+            raise ContractError(f"{field}: Invalid value: {value!r}: expected {expected}")
+
+
+def _invalid_fields(declared: Plugin) -> Iterator[tuple[str, object, str]]:
+    """(field, value, what is allowed) of each field that is out of range."""
+    # Any: the annotations are promises, and this is where they are checked.
+    name: Any = declared.name
+    weight: Any = declared.weight
+    reads: Any = declared.reads
+    if not isinstance(name, str) or not name:
+        yield "name", name, "a non-empty string"
+    if isinstance(weight, bool) or not isinstance(weight, int) or weight < 1:
+        yield "weight", weight, "a whole number above 0"
+    is_tuple = isinstance(reads, tuple)
+    if reads is not None and not (is_tuple and all(isinstance(kind, type) for kind in reads)):
+        yield "reads", reads, "a tuple of kinds, such as (Namespace,)"
+    if declared.normalizes not in NORMALIZES:
+        yield "normalizes", declared.normalizes, " or ".join(map(repr, NORMALIZES))
+    for field in ("perform_timeout_s", "simulated_s"):
+        seconds = getattr(declared, field)
+        if seconds is None:
+            continue
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
+            yield field, seconds, "seconds, 0 or more"
+    for field, default in zip(
+        declared.__struct_fields__[1:], declared.__struct_defaults__, strict=True
+    ):
+        value = getattr(declared, field)
+        if isinstance(default, bool) and not isinstance(value, bool):
+            yield field, value, "True or False"
 
 
 class QueuedPod(msgspec.Struct):
-    """A pending pod as the queue sees it. added_at: nanoseconds, when it came or last failed."""
+    """A pending pod of the queue. added_at: nanoseconds, when it was added or last failed."""
 
     pod: Pod
     added_at: float = 0.0
@@ -67,7 +168,7 @@ class PostFilterResult(msgspec.Struct, frozen=True):
     """PostFilter's answer: a status, and the node that the pod is now nominated to.
 
     nominated_node: None leaves the pod's nomination as it is, "" clears it.
-    victims: what has to go before the pod fits.
+    victims: the pods to evict before the pod fits.
     """
 
     status: Status
@@ -80,8 +181,8 @@ class PreEnqueuePlugin(Protocol):
     """Called when a pod is about to enter the active queue, and again before each re-entry."""
 
     def pre_enqueue(self, pod: Pod) -> Status:
-        """Success lets the pod in. Anything else parks it as gated, without an attempt, until an
-        event that this plugin registered for. Must be cheap: it runs on the queue's path.
+        """Success admits the pod. Anything else keeps it gated, without an attempt, until an event
+        that this plugin registered for. Must be cheap: it runs on the queue's path.
         Misuse: looking at nodes here; whether a pod fits is Filter's question.
         """
 
@@ -100,7 +201,7 @@ class QueueSortPlugin(Protocol):
 
 @runtime_checkable
 class PreFilterPlugin(Protocol):
-    """Called once per attempt, in configured order, before any node is looked at."""
+    """Called once per attempt, in configured order, before any node is evaluated."""
 
     def pre_filter(self, pod: Pod, snapshot: Snapshot, state: CycleState) -> Status | RestrictTo:
         """Prepare what Filter reads, and refuse pods that no node can take.
@@ -115,7 +216,7 @@ class PreFilterPlugin(Protocol):
 
 @runtime_checkable
 class PreFilterExtensions(Protocol):
-    """Keep PreFilter's result true while pods are put on or taken off a node to ask what if."""
+    """Update PreFilter's result while pods are added to or removed from a node, as in dry runs."""
 
     def add_pod(self, pod: Pod, info: PodInfo, node: NodeInfo, state: CycleState) -> Status:
         """`info` has just been added to `node`; update what PreFilter of `pod` wrote.
@@ -136,7 +237,7 @@ class FilterPlugin(Protocol):
         UnschedulableAndUnresolvable: no, and no eviction can help; preemption skips the node.
         Anything else ends the attempt as an error. The first plugin in configured order that
         refuses a node gives its reason. Misuse: answering Unschedulable for what evictions
-        cannot change (labels, taints), which sends preemption searching in vain.
+        cannot change (labels, taints), which makes preemption search without a chance.
         """
 
 
@@ -158,15 +259,19 @@ class FilterColumn(Protocol):
 
 @runtime_checkable
 class PostFilterPlugin(Protocol):
-    """Called in configured order when no node passed: a chance to make room (preemption)."""
+    """Called in configured order when no node passed, to make the pod fit (preemption).
+
+    A plugin may have `may_help(pod, snapshot)`: False where `post_filter` can only refuse the pod,
+    for reasons that the filters gave. A repeated refusal then needs no call.
+    """
 
     def post_filter(
         self, pod: Pod, snapshot: Snapshot, diagnosis: Diagnosis, state: CycleState
     ) -> PostFilterResult:
-        """Success: a way was found, later plugins are not asked; the pod still waits for its next
-        attempt. Unschedulable: no help here, the next plugin is asked. Wait: extenders have to be
-        asked first (see `review`); all are called again when they have answered. Other codes end
-        the round.
+        """Success: later plugins are not called; the pod still waits for its next attempt.
+        Unschedulable: the next plugin is called. Wait: extenders are called first (see
+        `extender_review`); all plugins are called again with their replies. Other codes end the
+        stage.
         """
 
 
@@ -187,7 +292,7 @@ class ScorePlugin(Protocol):
     def score(self, pod: Pod, node: NodeInfo, state: CycleState, nodes: NodeTable) -> int:
         """Any int64; after `normalize_score`, where there is one, 0 to SCORE_MAX.
 
-        nodes: all nodes, for what cannot be said of one alone.
+        nodes: all nodes, for scores that depend on more than one.
 
         The result times the plugin's weight is added to the node's total.
         Misuse: returning a fraction; scores are whole numbers.
@@ -228,35 +333,35 @@ class ReservePlugin(Protocol):
         `unreserve` is called and the pod goes back to the queue."""
 
     def unreserve(self, pod: Pod, node_name: str, state: CycleState) -> None:
-        """Give back. Called in reverse order, also for plugins whose `reserve` did not run, so it
-        must be harmless then, and harmless twice.
+        """Undo `reserve`. Called in reverse order, also for plugins whose `reserve` did not run, so
+        it must be harmless then, and harmless twice.
 
-        A plugin with the class attribute `rests_when_skipped = True` is not asked to reserve,
-        unreserve or pre_bind for pods that its PreFilter skipped.
+        A plugin that declares `rests_when_skipped` is not called at Reserve, Unreserve and PreBind
+        for pods that its PreFilter skipped.
         """
 
 
 class PermitWait(msgspec.Struct, frozen=True):
-    """Permit's answer "wait": for another pod or plugin to allow this one. timeout_s: at most."""
+    """Permit's answer "wait" until another pod or plugin allows this one, `timeout_s` at most."""
 
     timeout_s: float
 
 
 @runtime_checkable
 class PermitPlugin(Protocol):
-    """Last word before binding: approve, deny or wait."""
+    """Approves, refuses or delays the binding."""
 
     def permit(self, pod: Pod, node_name: str, state: CycleState) -> Status | PermitWait:
         """Success approves. A refusal unreserves and sends the pod back to the queue. PermitWait
         holds the pod on its node until it is allowed, rejected or the time is over (15 minutes
-        at most); the other plugins are asked all the same."""
+        at most); the other plugins are called all the same."""
 
 
 class ObjectChange(msgspec.Struct, frozen=True):
-    """A change of an object in the cluster, to be made only while its version is that of `value`.
+    """A change of an object in the cluster, made only while its version is that of `value`.
 
-    value: the object as it is to be. patch: what that takes, as a JSON merge patch: it spares the
-    fields that scheduling does not know.
+    value: the object after the change. patch: the change as a JSON merge patch, which leaves
+    fields alone that scheduling does not know.
     """
 
     value: Object
@@ -264,11 +369,11 @@ class ObjectChange(msgspec.Struct, frozen=True):
 
 
 class PreBindWait(msgspec.Struct, frozen=True):
-    """PreBind's answer "not yet": what is to be written, and then waited for.
+    """PreBind's answer "not yet": changes to write, and to wait for.
 
     changes: written one after the other; the first that the API refuses fails the attempt.
-    timeout_s: how long `pre_bind_progress` may say Wait, from the last of them on. late: the reason
-    that is given when that is over.
+    timeout_s: how long `pre_bind_progress` may return Wait, from the last change on. late: the
+    reason of the failure after that.
     """
 
     changes: tuple[ObjectChange, ...] = ()
@@ -281,36 +386,36 @@ class PreBindPlugin(Protocol):
     """What must be done before the pod is bound (attach a volume, allocate a claim)."""
 
     def pre_bind(self, pod: Pod, node_name: str, state: CycleState) -> Status | PreBindWait:
-        """Called in configured order. Success: go on. PreBindWait: have objects written, then ask
-        `pre_bind_progress`. Anything else unreserves and sends the pod back to the queue, to be
-        tried again after backoff whatever the code is: who refuses pods does so at Permit at the
-        latest. Misuse: waiting here; that is for PreBindWait, and for `perform`.
+        """Called in configured order. Success: go on. PreBindWait: write objects, then call
+        `pre_bind_progress`. Anything else unreserves and returns the pod to the queue, where it is
+        tried again after backoff whatever the code is: a refusal belongs to Permit at the latest.
+        Misuse: waiting here; that is for PreBindWait, and for `perform`.
         """
 
 
 @runtime_checkable
 class PreBindProgress(Protocol):
-    """Says whether what PreBind has set going is done."""
+    """Reports whether the work that PreBind started is done."""
 
     def pre_bind_progress(
         self, pod: Pod, node_name: str, snapshot: Snapshot, state: CycleState
     ) -> Status:
-        """Called after PreBindWait, as soon as the cluster shows all that was written, and again
-        whenever a node or an object beside nodes and pods has changed. Success: done. Wait: not
-        yet. Anything else fails the attempt as in `pre_bind`. A plugin without this method waits
-        for its changes to be written only.
+        """Called after PreBindWait, once the watch shows all changes, and again after any change of
+        a node or of an object beside nodes and pods. Success: done. Wait: not yet. Anything else
+        fails the attempt as in `pre_bind`. Without this method the plugin waits only until its
+        changes are written.
 
-        snapshot: the cluster as it is now. Misuse: reading with `world.find` what some other pod
-        has only assumed; `world.observed` says what there is.
+        snapshot: the current cluster. Misuse: reading with `object_store.find` what another pod
+        has only assumed; `object_store.observed` returns what the API server has.
         """
 
 
 @runtime_checkable
 class PreBindPreFlight(Protocol):
-    """Says, before Permit is waited for, whether PreBind has anything to do for the pod."""
+    """Reports, before the wait of Permit, whether PreBind has anything to do for the pod."""
 
     def pre_bind_pre_flight(self, pod: Pod, node_name: str, state: CycleState) -> Status:
-        """Success: there is work, so the node is announced in status.nominatedNodeName. Skip: the
+        """Success: there is work, so the node is written to status.nominatedNodeName. Skip: the
         plugin's PreBind is not called for this pod. Error: the attempt fails. Other codes are
         errors. Misuse: doing the work here.
         """
@@ -321,79 +426,77 @@ class BindPlugin(Protocol):
     """Binds the pod to the node."""
 
     def bind(self, pod: Pod, node_name: str, state: CycleState) -> Status:
-        """Called in configured order until one does not answer Skip; that one takes the pod.
+        """Called in configured order until one does not answer Skip; that one binds the pod.
 
-        Success: the API is asked to bind it, or, where the plugin performs, the plugin binds it
-        in `perform`. Anything else: the pod goes back to the queue. At least one plugin of a
-        profile must bind.
+        Success: the pod is bound through the API, or by `perform` where the plugin has it. Anything
+        else: the pod returns to the queue. At least one plugin of a profile must bind. A plugin
+        that always answers Success declares `binds_all`.
         """
 
 
 @runtime_checkable
 class Perform(Protocol):
-    """Work of PreBind, Bind or PostBind that waits for the outside world: the only place for I/O.
+    """I/O of PreBind, Bind or PostBind: the only place for it.
 
-    Two class attributes may come with it. `perform_timeout_s`: how long the work may take, 600 s
-    if not said. `perform_in_parallel = True`: at PreBind it runs beside that of neighbours in the
-    configured order that say so too, else they run one after the other. That holds for PreBindWait
-    as well.
+    `perform_timeout_s` of the declaration limits it. With `perform_in_parallel` it runs at PreBind
+    beside that of adjacent plugins in the configured order that declare it too; others run one
+    after the other. Both hold for PreBindWait as well.
     """
 
     async def perform(self, ctx: Any) -> None:
         """Run by the driver after the plugin's method at that point has answered Success.
 
-        ctx: has `pod`, `node_name`, `state` and `point` (preBind, bind or postBind). Raising is
-        failure: before Bind the pod is unreserved and tried again after backoff; at Bind it is
-        read first, as it may be bound all the same; after it nothing comes of it. The work is
-        cancelled when the pod goes away, is preempted, or time is up. Misuse: changing what
-        other attempts read; the outcome has to come back through the watch.
+        ctx: has `pod`, `node_name`, `state` and `point` (preBind, bind or postBind). An exception
+        is a failure: before Bind the pod is unreserved and tried again after backoff; at Bind the
+        pod is read first, as it may be bound nevertheless; after Bind it is ignored. The work is
+        cancelled when the pod is deleted or preempted, or at its timeout. Misuse: changing what
+        other attempts read; the result has to arrive through the watch.
         """
 
 
 @runtime_checkable
 class PostBindPlugin(Protocol):
-    """Told after a pod was bound."""
+    """Called after a pod was bound."""
 
     def post_bind(self, pod: Pod, node_name: str, state: CycleState) -> None:
-        """Informational: nothing that happens here changes the pod's fate."""
+        """For information; nothing here changes the outcome."""
 
 
 @runtime_checkable
 class EnqueueExtensions(Protocol):
-    """Says which cluster events can make a refused pod schedulable."""
+    """Lists the cluster events that can make a refused pod schedulable."""
 
     def events_to_register(self) -> Sequence[Any]:
         """The events, each with an optional hint. A pod that this plugin refused is tried again
-        only after one of them. A plugin without this method hears every event.
-        Misuse: forgetting an event, which leaves pods parked until the five-minute flush.
+        only after one of them. A plugin without this method is registered for every event.
+        Misuse: a missing event, which leaves pods unschedulable until the five-minute flush.
         """
 
 
 @runtime_checkable
 class SignPlugin(Protocol):
-    """Lets pods that mean the same to this plugin share its answers."""
+    """Lets pods that are equal to this plugin share its answers."""
 
     def signature(self, pod: Pod) -> object:
         """A hashable that is equal for two pods exactly when every answer of this plugin would be
         equal for them on every cluster.
 
-        A plugin with a signature whose `filter_column` and `score_column` read nothing but the
-        row itself may say so with the class attribute `row_local = True`: its columns are then
-        kept per signature and evaluated again for rows that changed. Pods of one signature then
-        share the codes of `filter_column` too, so `filter_status` must read them alike. Dry runs of
-        preemption are kept then as well, if it holds for `filter`. With `by_amounts = True` beside
-        it, `filter_column` reads of the pods on nodes `pod_count` and `requested` only, and pods
-        nominated to many nodes are counted in at a time. Misuse: saying so where the answer for a
-        node depends on other nodes, on other objects or on the cycle state.
+        With a signature, a plugin whose `filter_column` and `score_column` read nothing but the
+        row itself may declare `row_local`: its columns are kept per signature and evaluated again
+        for changed rows only. Pods of one signature also share the codes of `filter_column`, so
+        `filter_status` must not distinguish them; dry runs of preemption are kept too. With
+        `by_amounts` beside it, `filter_column` reads of the pods on nodes `pod_count` and
+        `requested` only, and pods nominated to many nodes are counted at once. Misuse: declaring it
+        where the answer for a node depends on other nodes, other objects or the cycle state.
         """
 
 
 @runtime_checkable
 class Explain(Protocol):
-    """Says more about a refusal than its reason: what the pod needs and what the node has."""
+    """Details of a refusal: what the pod needs and what the node has."""
 
     def explain(self, pod: Pod, node: NodeInfo, state: CycleState) -> Sequence[str]:
-        """Asked only for a node that this plugin's `filter` refuses, when a user wants to know.
+        """Called only for a node that this plugin's `filter` refuses, by `stowplan explain`.
 
         One short text per cause, need before have: "cpu: needs 2000m, 1500m free of 4000m".
         """

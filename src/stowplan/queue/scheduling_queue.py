@@ -60,9 +60,6 @@ from stowplan.queue.queueing_hints import QueueingHintMap, QueueingStrategy
 from stowplan.queue.unschedulable_index import UnschedulableIndex
 from stowplan.queue.unschedulable_pods import UnschedulablePods
 
-CROSS_NODE_PLUGIN = "PodTopologySpread"
-"""A refusal of this plugin may be turned by any bound pod of the namespace."""
-
 ArrivalCause = ClusterEvent | str
 """What brings a pod to a place: an event, or one of these."""
 SCHEDULE_ATTEMPT_FAILURE, BACKOFF_COMPLETE = "ScheduleAttemptFailure", "BackoffComplete"
@@ -570,12 +567,16 @@ class SchedulingQueue:
         """The parked entries that a bound pod may help wherever it is."""
         namespace = self._object_store.find(Namespace, pod.namespace)
         labels = {} if namespace is None else namespace.labels
-        return [entry for entry in self.unschedulable_pods if _is_cross_node(entry, pod, labels)]
+        plugins = self.hints.cross_node_plugins
+        return [one for one in self.unschedulable_pods if _is_cross_node(one, pod, labels, plugins)]
 
 
-def _is_cross_node(entry: QueueEntry, pod: Pod, namespace_labels: Mapping[str, str]) -> bool:
-    """True when topology spreading refused the entry, or it wants to be near pods like `pod`."""
-    if CROSS_NODE_PLUGIN in entry.refused_by and pod.namespace == entry.pod.namespace:
+def _is_cross_node(
+    entry: QueueEntry, pod: Pod, namespace_labels: Mapping[str, str], plugins: frozenset[str]
+) -> bool:
+    """True when a plugin that declares `cross_node` refused the entry, or the entry has required
+    affinity to pods like `pod`. plugins: those that declare it."""
+    if not plugins.isdisjoint(entry.refused_by) and pod.namespace == entry.pod.namespace:
         return True
     wanted = terms_of(entry.pod).required_affinity
     return any(weighted.term.matches(pod, namespace_labels) for weighted in wanted)

@@ -1,7 +1,7 @@
-"""For authors of plugins: clusters to test on, and the checks that every plugin must pass.
+"""Test support for plugin authors: test clusters, and the checks that every plugin must pass.
 
-Needs nothing beyond what Stowplan itself does; only `stowplan.testing.strategies` needs Hypothesis
-(`pip install 'stowplan[testing]'`).
+Needs nothing beyond Stowplan's own dependencies; only `stowplan.testing.strategies` needs
+Hypothesis (`pip install 'stowplan[testing]'`).
 """
 
 from stowplan.testing.builders import MakeError, affinity, container, node, pod, spread, term

@@ -1,4 +1,4 @@
-"""Which field of an object was changed: objects compared with what they were."""
+"""Changed fields of objects, compared with a snapshot of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stowplan.testing.contents import contents, differences
 
 
 class _AbsentField:
-    """Stands where a field has no value; equal to no value of JSON."""
+    """Placeholder for a missing field; equal to no JSON value."""
 
     def __repr__(self) -> str:
         return "nothing"
@@ -26,7 +26,7 @@ ABSENT: Any = _AbsentField()
 
 
 class ObjectSnapshot:
-    """Objects and a table as they are now, to say later what has been changed of them."""
+    """Objects and a table at one time, to find out later what changed."""
 
     def __init__(self, objects: Iterable[Object], table: NodeTable) -> None:
         self._objects = tuple(objects)
@@ -46,7 +46,7 @@ class ObjectSnapshot:
 
 
 def object_title(value: Object) -> str:
-    """What an object is called in a message."""
+    """The name of an object in messages."""
     kind = type(value).__name__.lower()
     return f"{kind} {getattr(value, 'key', '') or value.name!r}"
 

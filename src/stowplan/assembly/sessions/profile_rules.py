@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stowplan.assembly.in_tree import DEFAULT_PLUGINS, registry
+from stowplan.assembly.in_tree import DEFAULT_PLUGINS, NODEORDER_WEIGHTS, registry
 from stowplan.batch.session_rules import NodeScoreWeights, PressureChecks, ScoringError
 from stowplan.batch.state.jobs import TaskInfo
 from stowplan.batch.state.session_state import SessionState
@@ -26,43 +26,10 @@ from stowplan.framework.handle_state import HandleState
 from stowplan.framework.node_to_status import PASSED
 from stowplan.framework.runtime.registered_plugin import RegisteredPlugin
 from stowplan.framework.status import Status
-from stowplan.plugins.devices.dynamic_resources import DynamicResources
-from stowplan.plugins.image_locality import ImageLocality
-from stowplan.plugins.node_affinity.node_affinity import NodeAffinityPlugin
-from stowplan.plugins.node_declared_features import NodeDeclaredFeatures
-from stowplan.plugins.node_name import NodeName
-from stowplan.plugins.node_unschedulable import NodeUnschedulable
-from stowplan.plugins.pod_affinity.inter_pod_affinity import InterPodAffinity
-from stowplan.plugins.resources.balanced_allocation import NodeResourcesBalancedAllocation
-from stowplan.plugins.resources.fit import NodeResourcesFit
-from stowplan.plugins.taint_toleration import TaintToleration
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-
-WEIGHT_OF = {
-    NodeResourcesFit.name: "least_requested",
-    NodeResourcesBalancedAllocation.name: "balanced_resource",
-    NodeAffinityPlugin.name: "node_affinity",
-    InterPodAffinity.name: "pod_affinity",
-}
-"""Plugin -> the weight of `nodeorder` that stands in for its own."""
-
-IGNORE_PODS = frozenset(
-    {
-        ImageLocality.name,
-        NodeAffinityPlugin.name,
-        NodeDeclaredFeatures.name,
-        NodeName.name,
-        NodeUnschedulable.name,
-        TaintToleration.name,
-    }
-)
-"""Rules that read nothing of the pods on nodes: within a session they say the same again."""
-
-MOVED_BY_PODS = frozenset({NodeResourcesFit.name, NodeResourcesBalancedAllocation.name})
-"""Scores that read nothing but the amounts of the node that they are asked about."""
 
 FEW_ROWS = 4
 """Of so many rows each is looked up by itself."""
@@ -86,7 +53,8 @@ def session_framework(
         point: tuple(
             use
             for use in uses
-            if use.name != NodeResourcesFit.name or point not in ("preFilter", "filter")
+            if point not in ("preFilter", "filter")
+            or not full[use.name].declaration.filters_resources
         )
         for point, uses in profile.points.items()
     }
@@ -285,7 +253,7 @@ class _TaskView:
         scores: dict[str, Ints] = {}
         moving = []
         for member in self._scores():
-            if member.name in MOVED_BY_PODS:
+            if member.declaration.scores_by_amounts:
                 moving.append(member)
                 continue
             raw = member.scores(pod, nodes, nodes.all_rows, state)
@@ -295,7 +263,7 @@ class _TaskView:
                 return None
             scores[member.name] = normal
         mask = None
-        if all(member.name in IGNORE_PODS for member in self._filters or ()):
+        if all(member.node_only for member in self._filters or ()):
             mask = self._filtered(np.arange(nodes.n_nodes))
         return _StaticAnswers(mask, scores, tuple(moving), {})
 
@@ -310,7 +278,7 @@ class _TaskView:
         members = [*self._filters, *self._scores()]
         if not all(m.calls["signature"] is not None for m in members):
             return None
-        if not all(m.name in IGNORE_PODS or m.name in MOVED_BY_PODS for m in self._scores()):
+        if not all(m.node_only or m.declaration.scores_by_amounts for m in self._scores()):
             return None
         return tuple((m.name, m.call("signature", pod)) for m in members)
 
@@ -320,9 +288,7 @@ class _TaskView:
         return [
             m
             for m in self._framework.at("score")
-            if m.name not in state.skip_score
-            # Without claims it has nothing to say.
-            and not (m.name == DynamicResources.name and m.name in state.skip_filter)
+            if m.name not in state.skip_score and not m.is_idle(state)
         ]
 
     def _standing(self, still: _StaticAnswers, weights: NodeScoreWeights) -> Floats:
@@ -345,6 +311,6 @@ class _TaskView:
 def _weight(member: RegisteredPlugin, weights: NodeScoreWeights) -> int:
     """What a score weighs: as the configuration of sessions says, else as the profile does."""
     stated: int | None = None
-    if member.name in WEIGHT_OF:
-        stated = getattr(weights, WEIGHT_OF[member.name])
+    if member.name in NODEORDER_WEIGHTS:
+        stated = getattr(weights, NODEORDER_WEIGHTS[member.name])
     return member.weight if stated is None else stated

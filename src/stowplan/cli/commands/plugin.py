@@ -1,4 +1,4 @@
-"""`stowplan plugin`: list, create and check plugins."""
+"""`stowplan plugin`: list, describe, create and check plugins."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ GROUP_EXAMPLES = """
 # List the plugins that a configuration can name
 stowplan plugin list
 
+# Print the declaration and the documentation of a plugin
+stowplan plugin describe TaintToleration
+
 # Create a plugin and its test
 stowplan plugin new near_data
 
@@ -25,6 +28,13 @@ stowplan plugin list
 
 # Include those of a file, and show their modules
 stowplan plugin list --plugin near_data.py -o wide
+"""
+DESCRIBE_EXAMPLES = """
+# Print the declaration and the documentation of an in-tree plugin
+stowplan plugin describe TaintToleration
+
+# Print those of a plugin of a file, as YAML
+stowplan plugin describe near_data --plugin near_data.py -o yaml
 """
 CHECK_EXAMPLES = """
 # Check the plugins of a file
@@ -44,7 +54,7 @@ stowplan plugin new near_data --class
 
 @click.group(name="plugin", cls=Group, examples=GROUP_EXAMPLES)
 def command() -> None:
-    """List, create and check plugins."""
+    """List, describe, create and check plugins."""
 
 
 @command.command(name="list", examples=LIST_EXAMPLES)
@@ -61,6 +71,20 @@ def list_command(plugin_files: tuple[str, ...], output: str) -> None:
     list_plugins(plugin_files, output)
 
 
+@command.command(examples=DESCRIBE_EXAMPLES)
+@options.plugin
+@options.output("table", "json", "yaml")
+@click.argument("name", metavar="NAME")
+def describe(name: str, plugin_files: tuple[str, ...], output: str) -> None:
+    """Print the declaration and the documentation of the plugin NAME.
+
+    NAME is an in-tree plugin, a plugin of an installed package, or one of --plugin.
+    """
+    from stowplan.cli.runs.plugin_list import print_plugin
+
+    print_plugin(name, plugin_files, output)
+
+
 @command.command(examples=CHECK_EXAMPLES)
 @options.config
 @options.output("table", "json", "yaml")
@@ -68,8 +92,9 @@ def list_command(plugin_files: tuple[str, ...], output: str) -> None:
 def check(file: str, config_files: tuple[str, ...], output: str) -> None:
     """Check that the plugins of FILE keep the contract of `stowplan.framework`.
 
-    Each plugin is called alone on clusters from a seeded generator, with the arguments that
-    --config has for it. Exit code 1 if a check fails.
+    Declarations and signatures are checked first. Each plugin is then called alone on clusters from
+    a seeded generator, with the arguments that --config has for it. Exit code 1 if a check fails, 2
+    if FILE cannot be loaded.
     """
     from stowplan.cli.runs.plugin_check import run_check
 

@@ -1,4 +1,4 @@
-"""What `stowplan plugin list` does: collect plugins and the extension points of each."""
+"""What `stowplan plugin list` and `describe` do: find plugins and print their declarations."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ import click
 import msgspec
 from rich.text import Text
 
+from stowplan.assembly.build import registered
 from stowplan.assembly.in_tree import DEFAULT_PLUGINS, IN_TREE
 from stowplan.assembly.plugin_files import ENTRY_POINTS, installed_plugins, is_batch_part
 from stowplan.assembly.sessions.session_config import ACTIONS, SESSION_PLUGINS
 from stowplan.batch.session import SessionAction
+from stowplan.cli.errors import CommandError, guess
 from stowplan.cli.options import TREES
 from stowplan.cli.tables.console import plain_table, print_tree, stdout_console
+from stowplan.cli.tables.plugin_descriptions import as_table, describe_plugin
 from stowplan.framework.extension_points import points_of
 from stowplan.inputs.plugin_sources import plugin_classes
 
@@ -50,6 +53,18 @@ def list_plugins(plugin_files: tuple[str, ...], output: str) -> None:
             click.echo(one.name)
     else:
         _print(listed, wide=output == "wide")
+
+
+def print_plugin(name: str, plugin_files: tuple[str, ...], output: str) -> None:
+    """Print the description of a plugin; raises CommandError where there is none of the name."""
+    registry, _ = registered(plugin_classes(plugin_files), name)
+    if name not in registry:
+        raise CommandError(f'plugin "{name}" not found{guess(name, registry)}')
+    description = describe_plugin(registry[name])
+    if output in TREES:
+        print_tree(description, output)
+    else:
+        click.echo(as_table(description), nl=False)
 
 
 def _listed(plugins: Iterable[Callable[..., Any]]) -> Iterator[ListedPlugin]:

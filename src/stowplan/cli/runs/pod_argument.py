@@ -50,8 +50,10 @@ def _not_found(name: str, namespace: str | None, cluster: Cluster) -> str:
         return f"pods {key} was not created: {cluster.not_created[key]}"
     text = f'pods "{name}" not found{_in(namespace)}'
     own = [pod.name for pod in cluster.pods if namespace in (None, pod.namespace)]
-    elsewhere = [pod.key for pod in cluster.pods if pod.name == name]
-    return text + (f' (did you mean "{elsewhere[0]}"?)' if elsewhere else guess(name, own))
+    others = {pod.name: pod.key for pod in cluster.pods}
+    if name in others:
+        return f'{text} (did you mean "{others[name]}"?)'
+    return text + (guess(name, own) or guess(key, others.values()))
 
 
 def _in(namespace: str | None) -> str:

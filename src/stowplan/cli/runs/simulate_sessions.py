@@ -44,7 +44,7 @@ def check_session_options(
     }
     for name, is_given in given.items():
         if is_given:
-            raise click.UsageError(f"{name} can be used with actions and tiers only with --replay")
+            raise click.UsageError(f"{name} cannot be used with actions and tiers without --replay")
 
 
 def run_sessions(

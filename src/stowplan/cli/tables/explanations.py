@@ -145,7 +145,9 @@ def _print_scores(scores: tuple[NodeScore, ...], current: str, screen: Console) 
     if width > screen.width:
         names = [f"({number})" for number in range(1, len(shown) + 1)]
     title = "\nScores: final (raw); final is the normalized score times the weight"
-    table = plain_table(title, "PLUGIN")
+    # Not as the title of the table, which folds to its width.
+    screen.print(Text(title))
+    table = plain_table("", "PLUGIN")
     table.columns[0].no_wrap = True
     for name in names:
         table.add_column(Text(name), justify="right", no_wrap=True)

@@ -198,7 +198,7 @@ def can_filter_by_amounts(members: Sequence[RegisteredPlugin]) -> bool:
 def _filters_by_amounts(member: RegisteredPlugin) -> bool:
     """True for a filter whose column walk reads of pods only how many there are on a row and what
     they request."""
-    return bool(getattr(member.plugin, "by_amounts", False)) and bool(member.calls["filter_column"])
+    return member.declaration.by_amounts and bool(member.calls["filter_column"])
 
 
 def refusals_with_nominated_pods(

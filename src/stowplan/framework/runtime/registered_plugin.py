@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,9 +20,9 @@ from stowplan.framework.plugin_calls import (
     takes_parameter,
 )
 from stowplan.framework.problems import ContractError
+from stowplan.framework.runtime.declarations import declaration_of
 from stowplan.framework.snapshot import Snapshot
 from stowplan.framework.status import OK, Status
-from stowplan.objects.meta import Object
 from stowplan.objects.pod import Pod
 from stowplan.objects.quantity import INT64_MAX, INT64_MIN
 
@@ -34,37 +33,27 @@ CACHED_NODES_MIN = 64
 
 
 class RegisteredPlugin:
-    """A plugin of a profile with its methods bound; a method it lacks is None.
+    """A plugin of a profile with its methods bound; a method that it lacks is None.
 
-    row_local: its columns may be kept and re-evaluated for touched rows only. node_only: its
-    answers read nodes and never the pods on them. normalizes: how NormalizeScore works when all
-    that it reads of the other nodes is the highest raw score: "highest" for percentages of it,
-    "reversed" for 100 minus these, "" for any other way. binds_all: it takes every pod.
-    reads_objects: the kinds, beside nodes and pods, that its parts depend on. says_what_it_reads:
-    False for a plugin of others that leaves it out: it may read any.
-    rests_when_skipped: where its PreFilter skips a pod, its Reserve, Unreserve and PreBind have
-    nothing to do. may_help: of a PostFilter, False for a pod that it can only refuse, in words that
-    go by the filters' refusals. says_the_same_by_code: the codes of its column walk mean the same
-    at every call. performs: it has work outside; in_parallel: beside that of others. succeeded:
-    Success, as this plugin's answer.
+    declaration: what it declares; `row_local`, `node_only`, `rests_when_skipped` and `normalizes`
+    repeat it, as they are read for every pod. row_local also needs a `signature`.
+    in_tree: part of Stowplan, so its exceptions are bugs and are not blamed on a plugin's author.
+    has_stable_codes: the codes of its column walk mean the same at every call. does_io: it has
+    `perform`. succeeded: Success with this plugin's name.
     """
 
     __slots__ = (
-        "binds_all",
         "calls",
         "column_wants_rows",
-        "declares_reads",
+        "declaration",
         "divisor",
         "does_io",
         "has_stable_codes",
-        "in_parallel",
         "in_tree",
-        "may_help",
         "name",
         "node_only",
         "normalizes",
         "plugin",
-        "reads_objects",
         "rejected",
         "rests_when_skipped",
         "row_local",
@@ -82,8 +71,8 @@ class RegisteredPlugin:
         columns: bool = True,
         divisor: int = 1,
     ) -> None:
-        """columns: False leaves the column walk out, so that nodes are asked one by one. divisor:
-        see `Profile.divisors`."""
+        """columns: False leaves the column walk out: nodes are evaluated one by one. divisor: see
+        `Profile.divisors`. Raises ContractError for an invalid declaration."""
         self.name = name
         self.plugin = plugin
         self.weight = weight
@@ -100,22 +89,14 @@ class RegisteredPlugin:
             if self.calls[method] is not None
         }
         self.rejected: Status | None = getattr(plugin, "REJECTED", None)
-        self.row_local = (
-            bool(getattr(plugin, "row_local", False)) and self.calls["signature"] is not None
-        )
-        self.binds_all = in_tree and bool(getattr(plugin, "binds_all", False))
-        self.reads_objects: tuple[type[Object], ...] = getattr(plugin, "reads_objects", ())
-        self.declares_reads = in_tree or hasattr(plugin, "reads_objects")
-        self.node_only = bool(getattr(plugin, "node_only", False))
-        self.normalizes = str(getattr(plugin, "normalizes", ""))
-        self.rests_when_skipped = bool(getattr(plugin, "rests_when_skipped", False))
+        declared = self.declaration = declaration_of(plugin)
+        self.row_local = declared.row_local and self.calls["signature"] is not None
+        self.node_only = declared.node_only
+        self.normalizes = declared.normalizes
+        self.rests_when_skipped = declared.rests_when_skipped
         self.does_io = callable(getattr(plugin, "perform", None))
-        self.in_parallel = bool(getattr(plugin, "perform_in_parallel", False))
-        self.may_help: Callable[[Pod, Snapshot], bool] | None = None
-        if in_tree:
-            self.may_help = getattr(plugin, "may_help", None)
         self.has_stable_codes = self.calls["filter_column"] is not None and (
-            self.rejected is not None or bool(getattr(plugin, "by_amounts", False))
+            self.rejected is not None or declared.by_amounts
         )
         self.succeeded = OK.by(name)
 
@@ -128,6 +109,11 @@ class RegisteredPlugin:
     def place(self, *methods: str) -> str:
         """ " (packed.py:14)": where the first of these methods is written, "" for our own."""
         return "" if self.in_tree else definition_location(self.plugin, *methods)
+
+    def may_help(self, pod: Pod, snapshot: Snapshot) -> bool:
+        """False where PostFilter can only refuse the pod, for reasons that the filters gave."""
+        call = self.calls["may_help"]
+        return call is None or bool(call(pod, snapshot))
 
     def is_idle(self, state: CycleState) -> bool:
         """True when the plugin has nothing to do with the pod after its node was chosen."""

@@ -46,8 +46,8 @@ class PendingPluginIO:
     ) -> int:
         """Ask for a plugin's work; returns its number."""
         context = self._context
-        usual = context.options.work_timeout_s
-        timeout_s = float(getattr(member.plugin, "perform_timeout_s", usual))
+        declared = member.declaration.perform_timeout_s
+        timeout_s = context.options.work_timeout_s if declared is None else float(declared)
         effect = context.outbox.prepare(member, point, pod, node_name, timeout_s)
         self._plugin_io[effect] = PluginIO(
             member.plugin, member.name, point, pod, node_name, state, timeout_s

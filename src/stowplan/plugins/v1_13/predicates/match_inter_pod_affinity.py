@@ -1,7 +1,7 @@
-"""MatchInterPodAffinity: required affinity and anti-affinity, the pod's and that of placed pods.
+"""MatchInterPodAffinity: required affinity and anti-affinity, of the pod and of existing pods.
 
-It counts as InterPodAffinity does and decides otherwise: the first pod of its kind may go to any
-node, be the label there or not, and terms of placed pods are looked at first.
+It counts as InterPodAffinity does and decides otherwise: the first pod of its kind may run on any
+node, with or without the label, and terms of existing pods are evaluated first.
 
 Source: Kubernetes v1.13, predicates.PodAffinityChecker and predicates/metadata.go.
 """
@@ -25,7 +25,9 @@ from stowplan.framework import (
     unresolvable,
     unschedulable,
 )
+from stowplan.framework.plugin import Plugin
 from stowplan.objects.pod import Pod
+from stowplan.objects.workload import Namespace
 from stowplan.plugins.arithmetic import n_rows_of
 from stowplan.plugins.pod_affinity.inter_pod_affinity import (
     InterPodAffinityPreFilterState,
@@ -43,14 +45,14 @@ from stowplan.plugins.v1_13.affinity_terms import (
 
 NO_MATCH = "node(s) didn't match pod affinity/anti-affinity"
 EXISTING, AFFINITY, ANTI_AFFINITY, FAULT = 1, 2, 3, 4
-"""Codes of `filter_column`, in the order in which they are looked at."""
+"""Codes of `filter_column`, in the order of evaluation."""
 
 
 class AffinityPredicateMetadata:
-    """What one attempt knows: the counts, and what malformed terms make of all nodes.
+    """Result of PreFilter: the counts, and the effect of malformed terms on all nodes.
 
-    verdict: a code that holds for every node but those that placed pods refuse; 0 for none. fault:
-    the text of an error that ends the attempt, "" for none.
+    verdict: a code that holds for every node but those that existing pods refuse; 0 for none.
+    fault: the text of an error that ends the attempt, "" for none.
     """
 
     def __init__(
@@ -61,7 +63,7 @@ class AffinityPredicateMetadata:
         self.fault = fault
 
     def clone(self) -> AffinityPredicateMetadata:
-        """A copy that can change without this one."""
+        """A copy that changes independently."""
         return AffinityPredicateMetadata(self.counts.clone(), self.verdict, self.fault)
 
 
@@ -69,7 +71,8 @@ class MatchInterPodAffinity:
     """Filter on required affinity and anti-affinity between pods."""
 
     name = "MatchInterPodAffinity"
-    # Unresolvable: evicting pods brings no pod near.
+    declaration = Plugin(name=name, reads=(Namespace,))
+    # Unresolvable: evicting pods cannot satisfy affinity.
     NO_AFFINITY = unresolvable(NO_MATCH, "node(s) didn't match pod affinity rules")
     REJECTED_BY_POD = unschedulable(NO_MATCH, "node(s) didn't match pod anti-affinity rules")
     REJECTED_BY_EXISTING = unschedulable(
@@ -86,17 +89,17 @@ class MatchInterPodAffinity:
         return OK
 
     def add_pod(self, pod: Pod, info: PodInfo, node: NodeInfo, state: CycleState) -> Status:
-        """Count a pod that came to a node."""
+        """Count a pod that was added to a node."""
         _change(pod, info, node, state.read(self.name, AffinityPredicateMetadata).counts, 1)
         return OK
 
     def remove_pod(self, pod: Pod, info: PodInfo, node: NodeInfo, state: CycleState) -> Status:
-        """Stop counting a pod that left a node."""
+        """Stop counting a pod that was removed from a node."""
         _change(pod, info, node, state.read(self.name, AffinityPredicateMetadata).counts, -1)
         return OK
 
     def filter(self, pod: Pod, node: NodeInfo, state: CycleState) -> Status:
-        """Success where all required terms, the pod's and those of placed pods, hold."""
+        """Success where all required terms, the pod's and those of existing pods, hold."""
         company = state.read(self.name, AffinityPredicateMetadata)
         code = _code(pod, node, company)
         return self.filter_status(code, state) if code else OK
@@ -123,7 +126,7 @@ class MatchInterPodAffinity:
         return codes
 
     def filter_status(self, code: int, state: CycleState) -> Status:
-        """The refusal, or the error, behind a code of `filter_column`."""
+        """The refusal, or the error, of a code of `filter_column`."""
         if code == FAULT:
             return error(state.read(self.name, AffinityPredicateMetadata).fault)
         if code == EXISTING:
@@ -169,7 +172,7 @@ def _change(
 def _apply_faulty_terms(
     company: AffinityPredicateMetadata, pod: Pod, nodes: NodeTable
 ) -> AffinityPredicateMetadata:
-    """What malformed terms make of it: those of placed pods, then the pod's own.
+    """Apply malformed terms: those of existing pods, then the pod's own.
 
     Unproved: no recorded answer has a malformed term.
     """
