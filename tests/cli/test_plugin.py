@@ -399,6 +399,15 @@ def test_an_in_tree_plugin_is_described() -> None:
     assert tree == json.loads(run("plugin", "describe", "NodeResourcesFit", "-o", "json").out)
 
 
+@pytest.mark.parametrize(("name", "kind"), [("gang", "session"), ("allocate", "action")])
+def test_a_session_plugin_is_described(name: str, kind: str) -> None:
+    ran = run("plugin", "describe", name)
+    assert ran.code == 0
+    assert f"Type:              {kind}\nDescription:\n  " in ran.out
+    tree = yaml.safe_load(run("plugin", "describe", name, "-o", "yaml").out)
+    assert (tree["name"], tree["type"]) == (name, kind)
+
+
 def test_a_plugin_of_a_file_is_described(here: Path) -> None:
     (here / "mine.py").write_text(NEEDS_ARGS)
     ran = run("plugin", "describe", "Limit", "--plugin", "mine.py")

@@ -12,13 +12,25 @@ from rich.text import Text
 
 from stowplan.assembly.build import registered
 from stowplan.assembly.in_tree import DEFAULT_PLUGINS, IN_TREE
-from stowplan.assembly.plugin_files import ENTRY_POINTS, installed_plugins, is_batch_part
+from stowplan.assembly.plugin_files import (
+    ENTRY_POINTS,
+    batch_parts,
+    installed_plugins,
+    is_batch_part,
+)
 from stowplan.assembly.sessions.session_config import ACTIONS, SESSION_PLUGINS
 from stowplan.batch.session import SessionAction
 from stowplan.cli.errors import CommandError, guess
 from stowplan.cli.options import TREES
 from stowplan.cli.tables.console import plain_table, print_tree, stdout_console
-from stowplan.cli.tables.plugin_descriptions import as_table, describe_plugin
+from stowplan.cli.tables.plugin_descriptions import (
+    PluginDescription,
+    SessionPluginDescription,
+    as_table,
+    describe_plugin,
+    describe_session_plugin,
+    session_table,
+)
 from stowplan.framework.extension_points import points_of
 from stowplan.inputs.plugin_sources import plugin_classes
 
@@ -57,14 +69,26 @@ def list_plugins(plugin_files: tuple[str, ...], output: str) -> None:
 
 def print_plugin(name: str, plugin_files: tuple[str, ...], output: str) -> None:
     """Print the description of a plugin; raises CommandError where there is none of the name."""
-    registry, _ = registered(plugin_classes(plugin_files), name)
-    if name not in registry:
-        raise CommandError(f'plugin "{name}" not found{guess(name, registry)}')
-    description = describe_plugin(registry[name])
+    given = plugin_classes(plugin_files)
+    registry, _ = registered(given, name)
+    actions, session_plugins = batch_parts(given, name)
+    actions, session_plugins = ACTIONS | actions, SESSION_PLUGINS | session_plugins
+    description: PluginDescription | SessionPluginDescription
+    if name in registry:
+        description = describe_plugin(registry[name])
+        text = as_table(description)
+    elif name in session_plugins or name in actions:
+        kind = SESSION if name in session_plugins else ACTION
+        plugin = session_plugins.get(name) or actions[name]
+        description = describe_session_plugin(plugin, kind)
+        text = session_table(description)
+    else:
+        known = (*registry, *session_plugins, *actions)
+        raise CommandError(f'plugin "{name}" not found{guess(name, known)}')
     if output in TREES:
         print_tree(description, output)
     else:
-        click.echo(as_table(description), nl=False)
+        click.echo(text, nl=False)
 
 
 def _listed(plugins: Iterable[Callable[..., Any]]) -> Iterator[ListedPlugin]:

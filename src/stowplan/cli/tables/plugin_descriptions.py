@@ -39,6 +39,36 @@ class PluginDescription(msgspec.Struct, frozen=True, rename="camel"):
     source: str
 
 
+class SessionPluginDescription(msgspec.Struct, frozen=True, rename="camel"):
+    """A plugin or action of sessions, for users. type: session or action."""
+
+    name: str
+    type: str
+    class_name: str = msgspec.field(name="class")
+    description: str
+
+
+def describe_session_plugin(plugin: type[Any], kind: str) -> SessionPluginDescription:
+    """The description of a plugin or action of sessions. kind: session or action."""
+    return SessionPluginDescription(
+        name=plugin.name,
+        type=kind,
+        class_name=f"{plugin.__module__}.{plugin.__qualname__}",
+        description=inspect.cleandoc(plugin.__doc__ or ""),
+    )
+
+
+def session_table(description: SessionPluginDescription) -> str:
+    """A description as `kubectl describe` lays it out."""
+    lines = [
+        _line("Name", description.name),
+        _line("Class", description.class_name),
+        _line("Type", description.type),
+        *_description_lines(description.description),
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def describe_plugin(entry: RegistryEntry) -> PluginDescription:
     """The description of a registered plugin."""
     declared, plugin = entry.declaration, entry.plugin
@@ -114,9 +144,12 @@ def as_table(description: PluginDescription) -> str:
     for name, value in description.arguments.items():
         arguments.append(f"  {name}: {'<unset>' if value is None else json.dumps(value)}")
     lines += ["Arguments:", *arguments] if arguments else [_line("Arguments", "<none>")]
-    lines.append("Description:")
-    lines += [f"  {line}".rstrip() for line in description.description.splitlines()]
+    lines += _description_lines(description.description)
     return "\n".join(lines) + "\n"
+
+
+def _description_lines(text: str) -> list[str]:
+    return ["Description:", *(f"  {line}".rstrip() for line in text.splitlines())]
 
 
 def _line(label: str, value: str) -> str:
