@@ -16,7 +16,7 @@ COMPILE = $(BIN)/uv pip compile --no-config --quiet --universal --generate-hashe
   --python-version 3.11 --custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade)
 
 .DELETE_ON_ERROR:
-.PHONY: help check test ready soak bench bench-live bench-plots demo dist golden lock clean lint format types layers quick whole
+.PHONY: help check test ready soak bench bench-live bench-plots demo dist docs docs-images golden lock clean lint format types layers quick whole
 
 help:
 	@echo 'Targets:'
@@ -30,8 +30,9 @@ test: ready whole  ## everything but the long loops
 soak: .venv/.kernels ## the long loops in full (STOWPLAN_SOAK=N: N times the examples, 20 by default)
 	STOWPLAN_SOAK="$${STOWPLAN_SOAK:-20}" $(PYTEST) -m 'soak or hypothesis'
 
-golden: .venv/.stamp ## write scenarios and parity-api.md anew: the diff is the review
-	STOWPLAN_GOLDEN=1 $(PYTEST) tests/scenarios tests/plugins/test_yoda_scenarios.py tests/contract/apiserver/test_parity.py
+golden: .venv/.stamp ## write scenarios, parity-api.md, tutorials and images again: the diff is the review
+	STOWPLAN_GOLDEN=1 $(PYTEST) tests/scenarios tests/plugins/test_yoda_scenarios.py tests/contract/apiserver/test_parity.py \
+	  tests/cli/test_tutorials.py tests/tidy/test_site.py
 
 bench: .venv/.run ## pods/s by shape; no figure is asserted (SHAPES='basic anti')
 	$(BIN)/stowplan bench --stages $(SHAPES) $(BENCH)
@@ -47,6 +48,12 @@ bench-plots: .venv/.stamp ## measure growth and stages, and draw them into docs/
 demo: .venv/.run ## half a minute of a small cluster: gangs, queues, preemption, a node that dies
 	$(BIN)/stowplan demo
 
+docs: .venv/.docs  ## build the documentation into site/; nothing is fetched (read it: python -m http.server -d site)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+
+docs-images: .venv/.run ## draw the diagrams and the README's picture again
+	$(BIN)/python docs/scripts/draw.py
+
 dist: .venv/.stamp ## build wheel and sdist into dist/
 	$(BIN)/python -m build --no-isolation
 
@@ -54,9 +61,11 @@ lock: .venv/.stamp ## pin what pyproject.toml asks for (UPGRADE=1: the newest of
 	$(COMPILE) --group install --output-file requirements.lock pyproject.toml
 	$(COMPILE) --extra testing --group dev --group plots --constraint requirements.lock \
 	  --output-file requirements-dev.lock pyproject.toml
+	$(COMPILE) --group docs --constraint requirements-dev.lock \
+	  --output-file requirements-docs.lock pyproject.toml
 
 clean:             ## remove the environment, caches and builds
-	rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist site
 	find src tests bench -type d -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
 
 # What is checked by reading and what is compiled have a processor each.
@@ -115,4 +124,9 @@ whole: .venv/.kernels
 .venv/.stamp: .venv/.run requirements-dev.lock
 	@echo 'Installing what requirements-dev.lock pins'
 	@$(INSTALL) --require-hashes -r requirements-dev.lock
+	@touch $@
+
+.venv/.docs: .venv/.run requirements-docs.lock
+	@echo 'Installing what requirements-docs.lock pins'
+	@$(INSTALL) --require-hashes -r requirements-docs.lock
 	@touch $@

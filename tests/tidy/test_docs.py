@@ -3,9 +3,11 @@
 import ast
 import re
 from collections.abc import Collection
+from functools import cache
 from pathlib import Path
 
 from stowplan.assembly.in_tree import IN_TREE
+from stowplan.cli.main import COMMANDS
 from tests.tidy import tree
 
 FENCED = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
@@ -13,6 +15,12 @@ INLINE_CODE = re.compile(r"`[^`\n]*`")
 LINK = re.compile(r"\[[^\]]*\]\(\s*<?([^)\s>]+)>?[^)]*\)|^\[[^\]]+\]:\s*(\S+)", re.MULTILINE)
 HEADING = re.compile(r"^#+\s+(.*?)\s*#*$", re.MULTILINE)
 OUTSIDE = re.compile(r"^[a-z][a-z+.-]*:")
+NAMED_FILE = re.compile(r"`((?:[\w.-]+/)+[\w.-]+\.(?:py|md|yaml|yml|toml|json|svg))`")
+# Named paths are below one of these; a record or a change log may name what is gone.
+BASES = ("", "src/stowplan/", "docs/")
+PLACEHOLDER = re.compile(r"\b[A-Z]{4,}\b")
+HISTORY = ("CHANGELOG.md", "docs/parity", "tests/")
+GENERATED = re.compile(r'^ {4}"([\w/-]+\.md)":', re.MULTILINE)
 TEST_NAME = re.compile(r"\btests/[\w/]+\.py(?:::(\w+))?")
 
 
@@ -42,10 +50,27 @@ def _resolves(page: Path, text: str, target: str) -> bool:
     place, _, fragment = target.partition("#")
     file = page.parent / place if place else page
     if file != page and not file.exists():
-        return False
+        return file in generated_pages()
     if not fragment or file.suffix != ".md":
         return True
     return fragment in anchors(text if file == page else tree.read(file))
+
+
+@cache
+def generated_pages() -> set[Path]:
+    """The pages that the build of the site makes from code."""
+    hooks = tree.read(tree.ROOT / "docs" / "scripts" / "hooks.py")
+    return {tree.ROOT / "docs" / name for name in GENERATED.findall(hooks)}
+
+
+def missing_files(where: str, text: str) -> list[str]:
+    """Files that a page names in code and that the repository does not have."""
+    return [
+        f"{where}: names {name}, which does not exist"
+        for name in NAMED_FILE.findall(FENCED.sub("", text))
+        if not PLACEHOLDER.search(name)
+        and not any((tree.ROOT / base / name).exists() for base in BASES)
+    ]
 
 
 def missing_tests(where: str, text: str) -> list[str]:
@@ -87,6 +112,20 @@ def test_named_tests_exist() -> None:
     assert not complaints, tree.report(complaints)
 
 
+def test_named_files_exist() -> None:
+    pages = [page for page in tree.markdown() if not tree.name(page).startswith(HISTORY)]
+    complaints = [
+        line for page in pages for line in missing_files(tree.name(page), tree.read(page))
+    ]
+    assert not complaints, tree.report(complaints)
+
+
+def test_every_command_has_an_entry_point() -> None:
+    text = tree.read(tree.ROOT / "ARCHITECTURE.md")
+    missing = [name for name in COMMANDS if f"| `{name}` |" not in text]
+    assert not missing, missing
+
+
 def test_every_registered_plugin_is_documented() -> None:
     assert IN_TREE, "the registry is empty, so nothing was checked"
     complaints = undocumented(IN_TREE, tree.read(tree.ROOT / "docs" / "plugins-reference.md"))
@@ -116,6 +155,17 @@ def test_control_links(tmp_path: Path) -> None:
     assert check("[a](other.md#gone)")
     assert check("[a](#gone)")
     assert check("[a][x]\n\n[x]: gone.md\n")
+
+
+def test_control_missing_files() -> None:
+    assert not missing_files("x.md", "`docs/glossary.md`, `queue/heap.py`, `heap.py`, `a/NAME.py`")
+    assert missing_files("x.md", "`queue/pile.py`")
+
+
+def test_control_generated_pages() -> None:
+    page = tree.ROOT / "docs" / "index.md"
+    assert not broken_links(page, "[a](reference/cli.md)")
+    assert broken_links(page, "[a](reference/gone.md)")
 
 
 def test_control_missing_tests() -> None:

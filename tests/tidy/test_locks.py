@@ -44,6 +44,21 @@ def test_the_lock_for_everything_pins_the_same_and_the_rest() -> None:
     assert asked(groups["dev"] + groups["plots"]) <= {name for name, _ in everything}
 
 
+def test_the_lock_for_the_documentation_pins_the_same_and_is_not_part_of_the_others() -> None:
+    documentation = pins("requirements-docs.lock")
+    asked_for = asked(project()["dependency-groups"]["docs"])
+    assert asked_for <= {name for name, _ in documentation}
+    assert asked_for & {name for name, _ in pins("requirements-dev.lock")} == set()
+    others = dict(pins("requirements-dev.lock"))
+    shared = {(name, version) for name, version in documentation if name in others}
+    assert shared <= pins("requirements-dev.lock")
+
+
+def test_locks_name_no_address() -> None:
+    for name in ("requirements.lock", "requirements-dev.lock", "requirements-docs.lock"):
+        assert "://" not in tree.read(tree.ROOT / name), name
+
+
 def test_what_only_runs_does_not_install_the_rest() -> None:
     found = dict(DEMO.findall(tree.read(tree.ROOT / "Makefile")))
     assert found == {"demo": ".venv/.run", "bench": ".venv/.run"}
