@@ -76,11 +76,15 @@ def _basis_text(explanation: Explanation) -> str:
     outcome = explanation.simulation
     if explanation.judged_on != SIMULATED or outcome is None:
         return "evaluated on the cluster as read, before other pending pods are scheduled"
-    return f"evaluated in the simulation, after {_earlier_pods(outcome)}"
+    return f"evaluated in the simulation{_after(outcome)}"
 
 
-def _earlier_pods(outcome: SimulationOutcome) -> str:
-    return f"{outcome.placed_before:,} of {outcome.tried_before:,} earlier pods were scheduled"
+def _after(outcome: SimulationOutcome) -> str:
+    """How many pods a simulation has attempted before, "" for none."""
+    if not outcome.tried_before:
+        return ""
+    counts = f"{outcome.placed_before:,} of {outcome.tried_before:,}"
+    return f", after {counts} earlier pods were scheduled"
 
 
 def _simulation_comparison(explanation: Explanation, outcome: SimulationOutcome) -> str:
@@ -89,14 +93,14 @@ def _simulation_comparison(explanation: Explanation, outcome: SimulationOutcome)
     command = f"`stowplan simulate{by}`"
     if outcome.not_run:
         return f"Not compared with {command}: {outcome.not_run} (--after-simulation compares)"
-    before = f"after {_earlier_pods(outcome)}"
+    after = _after(outcome)
     if outcome.node:
         but = "However, " if not explanation.node else ""
-        return f"{but}{command} schedules it on {outcome.node}, {before}"
+        return f"{but}{command} schedules it on {outcome.node}{after}"
     if explanation.node:
         more = "--after-simulation explains it"
-        return f"However, {command} does not schedule it, {before} ({more}): {outcome.message}"
-    return f"{command} does not schedule it either, {before}"
+        return f"However, {command} does not schedule it{after} ({more}): {outcome.message}"
+    return f"{command} does not schedule it either{after}"
 
 
 def _by_node(rejecting: list[NodeExplanation]) -> Table:
